@@ -1,0 +1,49 @@
+# Each target sets up what it needs, once, in .venv.
+VENV := .venv/bin
+SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
+PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
+
+.PHONY: help setup serve test test-fast lint format proto bench clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+.venv/.serve: $(SETUP)
+	@scripts/setup.sh cpu
+	@touch $@
+
+.venv/.dev: $(SETUP)
+	@scripts/setup.sh cpu,dev
+	@touch $@ .venv/.serve
+
+setup: .venv/.dev  ## install everything into .venv
+
+serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
+	@$(VENV)/tokenwire serve $(ARGS)
+
+test: .venv/.dev  ## run all tests
+	$(VENV)/pytest $(ARGS)
+
+test-fast: .venv/.dev  ## run the tests that need no real engine
+	$(VENV)/pytest -m "not engine and not npm" $(ARGS)
+
+lint: .venv/.dev  ## ruff, mypy, buf
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/mypy
+	$(VENV)/buf lint
+	$(VENV)/buf format --diff --exit-code proto
+
+format: .venv/.dev  ## let ruff and buf format
+	$(VENV)/ruff check --fix-only .
+	$(VENV)/ruff format .
+	$(VENV)/buf format --write proto
+
+proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
+	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+bench: .venv/.dev  ## measure; prints tables and writes JSON
+	$(VENV)/python -m benchmarks $(ARGS)
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The coordinator owns text: HTTP, templates, tokenization, detokenization, stop strings."""

@@ -1,0 +1,113 @@
+"""One tree of errors for both halves, each with its HTTP status, gRPC code and OpenAI type.
+
+TokenwireError
+├── InvalidRequest       the request is wrong, everywhere and always
+│   ├── NotFound         it names something that does not exist
+│   └── TooLarge         its body is over the limit
+├── Unsupported          known, but not possible on this engine
+├── Overloaded           a queue is full; try again later
+├── Unavailable          nobody can take it now; try again soon
+│   ├── WorkerDraining   this worker takes no new requests
+│   └── WorkerLost       the worker that had it is gone
+└── EngineFailed         the engine broke on it
+"""
+
+from typing import ClassVar
+
+import grpc
+
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class TokenwireError(Exception):
+    """Base of all errors that a client may see; the message is written for the client."""
+
+    http_status: ClassVar[int] = 500
+    grpc_code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+    refusal_code: ClassVar["pb.RefusalCode"] = pb.REFUSAL_CODE_UNAVAILABLE
+    openai_type: ClassVar[str] = "InternalServerError"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class InvalidRequest(TokenwireError):
+    """The request is wrong, everywhere and always."""
+
+    http_status = 400
+    grpc_code = grpc.StatusCode.INVALID_ARGUMENT
+    refusal_code = pb.REFUSAL_CODE_INVALID
+    openai_type = "BadRequestError"
+
+
+class NotFound(InvalidRequest):
+    """The request names something that does not exist."""
+
+    http_status = 404
+    grpc_code = grpc.StatusCode.NOT_FOUND
+    openai_type = "NotFoundError"
+
+
+class TooLarge(InvalidRequest):
+    """The request's body is over the limit."""
+
+    http_status = 413
+    openai_type = "RequestEntityTooLargeError"
+
+
+class Unsupported(TokenwireError):
+    """Known, but not possible on this engine."""
+
+    http_status = 501
+    grpc_code = grpc.StatusCode.UNIMPLEMENTED
+    refusal_code = pb.REFUSAL_CODE_INVALID
+    openai_type = "NotImplementedError"
+
+
+class Overloaded(TokenwireError):
+    """A queue is full; try again later."""
+
+    http_status = 429
+    grpc_code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    refusal_code = pb.REFUSAL_CODE_OVERLOADED
+    openai_type = "RateLimitError"
+
+
+class Unavailable(TokenwireError):
+    """Nobody can take the request now; try again soon."""
+
+    http_status = 503
+    grpc_code = grpc.StatusCode.UNAVAILABLE
+    refusal_code = pb.REFUSAL_CODE_UNAVAILABLE
+    openai_type = "ServiceUnavailableError"
+
+
+class WorkerDraining(Unavailable):
+    """The worker takes no new requests; another one will."""
+
+    refusal_code = pb.REFUSAL_CODE_DRAINING
+
+
+class WorkerLost(Unavailable):
+    """The worker that had the request is gone."""
+
+
+class EngineFailed(TokenwireError):
+    """The engine broke on the request."""
+
+
+_BY_REFUSAL: dict[int, type[TokenwireError]] = {
+    pb.REFUSAL_CODE_INVALID: InvalidRequest,
+    pb.REFUSAL_CODE_OVERLOADED: Overloaded,
+    pb.REFUSAL_CODE_DRAINING: WorkerDraining,
+    pb.REFUSAL_CODE_UNAVAILABLE: Unavailable,
+}
+
+
+def from_refusal(refusal: pb.Refusal) -> TokenwireError:
+    """Rebuild the error that a worker put into a refusal."""
+    kind = _BY_REFUSAL.get(refusal.code, EngineFailed)
+    return kind(refusal.message, param=refusal.param if refusal.HasField("param") else None)
