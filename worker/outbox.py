@@ -1,6 +1,7 @@
 """Unsent output of one session: an unsent frame absorbs later steps, so a slow reader costs no growth."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import chain
 
 from tokenwire.v1 import inference_pb2 as pb
@@ -10,12 +11,23 @@ class Outbox:
     """Collects tokens per slot until somebody takes them as one frame.
 
     Bounded by what the open slots can generate at all: tokens are merged per slot, and a slot
-    generates at most a context length.
+    generates at most a context length. `on_finish` hears of each slot whose terminal event was added.
     """
 
-    __slots__ = ("_events", "_finishes", "_load", "_logprobs", "_prefills", "_ready", "_tokens", "_weight_version")
+    __slots__ = (
+        "_events",
+        "_finishes",
+        "_load",
+        "_logprobs",
+        "_on_finish",
+        "_prefills",
+        "_ready",
+        "_tokens",
+        "_weight_version",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, on_finish: Callable[[int], None] | None = None) -> None:
+        self._on_finish = on_finish
         self._tokens: dict[int, list[int]] = {}
         self._finishes: list[pb.Finish] = []
         self._prefills: list[pb.PrefillInfo] = []
@@ -52,6 +64,8 @@ class Outbox:
         """Add a slot's terminal event."""
         finish.slot = slot
         self._finishes.append(finish)
+        if self._on_finish is not None:
+            self._on_finish(slot)
 
     def add_event(self, event: pb.SessionResponse) -> None:
         """Queue an event other than a frame; it goes out before the next frame."""

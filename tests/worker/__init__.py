@@ -1,0 +1,1 @@
+"""The worker: its engines, sessions and control plane."""

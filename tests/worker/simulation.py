@@ -1,0 +1,96 @@
+"""Runs requests on a simulated engine and collects what comes out."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence, Step
+from worker.outbox import Outbox
+from worker.simulated_engine import SimulatedEngine, SimulationSettings
+
+FAST = SimulationSettings(step_ms=0)
+PROMPT = list(range(32, 72))
+EOS = 258
+
+
+@dataclass(slots=True)
+class Result:
+    """All that came out for one sequence."""
+
+    ids: list[int] = field(default_factory=list)
+    finish: pb.Finish = field(default_factory=pb.Finish)
+    cached_tokens: int = 0
+    logprobs: list[pb.LogprobRows] = field(default_factory=list)
+    prompt_logprobs: pb.LogprobRows = field(default_factory=pb.LogprobRows)
+
+
+class Harness:
+    """One engine, with what its steps said so far."""
+
+    def __init__(self, engine: SimulatedEngine) -> None:
+        self.engine = engine
+        self.steps = engine.steps()
+        self.results: dict[Sequence, Result] = {}
+        self._open: set[Sequence] = set()
+        self._slots = 0
+        self._outbox = Outbox()
+
+    async def submit(self, prompt: list[int] | None = None, n: int = 1, **fields: object) -> list[Sequence]:
+        """Submit a request; fields are sampling parameters, or a whole submit under `submit`."""
+        submit = pb.Submit(prompt_token_ids=PROMPT if prompt is None else prompt)
+        extra = fields.pop("submit", None)
+        if isinstance(extra, pb.Submit):
+            submit.MergeFrom(extra)
+        fields.setdefault("max_tokens", 20)
+        given = {name: value for name, value in fields.items() if value is not None}
+        submit.sampling_params.MergeFrom(pb.SamplingParams(**given))  # type: ignore[arg-type]
+        sequences = [Sequence(self._outbox, self._slots + i, "request", i) for i in range(n)]
+        submit.slots.extend(sequence.slot for sequence in sequences)
+        self._slots += n
+        await self.engine.submit(submit, sequences)
+        for sequence in sequences:
+            self.results[sequence] = Result()
+        self._open.update(sequences)
+        return sequences
+
+    async def step(self) -> Step:
+        """Take one step."""
+        step = await anext(self.steps)
+        for sequence, ids in zip(step.sequences, step.token_ids, strict=True):
+            assert sequence in self._open, "a token came after the end"
+            self.results[sequence].ids += ids
+        for sequence, info in step.prefills:
+            self.results[sequence].cached_tokens = info.cached_tokens
+            self.results[sequence].prompt_logprobs = info.prompt_logprobs
+        for sequence, rows in step.logprobs:
+            self.results[sequence].logprobs.append(rows)
+        for sequence, finish in step.finishes:
+            self._open.remove(sequence)
+            self.results[sequence].finish = finish
+        return step
+
+    async def finish(self) -> None:
+        """Take steps until every sequence has ended."""
+        while self._open:
+            await self.step()
+
+    async def run(self, prompt: list[int] | None = None, **fields: object) -> Result:
+        """Run one request of one sequence to its end."""
+        (sequence,) = await self.submit(prompt, 1, **fields)
+        while sequence in self._open:
+            await self.step()
+        return self.results[sequence]
+
+
+@asynccontextmanager
+async def simulation(settings: SimulationSettings = FAST) -> AsyncIterator[Harness]:
+    """Start an engine, and stop it at the end."""
+    engine = SimulatedEngine(settings)
+    await engine.start()
+    harness = Harness(engine)
+    try:
+        yield harness
+    finally:
+        await engine.stop()
+        await harness.steps.aclose()  # type: ignore[attr-defined]

@@ -1,0 +1,138 @@
+"""Faults that a simulated engine has on command."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pytest
+
+from tests.worker.simulation import PROMPT, simulation
+from tokenwire.errors import EngineFailed
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import PauseMode
+from worker.simulated_engine import FaultPlan, SimulationSettings
+from worker.simulated_faults import Fault, FaultKind, FaultTrigger, parse_fault
+
+
+def faulty(*faults: str, **fields: float) -> SimulationSettings:
+    """Settings of a fast engine with these faults."""
+    return SimulationSettings(**{"step_ms": 0, **fields}, faults=FaultPlan.parse(faults))  # type: ignore[arg-type]
+
+
+def test_grammar() -> None:
+    """Faults are read with their trigger and options, several in one text or in several."""
+    plan = FaultPlan.parse(["crash@tokens=500, slow@step=50:factor=2.5:steps=20", "error@request=3:after=8"])
+    assert plan.faults == (
+        Fault(FaultKind.CRASH, FaultTrigger.TOKENS, 500),
+        Fault(FaultKind.SLOW, FaultTrigger.STEP, 50, factor=2.5, steps=20),
+        Fault(FaultKind.ERROR, FaultTrigger.REQUEST, 3, after=8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("melt@step=1", "kind 'melt' is none of crash, hang, exit, slow, error"),
+        ("crash", "trigger '' is none of step, tokens, request"),
+        ("crash@moon=1", "trigger 'moon' is none of"),
+        ("crash@step", "step must be an integer of at least 1, not ''"),
+        ("crash@step=0", "step must be an integer of at least 1, not '0'"),
+        ("crash@step=1:factor=2", "crash has no option 'factor'; its options: none"),
+        ("slow@step=1:factor=0", "factor must be a number above 0, not '0'"),
+        ("slow@step=1:factor=nan", "factor must be a number above 0"),
+        ("error@request=1:after=0", "after must be an integer of at least 1"),
+        ("error@step=3", "error needs the trigger request"),
+    ],
+)
+def test_bad_grammar(text: str, message: str) -> None:
+    """A fault that cannot be read is refused with what is wrong."""
+    with pytest.raises(ValueError, match=message):
+        parse_fault(text)
+
+
+async def test_crash() -> None:
+    """A crash ends every live sequence with ERROR, then the steps fail, and so does every later call."""
+    async with simulation(faulty("crash@tokens=10", max_num_seqs=2)) as sim:
+        sequences = await sim.submit(n=3)
+        for _ in range(5):
+            await sim.step()
+        step = await sim.step()
+        assert not step.sequences
+        assert {sequence: finish.reason for sequence, finish in step.finishes} == dict.fromkeys(
+            sequences, pb.FINISH_REASON_ERROR
+        )
+        with pytest.raises(EngineFailed, match="crashed"):
+            await sim.step()
+        with pytest.raises(EngineFailed, match="crashed"):
+            await sim.submit()
+
+
+async def test_crash_ends_a_waiting_pause() -> None:
+    """A pause that waits for sequences to end learns of the crash."""
+    async with simulation(faulty("crash@step=3")) as sim:
+        await sim.submit()
+        pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=False))
+        for _ in range(3):
+            await sim.step()
+        with pytest.raises(EngineFailed):
+            await pausing
+
+
+async def test_hang() -> None:
+    """A hanging engine takes requests and aborts, but nothing comes out until it is stopped."""
+    async with simulation(faulty("hang@step=4")) as sim:
+        sequences = await sim.submit()
+        for _ in range(3):
+            await sim.step()
+        hanging = asyncio.ensure_future(anext(sim.steps))
+        await sim.submit()
+        await sim.engine.abort(sequences)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not hanging.done()
+        await sim.engine.stop()
+        with pytest.raises(StopAsyncIteration):
+            await hanging
+
+
+async def test_slow() -> None:
+    """Slow steps take the factor's time, and only as many as said."""
+    async with simulation(faulty("slow@step=3:factor=40:steps=2", step_ms=1)) as sim:
+        await sim.submit(max_tokens=8)
+        times = [time.monotonic()]
+        for _ in range(8):
+            await sim.step()
+            times.append(time.monotonic())
+    slow = [later - earlier >= 0.03 for earlier, later in pairwise(times)]
+    assert slow[2:4] == [True, True]
+    assert sum(slow) < 8
+
+
+async def test_error() -> None:
+    """The sequences of the named request end with ERROR mid-step; all others go on."""
+    async with simulation(faulty("error@request=2:after=5")) as sim:
+        (first,), second, (third,) = await sim.submit(), await sim.submit(n=2), await sim.submit()
+        await sim.finish()
+        for sequence in second:
+            result = sim.results[sequence]
+            assert (len(result.ids), result.finish.reason) == (5, pb.FINISH_REASON_ERROR)
+            assert result.finish.error_message
+        for sequence in (first, third):
+            assert sim.results[sequence].finish.reason == pb.FINISH_REASON_LENGTH
+
+
+def test_exit() -> None:
+    """The process of the engine is gone at once, with the code of a kill."""
+    script = (
+        "import asyncio\n"
+        "from tests.worker.simulation import simulation\n"
+        "from tests.worker.test_simulated_faults import faulty\n"
+        "async def main():\n"
+        "    async with simulation(faulty('exit@step=3')) as sim:\n"
+        f"        await sim.run({PROMPT})\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (137, b"")

@@ -1,0 +1,320 @@
+"""When a simulated engine's sequences run, wait, share memory, pause and end."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.worker.simulation import FAST, PROMPT, simulation
+from tokenwire.errors import InvalidRequest, Overloaded, Unsupported
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import PauseMode
+from worker.simulated_cache import KvCache
+from worker.simulated_engine import SimulationSettings
+
+LONG = [65 + i % 26 for i in range(160)]
+
+
+async def test_step_time() -> None:
+    """A step takes the step time, and a prompt as many steps as its length needs at the prefill rate."""
+    config = SimulationSettings(step_ms=5, prefill_tokens_per_s=8000)
+    async with simulation(config) as sim:
+        start = time.monotonic()
+        await sim.run(LONG, max_tokens=7)
+        elapsed = time.monotonic() - start
+        assert sim.engine.steps_total == 4 + 6
+    assert elapsed >= 0.05
+
+
+async def test_prefill_shares_the_batch() -> None:
+    """A long prompt is computed in chunks while other sequences go on."""
+    async with simulation(SimulationSettings(step_ms=1, prefill_tokens_per_s=40_000)) as sim:
+        (short,) = await sim.submit(max_tokens=50)
+        (long,) = await sim.submit(LONG)
+        for _ in range(4):
+            await sim.step()
+        assert (len(sim.results[short].ids), len(sim.results[long].ids)) == (4, 0)
+        await sim.step()
+        assert (len(sim.results[short].ids), len(sim.results[long].ids)) == (5, 1)
+
+
+async def test_waiting() -> None:
+    """More sequences than fit into the batch wait their turn; the load says so."""
+    async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2)) as sim:
+        sequences = await sim.submit(n=3, max_tokens=10)
+        load = (await sim.step()).load
+        assert (load.running, load.waiting) == (2, 1)
+        for _ in range(9):
+            await sim.step()
+        assert [len(sim.results[sequence].ids) for sequence in sequences] == [10, 10, 0]
+        load = (await sim.step()).load
+        assert (load.running, load.waiting) == (1, 0)
+
+
+async def test_priority() -> None:
+    """Of those that wait, the lower priority value runs first."""
+    async with simulation(SimulationSettings(step_ms=0, max_num_seqs=1)) as sim:
+        (late,) = await sim.submit(submit=pb.Submit(priority=1))
+        (early,) = await sim.submit(submit=pb.Submit(priority=-1))
+        await sim.step()
+        assert (len(sim.results[late].ids), len(sim.results[early].ids)) == (0, 1)
+
+
+async def test_full_queue() -> None:
+    """A request beyond the queue's limit is refused, and taken once there is a place."""
+    async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2, max_queue=2)) as sim:
+        await sim.submit(n=3)
+        with pytest.raises(Overloaded):
+            await sim.submit(n=2)
+        await sim.submit()
+        with pytest.raises(Overloaded):
+            await sim.submit()
+        await sim.finish()
+        await sim.submit()
+
+
+async def test_prefix_cache() -> None:
+    """A prompt reads the full blocks that an earlier one or its own continuation left, but computes its last token."""
+    async with simulation() as sim:
+        first = await sim.run(LONG, max_tokens=40)
+        assert first.cached_tokens == 0
+        assert (await sim.run(LONG)).cached_tokens == 144
+        assert (await sim.run([*LONG, 1])).cached_tokens == 160
+        assert (await sim.run(LONG + first.ids)).cached_tokens == 192
+        assert (await sim.run([0, *LONG])).cached_tokens == 0
+
+
+async def test_prefix_cache_scope() -> None:
+    """Another salt, another adapter, and a request that wants the prompt's log-probabilities share nothing."""
+    async with simulation() as sim:
+        await sim.run(LONG)
+        assert (await sim.run(LONG, submit=pb.Submit(cache_salt="mine"))).cached_tokens == 0
+        assert (await sim.run(LONG, submit=pb.Submit(cache_salt="mine"))).cached_tokens == 144
+        assert (await sim.run(LONG, submit=pb.Submit(lora=pb.LoraAdapter(id=1)))).cached_tokens == 0
+        assert (await sim.run(LONG, skip_reading_prefix_cache=True)).cached_tokens == 0
+        assert (await sim.run(LONG, prompt_logprobs=0)).cached_tokens == 0
+
+
+async def test_sequences_share_their_prompt() -> None:
+    """The second sequence of a request reads the first one's prompt."""
+    async with simulation() as sim:
+        first, second = await sim.submit(LONG, n=2)
+        step = await sim.step()
+        assert (sim.results[first].cached_tokens, sim.results[second].cached_tokens) == (0, 144)
+        # 9 shared blocks; for each sequence the prompt's last block, sealed and so shared too, and one to fill.
+        assert step.load.kv_cache_usage == pytest.approx((10 + 2) / (524288 // 16))
+
+
+async def test_memory_pressure() -> None:
+    """With too little memory sequences are preempted and come back: all end, with the same tokens as in a big cache."""
+    prompts = [[i] * (20 + 3 * i) for i in range(12)]
+    small = SimulationSettings(step_ms=0, max_model_len=256, kv_tokens=512)
+    async with simulation() as roomy, simulation(small) as tight:
+        expected = [(await roomy.run(prompt, max_tokens=150)).ids for prompt in prompts]
+        sequences = [(await tight.submit(prompt, max_tokens=150))[0] for prompt in prompts]
+        peak = 0.0
+        while tight.engine.open_sequences:
+            peak = max(peak, (await tight.step()).load.kv_cache_usage)
+        last = (await tight.engine.reset_cache(False, False), peak)
+    assert [tight.results[sequence].ids for sequence in sequences] == expected
+    assert last == (True, 1.0)
+
+
+async def test_memory_is_freed() -> None:
+    """When all sequences have ended, by themselves or not, no memory is in use."""
+    async with simulation() as sim:
+        sequences = await sim.submit(LONG, n=4)
+        await sim.step()
+        await sim.engine.abort(sequences[:2])
+        load = pb.Load(kv_cache_usage=1)
+        while sim.engine.open_sequences:
+            load = (await sim.step()).load
+    assert load == pb.Load()
+
+
+def test_cache_forgets_the_oldest() -> None:
+    """A full cache forgets the blocks that were given back first, and of one sequence the last ones."""
+    cache = KvCache(4)
+    for blocks in ([1, 2], [3, 4]):
+        assert cache.admit([], 2)
+        for block in blocks:
+            cache.seal(block)
+        cache.release(blocks, 0)
+    assert cache.admit([], 1)
+    assert (cache.match([1, 2]), cache.match([3, 4])) == (1, 2)
+    assert not cache.admit([3, 4], 2)
+    assert cache.admit([3, 4], 1)
+    assert cache.usage == 1.0
+    assert not cache.take()
+
+
+async def test_abort() -> None:
+    """An aborted sequence, running or waiting, ends in the next step without a further token."""
+    async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2)) as sim:
+        first, second, third = await sim.submit(n=3)
+        await sim.step()
+        await sim.engine.abort([first, third])
+        await sim.engine.abort([first])
+        step = await sim.step()
+        assert [(sequence, finish.reason) for sequence, finish in step.finishes] == [
+            (first, pb.FINISH_REASON_ABORT),
+            (third, pb.FINISH_REASON_ABORT),
+        ]
+        assert step.sequences == [second]
+        await sim.finish()
+        assert [len(sim.results[sequence].ids) for sequence in (first, second, third)] == [1, 20, 0]
+
+
+async def test_idle_engine_rests() -> None:
+    """Without work no step comes, and with the next request steps go on."""
+    async with simulation() as sim:
+        await sim.run()
+        steps = sim.engine.steps_total
+        waiting = asyncio.ensure_future(sim.step())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        (sequence,) = await sim.submit()
+        await waiting
+        assert (len(sim.results[sequence].ids), sim.engine.steps_total) == (1, steps + 1)
+
+
+async def test_counters() -> None:
+    """The engine counts steps, tokens, requests and open sequences."""
+    async with simulation() as sim:
+        await sim.submit(n=2, max_tokens=5)
+        await sim.submit(max_tokens=9)
+        assert sim.engine.open_sequences == 3
+        await sim.finish()
+        engine = sim.engine
+    assert (engine.steps_total, engine.tokens_total, engine.requests_total, engine.open_sequences) == (9, 19, 2, 0)
+
+
+async def test_pause_abort() -> None:
+    """Pausing with abort ends all sequences; a request made meanwhile runs after the resume."""
+    async with simulation() as sim:
+        await sim.submit(n=2)
+        await sim.step()
+        await sim.engine.pause(PauseMode.ABORT, clear_cache=True)
+        (held,) = await sim.submit()
+        step = await sim.step()
+        assert [finish.reason for _, finish in step.finishes] == [pb.FINISH_REASON_ABORT] * 2
+        assert await sim.engine.is_paused()
+        assert not sim.results[held].ids
+        await sim.engine.resume()
+        await sim.finish()
+        assert len(sim.results[held].ids) == 20
+
+
+async def test_pause_keep() -> None:
+    """Pausing with keep freezes sequences, which go on with the same tokens even when the cache was cleared."""
+    async with simulation() as sim:
+        expected = await sim.run(max_tokens=60)
+        kept, aborted = (*await sim.submit(max_tokens=60), *await sim.submit(LONG))
+        for _ in range(7):
+            await sim.step()
+        await sim.engine.pause(PauseMode.KEEP, clear_cache=True)
+        await sim.engine.abort([aborted])
+        step = await sim.step()
+        assert (step.sequences, len(step.finishes)) == ([], 1)
+        await sim.engine.resume()
+        await sim.finish()
+        assert sim.results[kept].ids == expected.ids
+
+
+async def test_pause_wait() -> None:
+    """Pausing with wait returns when what was there has ended, and keeps back what comes meanwhile."""
+    async with simulation() as sim:
+        (running,) = await sim.submit()
+        pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=False))
+        await asyncio.sleep(0)
+        (held,) = await sim.submit()
+        while not sim.results[running].finish.reason:
+            await sim.step()
+        stepping = asyncio.ensure_future(sim.step())
+        await pausing
+        assert (len(sim.results[running].ids), len(sim.results[held].ids)) == (20, 0)
+        await sim.engine.resume()
+        await stepping
+        await sim.finish()
+        assert len(sim.results[held].ids) == 20
+
+
+async def test_pause_wait_ends_with_a_resume() -> None:
+    """A resume ends a pause that still waits."""
+    async with simulation() as sim:
+        await sim.submit()
+        pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=True))
+        await asyncio.sleep(0)
+        await sim.engine.resume()
+        await pausing
+        assert not await sim.engine.is_paused()
+        await sim.finish()
+
+
+async def test_sleep() -> None:
+    """A sleeping engine is paused until all of its memory is woken up."""
+    async with simulation() as sim:
+        await sim.engine.sleep(1, PauseMode.ABORT)
+        assert await sim.engine.is_sleeping()
+        await sim.engine.wake_up(["weights"])
+        assert await sim.engine.is_paused()
+        await sim.engine.wake_up(["kv_cache"])
+        assert not await sim.engine.is_sleeping()
+        await sim.engine.sleep(0, PauseMode.KEEP)
+        await sim.engine.wake_up([])
+        assert len((await sim.run()).ids) == 20
+        with pytest.raises(InvalidRequest, match="unknown tags"):
+            await sim.engine.wake_up(["everything"])
+
+
+async def test_reset_cache() -> None:
+    """The cache is not cleared while it is in use, unless running requests may be computed again."""
+    async with simulation() as sim:
+        expected = (await sim.run(LONG)).ids
+        (sequence,) = await sim.submit(LONG)
+        await sim.step()
+        assert not await sim.engine.reset_cache(reset_running_requests=False, reset_external=False)
+        assert await sim.engine.reset_cache(reset_running_requests=True, reset_external=False)
+        await sim.finish()
+        assert sim.results[sequence].ids == expected
+        assert await sim.engine.reset_cache(reset_running_requests=False, reset_external=False)
+        assert (await sim.run(LONG)).cached_tokens == 0
+
+
+async def test_weight_version() -> None:
+    """A label, set by itself or at the end of an update, is on the steps that follow."""
+    async with simulation(FAST) as sim:
+        await sim.submit()
+        labels = [(await sim.step()).weight_version]
+        await sim.engine.set_weight_version("2")
+        labels.append((await sim.step()).weight_version)
+        with pytest.raises(InvalidRequest, match="needs a start"):
+            await sim.engine.update_weights("finish", {})
+        for stage in ("init", "start", "update"):
+            await sim.engine.update_weights(stage, {})
+        await sim.engine.update_weights("finish", {"weight_version": "3"})
+        labels.append((await sim.step()).weight_version)
+        assert labels == ["default", "2", "3"]
+        assert await sim.engine.get_weight_version() == "3"
+
+
+async def test_loras() -> None:
+    """Adapters are listed once loaded, by hand or by a request, and say something else than the base."""
+    async with simulation() as sim:
+        adapter = pb.LoraAdapter(name="poet", id=4, path="/poet")
+        assert await sim.engine.load_lora(pb.LoraAdapter(name="cook", id=2, path="/cook"))
+        base, poet = await sim.run(PROMPT), await sim.run(PROMPT, submit=pb.Submit(lora=adapter))
+        assert base.ids != poet.ids
+        assert await sim.engine.list_loras() == [2, 4]
+        assert await sim.engine.unload_lora(2)
+        assert not await sim.engine.unload_lora(2)
+
+
+async def test_unsupported() -> None:
+    """What needs real processes or weights is refused by name."""
+    async with simulation() as sim:
+        with pytest.raises(Unsupported, match="'reload'"):
+            await sim.engine.collective_rpc("reload", None, [], {})
+        with pytest.raises(Unsupported, match="'polish'"):
+            await sim.engine.update_weights("polish", {})

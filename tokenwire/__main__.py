@@ -1,0 +1,6 @@
+"""`python -m tokenwire` is the `tokenwire` command."""
+
+from tokenwire.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""gRPC channel and server options, the same on both halves."""
+
+from collections.abc import Sequence
+
+import grpc
+
+ChannelOptions = Sequence[tuple[str, int]]
+
+_UNLIMITED = -1
+
+COMMON: ChannelOptions = (
+    # Prompts and tokenizer files are large.
+    ("grpc.max_send_message_length", _UNLIMITED),
+    ("grpc.max_receive_message_length", _UNLIMITED),
+    # A session may be silent for long while its requests wait; pings keep it and notice a dead peer.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+SERVER: ChannelOptions = (
+    *COMMON,
+    # Without these a server answers frequent pings with GOAWAY too_many_pings, which kills every stream.
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Two workers on one port would share its connections.
+    ("grpc.so_reuseport", 0),
+)
+
+CLIENT: ChannelOptions = (
+    *COMMON,
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Connections to workers must not go through a proxy that the environment names.
+    ("grpc.enable_http_proxy", 0),
+    # Each session has a connection of its own.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Open a channel to a worker at `HOST:PORT` or `unix:PATH`."""
+    return grpc.aio.insecure_channel(address, options=CLIENT)
+
+
+def is_local(address: str) -> bool:
+    """Tell whether only this machine can reach the address."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")

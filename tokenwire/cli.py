@@ -1,0 +1,96 @@
+"""The `tokenwire` command: loads only the half that was asked for."""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tokenwire import __version__
+from tokenwire.errors import TokenwireError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_COMMANDS = {
+    "serve": ("tokenwire.serve", "Serve a model: a worker and a coordinator in one command."),
+    "coordinator": ("coordinator.command", "Run the text half: HTTP in front, workers behind."),
+    "worker": ("worker.command", "Run the token half: one engine behind a gRPC port."),
+    "bench": ("tokenwire.bench", "Measure any OpenAI-compatible server."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand's module when it is used: the coordinator must not pay for the worker."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order in which people need them."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+def option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """`click.option` that can also be set as TOKENWIRE_<NAME>."""
+    flag = names[0].split("/")[0].lstrip("-").replace("-", "_").upper()
+    shown = {"show_envvar": True, "show_default": attributes.get("default") is not None}
+    return click.option(*names, envvar=f"TOKENWIRE_{flag}", **{**shown, **attributes})
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Every option can be set in the environment too; `tokenwire COMMAND --help` names the variable.",
+)
+@click.version_option(__version__, prog_name="tokenwire")
+def group() -> None:
+    """Disaggregated LLM serving: coordinators own text, workers own token ids.
+
+    \b
+    Try:   tokenwire serve                              a small model, on the CPU
+           tokenwire serve Qwen/Qwen3-8B                any model that vLLM serves
+    Scale: tokenwire worker MODEL --listen HOST:PORT    on every GPU
+           tokenwire coordinator --worker HOST:PORT --worker HOST:PORT
+    """
+
+
+def configure_logging(name: str) -> None:
+    """Log to stderr, one line a record, each with the part that speaks."""
+    logging.basicConfig(
+        level=os.environ.get("TOKENWIRE_LOG_LEVEL", "INFO").upper(),
+        format=f"%(asctime)s %(levelname).1s {name}: %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+        force=True,
+    )
+    # uvicorn's start and stop lines say what ours say.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def main() -> None:
+    """Run the command line; errors that a user can mend are one line, not a traceback."""
+    arguments = sys.argv[1:]
+    engine_arguments: list[str] = []
+    if "--" in arguments:
+        split = arguments.index("--")
+        arguments, engine_arguments = arguments[:split], arguments[split + 1 :]
+    try:
+        group(arguments, obj=engine_arguments, prog_name="tokenwire")
+    except TokenwireError as error:
+        click.echo(f"tokenwire: {error.message}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"tokenwire: {error.args[1] if len(error.args) > 1 else error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,31 @@
+"""Binding the public port early, so that a port in use is one clear line and never a race."""
+
+import socket
+
+
+def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """Bind a TCP address. Raises OSError naming it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind((host, port))
+        # SO_REUSEADDR lets two sockets bind one address; only one of them can listen.
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {reason} (choose another with --port)") from error
+    return bound
+
+
+def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
+    """Bind one address several times, so that the kernel spreads connections evenly over processes."""
+    if count == 1:
+        return [bind(host, port)]
+    # A port that others share already would let us in silently: see first that it is free.
+    with bind(host, port) as probe:
+        port = probe.getsockname()[1]
+    return [bind(host, port, reuse_port=True) for _ in range(count)]

@@ -1,0 +1,127 @@
+"""A load generator for streamed completions: raw sockets, so that it costs less than what it measures."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass(slots=True)
+class StreamResult:
+    """What one streamed request did. Times are in seconds on the monotonic clock."""
+
+    started: float
+    status: int = 0
+    arrivals: list[float] = field(default_factory=list)
+    """When data came; a read that carried several events counts once."""
+    events: int = 0
+    """Server-sent events, without the final [DONE]."""
+    completion_tokens: int = 0
+    finish_reason: str | None = None
+    complete: bool = False
+    """Whether the stream ended with [DONE]."""
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from the request to the first data."""
+        return self.arrivals[0] - self.started if self.arrivals else None
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between arrivals."""
+        return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False)]
+
+
+class _StreamClient(asyncio.Protocol):
+    """Reads one response: counts events as they come, parses only the last ones."""
+
+    _TAIL = 2048
+
+    def __init__(self, request: bytes, done: "asyncio.Future[StreamResult]") -> None:
+        self._request = request
+        self._done = done
+        self._result = StreamResult(started=0.0)
+        self._head: bytearray | None = bytearray()
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 (asyncio's typing)
+        self._transport = transport
+        self._result.started = time.monotonic()
+        transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        result = self._result
+        if self._head is not None:
+            self._head += data
+            head, separator, rest = bytes(self._head).partition(b"\r\n\r\n")
+            if not separator:
+                return
+            self._head = None
+            result.status = int(head[9:12])
+            data = rest
+            if not data:
+                return
+        result.arrivals.append(time.monotonic())
+        # An event may be cut in two: "data: " is counted across the seam.
+        seam = self._tail[-5:]
+        result.events += (seam + data).count(b"data: ") - seam.count(b"data: ")
+        self._tail = (self._tail + data)[-self._TAIL :]
+        if result.status != 200 or self._tail.endswith(b"0\r\n\r\n"):
+            self._finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._done.done():
+            return
+        result = self._result
+        tail = self._tail.decode(errors="replace")
+        result.complete = "data: [DONE]" in tail
+        result.events -= result.complete
+        result.completion_tokens = _last_number(tail, '"completion_tokens":')
+        marker = '"finish_reason":"'
+        if marker in tail:
+            result.finish_reason = tail.rpartition(marker)[2].partition('"')[0]
+        self._transport.close()
+        self._done.set_result(result)
+
+
+def _last_number(text: str, marker: str) -> int:
+    digits = text.rpartition(marker)[2].lstrip() if marker in text else ""
+    length = next((i for i, character in enumerate(digits) if not character.isdigit()), len(digits))
+    return int(digits[:length] or 0)
+
+
+def http_request(url: str, path: str, body: Mapping[str, Any]) -> bytes:
+    """Render a POST request."""
+    payload = json.dumps(body).encode()
+    host = urlsplit(url).netloc
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+    return head.encode() + payload
+
+
+async def stream(url: str, request: bytes) -> StreamResult:
+    """Send a rendered request and read its stream to the end. Raises OSError when nobody listens."""
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(url)
+    done: asyncio.Future[StreamResult] = loop.create_future()
+    await loop.create_connection(lambda: _StreamClient(request, done), parts.hostname, parts.port or 80)
+    return await done
+
+
+async def stream_many(url: str, requests: Sequence[bytes], concurrency: int) -> list[StreamResult]:
+    """Stream requests, `concurrency` at a time."""
+    pending = iter(requests)
+    results: list[StreamResult] = []
+
+    async def work() -> None:
+        for request in pending:
+            results.append(await stream(url, request))
+
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    return results

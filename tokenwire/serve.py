@@ -1,0 +1,61 @@
+"""`tokenwire serve`: a worker and a coordinator in one command, joined by a private socket."""
+
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from tokenwire.cli import configure_logging, option
+from tokenwire.supervisor import Part, coordinator_parts, supervise
+
+
+@click.command(
+    epilog="What follows -- are vLLM's own engine arguments: tokenwire serve MODEL -- --max-model-len 32768. "
+    "Options of `tokenwire worker` and `tokenwire coordinator` can be set by their environment variables."
+)
+@click.argument("model", required=False, envvar="TOKENWIRE_MODEL")
+@option("--host", default="127.0.0.1", help="Address to listen on.")
+@option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any.")
+@option("--processes", type=click.IntRange(1, 256), default=1, help="Coordinator processes that share the port.")
+@option(
+    "--engine", type=click.Choice(["vllm", "sim"]), default="vllm", help="The real engine, or one that makes up tokens."
+)
+@option("--served-model-name", multiple=True, help="Name(s) that requests may use. [default: MODEL]")
+@option("--chat-template", help="Jinja template, a file or its text, that replaces the model's own.")
+@option("--cache-dir", type=click.Path(path_type=Path), help="Where models and tokenizers are kept.")
+@click.pass_obj
+def command(
+    engine_arguments: list[str],
+    model: str | None,
+    host: str,
+    port: int,
+    processes: int,
+    engine: str,
+    served_model_name: tuple[str, ...],
+    chat_template: str | None,
+    cache_dir: Path | None,
+) -> None:
+    """Serve a model: a worker and a coordinator in one command.
+
+    MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU (extra `cpu`).
+    """
+    configure_logging("tokenwire")
+    cache = ["--cache-dir", str(cache_dir)] if cache_dir else []
+    with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
+        # A socket in a directory that only this user can enter: no port, no credentials, no clash with a neighbour.
+        address = f"unix:{private}/worker.sock"
+        worker = ["worker", *([model] if model else []), "--listen", address, "--engine", engine, *cache]
+        for name in served_model_name:
+            worker += ["--served-model-name", name]
+        coordinator = ["coordinator", "--worker", address, *cache]
+        if chat_template:
+            coordinator += ["--chat-template", chat_template]
+        # Arguments given after -- go by the environment: the worker's own parser never sees them.
+        environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
+        parts = [
+            Part("worker", worker, environment=environment),
+            *coordinator_parts(coordinator, host, port, processes),
+        ]
+        sys.exit(supervise(parts))

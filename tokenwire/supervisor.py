@@ -1,0 +1,117 @@
+"""Runs several parts as child processes: stops all of them when one ends, or on SIGTERM and Ctrl-C."""
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+
+from tokenwire.listening import bind_shared
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A child process: `python -m tokenwire ARGUMENTS`."""
+
+    name: str
+    arguments: Sequence[str]
+    sockets: Sequence[socket.socket] = ()
+    """Listening sockets that the child inherits."""
+    stop_timeout_s: float = 45.0
+    """How long it may take to stop before it is killed."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Supervisor:
+    """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._children: list[tuple[Part, subprocess.Popen[bytes]]] = []
+        self._signals = 0
+
+    def run(self) -> int:
+        """Run until a part ends or a signal comes; returns the exit code of the whole."""
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for part in self._parts:
+                if not self._signals:
+                    self._children.append((part, _start(part)))
+            return self._wait()
+        finally:
+            self._stop()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _wait(self) -> int:
+        while not self._signals:
+            for part, child in self._children:
+                code = child.poll()
+                if code is not None:
+                    log.error("%s ended with code %d: stopping everything", part.name, code)
+                    return code or 1
+            time.sleep(0.1)
+        return 0
+
+    def _stop(self) -> None:
+        for part, child in reversed(self._children):
+            if child.poll() is None:
+                child.terminate()
+            deadline = time.monotonic() + part.stop_timeout_s
+            while child.poll() is None:
+                if self._signals > 1 or time.monotonic() > deadline:
+                    log.warning("%s does not stop: killing it", part.name)
+                    child.kill()
+                    child.wait()
+                    break
+                time.sleep(0.05)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        message = "stopping" if self._signals == 1 else "second signal: killing what is left"
+        # Not logging: a handler may interrupt the logger itself.
+        os.write(sys.stderr.fileno(), f"tokenwire: {message}\n".encode())
+
+
+def coordinator_parts(arguments: Sequence[str], host: str, port: int, processes: int) -> list[Part]:
+    """Return coordinator processes that share a port. Raises OSError when the port is in use."""
+    return [
+        Part(
+            f"coordinator {number}" if processes > 1 else "coordinator",
+            [*arguments, "--listen-fd", str(bound.fileno())],
+            sockets=(bound,),
+        )
+        for number, bound in enumerate(bind_shared(host, port, processes))
+    ]
+
+
+def supervise(parts: Sequence[Part]) -> int:
+    """Run parts until one ends or a signal comes; returns the exit code."""
+    return Supervisor(parts).run()
+
+
+def _start(part: Part) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tokenwire", *part.arguments],
+        pass_fds=[bound.fileno() for bound in part.sockets],
+        env={**os.environ, **part.environment},
+        # Ctrl-C in a terminal reaches the supervisor alone, which stops the parts in order.
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to stop this process when the supervisor is gone, however it went."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

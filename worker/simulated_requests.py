@@ -1,0 +1,189 @@
+"""Turns a submit into the sequences that a simulated engine runs, or refuses it as the real engine would."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence
+from worker.simulated_generation import Generation
+from worker.simulated_model import SimulatedModel
+from worker.simulated_settings import SimulationSettings
+from worker.simulated_tokens import (
+    Choice,
+    LogprobShape,
+    TokenRules,
+    TokenSource,
+    eos_limit,
+    hash_context,
+    logprob_rows,
+    stable_hash,
+)
+
+_MAX_LOGPROBS = 20
+_MAX_LOGPROB_TOKEN_IDS = 128
+_GREEDY_BELOW = 1e-5
+_ID_FIELDS = ("stop_token_ids", "allowed_token_ids", "logprob_token_ids", "logit_bias", "trace_decode_token_ids")
+_REFUSED = ("structured_outputs", "prompt_logprob_start", "routed_experts_prompt_start")
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Checks submits against one model and plans their sequences.
+
+    Honoured to the letter: max_tokens, min_tokens, stop_token_ids, ignore_eos, allowed_token_ids, seed,
+    trace_decode_token_ids, and the shape of log-probabilities. A logit_bias of -100 bans an id, one of 100
+    leaves only such ids. What merely shapes a distribution (temperature above 0, top_p, penalties, bad_words …)
+    changes nothing. Scripted ids are said as they are, but end nothing before min_tokens.
+    """
+
+    settings: SimulationSettings
+    model: SimulatedModel
+
+    def plan(self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None) -> list[Generation]:
+        """Plan one generation per sequence. Raises InvalidRequest."""
+        params = submit.sampling_params
+        prompt = list(submit.prompt_token_ids)
+        self._check_prompt(prompt)
+        self._check_params(params, len(sequences))
+        rules = self._rules(params, len(prompt), fails_after)
+        context, hashes = hash_context(prompt)
+        scope = stable_hash(submit.cache_salt, submit.lora.id) if submit.cache_salt or submit.lora.id else 0
+        prompt_logprobs = self._prompt_logprobs(params, prompt)
+        generations = []
+        for sequence in sequences:
+            source = TokenSource(rules, context, self._key(params, submit.lora.id, sequence.index))
+            generation = Generation(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
+            generation.priority = submit.priority
+            generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
+            generation.logprobs = _logprob_shape(params)
+            generation.prompt_logprobs = prompt_logprobs
+            generations.append(generation)
+        return generations
+
+    def _key(self, params: pb.SamplingParams, lora_id: int, index: int) -> int:
+        seed = 0 if _is_greedy(params) else params.seed + index
+        return stable_hash(self.settings.seed, seed, lora_id)
+
+    def _rules(self, params: pb.SamplingParams, prompt_len: int, fails_after: int | None) -> TokenRules:
+        room = self.model.max_model_len - prompt_len
+        limit = min(params.max_tokens, room) if params.HasField("max_tokens") else room
+        if not params.HasField("max_tokens"):
+            _check_min_tokens(params.min_tokens, limit)
+        fails = fails_after is not None and fails_after <= limit
+        words = self._words(params)
+        limit = fails_after if fails and fails_after else limit
+        eos, ends = self.model.eos_token_id, frozenset(params.stop_token_ids) | self.model.stop_token_ids
+        eos_ends = eos is not None and not params.ignore_eos
+        eos_rate = self.settings.eos_rate if eos_ends and not (params.allowed_token_ids or params.logit_bias) else 0.0
+        stops = frozenset(params.stop_token_ids)
+        if not params.ignore_eos:
+            stops = ends if eos is None else ends | {eos}
+        early = self._without(words, ends if eos is None else ends | {eos}) if params.min_tokens else words
+        if not words or not early:
+            _refuse("nothing is left to sample from: every token is banned or may not come before min_tokens", None)
+        return TokenRules(
+            choice=Choice(words, eos or 0, eos_limit(eos_rate)),
+            early=Choice(early),
+            stops=stops,
+            eos_token_id=eos if eos_ends else None,
+            min_tokens=min(params.min_tokens, limit),
+            max_tokens=limit,
+            script=tuple(params.trace_decode_token_ids) or self.settings.script,
+            fails=fails,
+        )
+
+    def _words(self, params: pb.SamplingParams) -> tuple[int, ...]:
+        words = tuple(dict.fromkeys(params.allowed_token_ids)) or self.model.words
+        if not params.logit_bias:
+            return words
+        forced = {token for token, bias in params.logit_bias.items() if bias >= 100}
+        if forced:
+            allowed = set(params.allowed_token_ids)
+            return tuple(sorted(forced & allowed if allowed else forced))
+        banned = frozenset(token for token, bias in params.logit_bias.items() if bias <= -100)
+        return self._without(words, banned)
+
+    def _without(self, words: tuple[int, ...], banned: frozenset[int]) -> tuple[int, ...]:
+        # A vocabulary is long, and usually holds none of the banned ids.
+        if words is self.model.words and banned.isdisjoint(self.model.word_set):
+            return words
+        return tuple(word for word in words if word not in banned)
+
+    def _prompt_logprobs(self, params: pb.SamplingParams, prompt: list[int]) -> pb.LogprobRows | None:
+        if not params.HasField("prompt_logprobs"):
+            return None
+        context, sampled = 0, []
+        for before, token in pairwise(prompt):
+            context = stable_hash(context, before)
+            sampled.append((context, token))
+        return logprob_rows(LogprobShape(params.prompt_logprobs), self.model.words, sampled)
+
+    def _check_prompt(self, prompt: list[int]) -> None:
+        limit = self.model.max_model_len
+        advice = "Make sure that `max_model_len` is no smaller than the number of text tokens"
+        start = f"The decoder prompt (length {len(prompt)})"
+        param = "prompt_token_ids"
+        if not prompt:
+            _refuse("The decoder prompt cannot be empty", param)
+        if len(prompt) > limit:
+            _refuse(f"{start} is longer than the maximum model length of {limit}. {advice}.", param)
+        if len(prompt) == limit:
+            too_long = "plus the number of requested output tokens (at least 1) is longer than the maximum model length"
+            _refuse(f"{start} {too_long} of {limit}. {advice} (prompt + requested output tokens).", param)
+        self._check_ids(prompt, param)
+
+    def _check_params(self, params: pb.SamplingParams, n: int) -> None:
+        for name in _REFUSED:
+            if params.HasField(name):
+                _refuse(f"a simulated engine cannot honour {name}", name)
+        if params.prompt_logprob_token_ids:
+            _refuse("a simulated engine cannot honour prompt_logprob_token_ids", "prompt_logprob_token_ids")
+        if n > 1 and _is_greedy(params):
+            _refuse(f"n must be 1 when using greedy sampling, got {n}.", "n")
+        if params.HasField("max_tokens") and params.max_tokens < 1:
+            _refuse(f"max_tokens must be at least 1, got {params.max_tokens}.", "max_tokens")
+        if params.HasField("max_tokens"):
+            _check_min_tokens(params.min_tokens, params.max_tokens)
+        for name in ("logprobs", "prompt_logprobs"):
+            _check_count(getattr(params, name), name)
+        exact, most = len(params.logprob_token_ids), _MAX_LOGPROB_TOKEN_IDS
+        if exact > most:
+            message = f"Requested logprob_token_ids of length {exact}, which is greater than max allowed: {most}"
+            _refuse(message, "logprob_token_ids")
+        for name in _ID_FIELDS:
+            self._check_ids(getattr(params, name), name)
+
+    def _check_ids(self, token_ids: Iterable[int], param: str) -> None:
+        largest = max(token_ids, default=0)
+        if largest > self.model.max_token_id:
+            _refuse(f"Token id {largest} is out of vocabulary", param)
+
+
+def _is_greedy(params: pb.SamplingParams) -> bool:
+    return params.HasField("temperature") and params.temperature < _GREEDY_BELOW
+
+
+def _logprob_shape(params: pb.SamplingParams) -> LogprobShape | None:
+    if params.logprob_token_ids or params.HasField("logprobs"):
+        return LogprobShape(params.logprobs, tuple(params.logprob_token_ids), _is_greedy(params))
+    return None
+
+
+def _check_min_tokens(least: int, most: int) -> None:
+    if least > most:
+        _refuse(f"min_tokens must be less than or equal to max_tokens={most}, got {least}.", "min_tokens")
+
+
+def _check_count(count: int, name: str) -> None:
+    if count < -1:
+        _refuse(f"{name} must be non-negative or -1, got {count}.", name)
+    if count == -1 or count > _MAX_LOGPROBS:
+        what = "the whole vocabulary" if count == -1 else str(count)
+        kind = name.replace("_", " ") if name == "prompt_logprobs" else "sample logprobs"
+        _refuse(f"Requested {kind} of {what}, which is greater than max allowed: {_MAX_LOGPROBS}", name)
+
+
+def _refuse(message: str, param: str | None) -> None:
+    raise InvalidRequest(message, param=param)

@@ -1,0 +1,178 @@
+"""Tokens of a simulated engine: the next one is a pure function of all ids before it and the seed.
+
+So a request that goes on elsewhere from its prompt and its tokens so far gets the same tokens, as with
+a deterministic model. A rolling hash of the context makes each token O(1).
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from tokenwire.v1 import inference_pb2 as pb
+from worker.simulated_settings import BLOCK_SIZE
+
+# 60 bits are two digits of a Python integer and 28 are one, which makes the arithmetic a third cheaper than with 64.
+_MASK = (1 << 60) - 1
+_ROLL = 0xE3779B97F4A7C15
+_DRAW_BITS = 28
+_DRAW_SHIFT = 60 - _DRAW_BITS
+_DRAW_MASK = (1 << _DRAW_BITS) - 1
+
+
+def stable_hash(*parts: object) -> int:
+    """60 bits that are the same in every process."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") & _MASK
+
+
+def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
+    """Hash a prompt: the hash of all of it, and the hash at the end of each full block."""
+    context = 0
+    blocks: list[int] = []
+    whole = len(token_ids) - len(token_ids) % BLOCK_SIZE
+    for start in range(0, whole, BLOCK_SIZE):
+        for token in token_ids[start : start + BLOCK_SIZE]:
+            context = (context + token + 1) * _ROLL & _MASK
+        blocks.append(context)
+    for token in token_ids[whole:]:
+        context = (context + token + 1) * _ROLL & _MASK
+    return context, blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a token is drawn from."""
+
+    words: tuple[int, ...]
+    eos_token_id: int = 0
+    eos_limit: int = 0
+    """Draws below it are EOS."""
+
+
+def eos_limit(rate: float) -> int:
+    """The draws, out of all, that are EOS at this rate."""
+    return round(rate * (1 << _DRAW_BITS))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """What a request says about its tokens; all of its sequences share it."""
+
+    choice: Choice
+    early: Choice
+    """The same before min_tokens, without what would end the sequence."""
+    stops: frozenset[int]
+    """Ids that end the sequence, EOS among them unless it is ignored."""
+    eos_token_id: int | None
+    min_tokens: int
+    max_tokens: int
+    script: tuple[int, ...] | None = None
+    fails: bool = False
+    """Reaching max_tokens is an engine error."""
+
+
+class TokenSource:
+    """Draws one sequence's tokens, ahead of the steps that report them."""
+
+    __slots__ = ("_generated", "_key", "_rules", "context", "finish")
+
+    def __init__(self, rules: TokenRules, context: int, key: int) -> None:
+        self._rules = rules
+        self._key = key & _DRAW_MASK
+        self._generated = 0
+        self.context = context
+        """Hash of the prompt and all tokens taken."""
+        self.finish: pb.Finish | None = None
+        """How the sequence ends, once its last token is taken."""
+
+    def take(self, count: int) -> list[int]:
+        """Take the next tokens: at least one, at most count."""
+        rules = self._rules
+        early = self._generated < rules.min_tokens
+        bound = rules.min_tokens if early else rules.max_tokens
+        count = min(count, bound - self._generated)
+        ids = self._draw(count, rules.early if early else rules.choice) if rules.script is None else self._recite(count)
+        if not early and not rules.stops.isdisjoint(ids):
+            self._stop(ids)
+        self._generated += len(ids)
+        if self.finish is None and self._generated == rules.max_tokens:
+            self.finish = _limit_finish(rules.fails)
+        return ids
+
+    def _draw(self, count: int, choice: Choice) -> list[int]:
+        context, key = self.context, self._key
+        words, size, limit = choice.words, len(choice.words), choice.eos_limit
+        ids: list[int] = []
+        for _ in range(count):
+            draw = context >> _DRAW_SHIFT ^ key
+            token = words[draw % size] if draw >= limit else choice.eos_token_id
+            context = (context + token + 1) * _ROLL & _MASK
+            ids.append(token)
+        self.context = context
+        return ids
+
+    def _recite(self, count: int) -> list[int]:
+        script = self._rules.script or ()
+        ids = [script[i % len(script)] for i in range(self._generated, self._generated + count)]
+        for token in ids:
+            self.context = (self.context + token + 1) * _ROLL & _MASK
+        return ids
+
+    def _stop(self, ids: list[int]) -> None:
+        last = next(i for i, token in enumerate(ids) if token in self._rules.stops)
+        del ids[last + 1 :]
+        token = ids[last]
+        self.finish = pb.Finish(reason=pb.FINISH_REASON_STOP)
+        if token == self._rules.eos_token_id:
+            self.finish.eos_token_id = token
+        else:
+            self.finish.stop_token_id = token
+
+
+def _limit_finish(fails: bool) -> pb.Finish:
+    if fails:
+        return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message="a simulated fault hit this request")
+    return pb.Finish(reason=pb.FINISH_REASON_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobShape:
+    """Which log-probabilities a request wants with a token."""
+
+    likeliest: int
+    exact: tuple[int, ...] = ()
+    """Report these ids instead of the likeliest."""
+    greedy: bool = False
+
+
+def logprob_rows(shape: LogprobShape, words: tuple[int, ...], sampled: list[tuple[int, int]]) -> pb.LogprobRows:
+    """Rows for (context hash, sampled token) pairs.
+
+    Probabilities fall geometrically with the rank, so a row is a part of a true distribution; as in vLLM,
+    a sampled token that is among the likeliest appears twice.
+    """
+    columns = len(shape.exact) or min(shape.likeliest, len(words))
+    rows = pb.LogprobRows(width=1 + columns)
+    for context, token in sampled:
+        bits = context * _ROLL >> _DRAW_SHIFT & _DRAW_MASK
+        rank = 1 if shape.greedy else 1 + (0, 0, 0, 1)[bits & 3]
+        ratio = 0.1 + (bits >> 8 & 0xFF) / 512
+        ranked = _ranked(words, bits, rank, token, columns)
+        first, fall = math.log1p(-ratio), math.log(ratio)
+        rows.token_ids.append(token)
+        rows.logprobs.append(first + (rank - 1) * fall)
+        rows.sampled_ranks.append(rank)
+        for place in range(columns):
+            other = shape.exact[place] if shape.exact else ranked[place]
+            guess = rank if other == token else place + 1 + (shape.exact != () and place + 1 >= rank)
+            rows.token_ids.append(other)
+            rows.logprobs.append(first + (guess - 1) * fall)
+    return rows
+
+
+def _ranked(words: tuple[int, ...], bits: int, rank: int, token: int, columns: int) -> list[int]:
+    """The likeliest ids in order, the sampled one at its rank."""
+    start = bits % len(words)
+    others = (words[(start + i) % len(words)] for i in range(len(words)))
+    rest = [other for _, other in zip(range(columns + 1), others, strict=False) if other != token]
+    rest.insert(rank - 1, token)
+    return rest[:columns]
