@@ -1,0 +1,68 @@
+"""`python -m benchmarks`: runs what is asked for, prints tables, writes JSON."""
+
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks import rest, streaming
+
+_RESULTS = Path(__file__).parent / "results"
+
+
+@click.command()
+@click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
+@click.option("--only", type=click.Choice(["streaming", "rest"]), help="Run one part.")
+@click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", show_default=True)
+def main(streams: str, only: str | None, output: Path) -> None:
+    """Measure the coordinator and the worker on this machine."""
+    results: dict[str, Any] = {
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+        "python": platform.python_version(),
+        "cpus": _cpus(),
+    }
+    if only in (None, "rest"):
+        results["rest"] = rest.start_and_rest()
+        results["after_stop_match"] = rest.after_stop_match()
+        print_mapping("at rest", results["rest"])
+        print_mapping("after a stop match", results["after_stop_match"])
+    if only in (None, "streaming"):
+        results["streaming"] = streaming.run([int(count) for count in streams.split(",")])
+        print_table("streaming, one token a chunk", results["streaming"])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=1) + "\n")
+    click.echo(f"\nwritten to {output}")
+
+
+def print_mapping(title: str, values: Mapping[str, Any]) -> None:
+    """Print names and values."""
+    click.echo(f"\n{title}")
+    for name, value in values.items():
+        click.echo(f"  {name:<24} {_cell(value)}")
+
+
+def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows under their names."""
+    click.echo(f"\n{title}")
+    table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    for line in table:
+        click.echo("  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _cpus() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0))
+
+
+if __name__ == "__main__":
+    main()

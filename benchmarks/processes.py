@@ -1,0 +1,78 @@
+"""Processes under measurement: start them, read their CPU time and memory from the kernel, stop them."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+
+class Measured:
+    """A running `tokenwire` command (or any Python module) with its log."""
+
+    def __init__(self, arguments: Sequence[str], module: str = "tokenwire") -> None:
+        handle, name = tempfile.mkstemp(prefix="tokenwire-bench-", suffix=".log")
+        self._log = Path(name)
+        self.started = time.monotonic()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], stdout=handle, stderr=subprocess.STDOUT
+        )
+        os.close(handle)
+        self._process = psutil.Process(self._popen.pid)
+
+    def wait_for(self, pattern: str, timeout_s: float = 120.0) -> re.Match[str]:
+        """Wait until the log matches a pattern."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self._popen.poll() is None:
+            match = re.search(pattern, self._log.read_text(errors="replace"))
+            if match:
+                return match
+            time.sleep(0.005)
+        raise RuntimeError(f"{pattern!r} did not appear:\n{self._log.read_text(errors='replace')}")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process itself, without its children."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def memory_mb(self) -> float:
+        """Resident memory."""
+        return float(self._process.memory_info().rss) / 1e6
+
+    def stop(self) -> None:
+        """End it."""
+        self._popen.terminate()
+        try:
+            self._popen.wait(30)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        self._log.unlink(missing_ok=True)
+
+
+@contextmanager
+def measured(arguments: Sequence[str], module: str = "tokenwire") -> Iterator[Measured]:
+    """Run a command for the time of a with block."""
+    process = Measured(arguments, module)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def simulated_pair(
+    *worker_options: str, coordinator_options: Sequence[str] = ()
+) -> Iterator[tuple[Measured, Measured, str, str]]:
+    """Run a simulated worker and a coordinator; yields both, the coordinator's URL and the worker's address."""
+    with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0", *worker_options]) as worker:
+        address = worker.wait_for(r"ready: .* on (\S+)")[1]
+        with measured(["coordinator", "--port", "0", "--worker", address, *coordinator_options]) as coordinator:
+            url = coordinator.wait_for(r"ready: (http://\S+)")[1]
+            yield worker, coordinator, url, address

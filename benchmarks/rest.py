@@ -1,0 +1,69 @@
+"""What a coordinator costs before the first request: start time and memory; and what follows a stop match."""
+
+import json
+import sys
+import tempfile
+import time
+from typing import Any
+
+import grpc
+import httpx
+
+from benchmarks.processes import measured, simulated_pair
+from tokenwire.v1 import control_pb2, control_pb2_grpc
+
+
+def start_and_rest() -> dict[str, Any]:
+    """Return seconds from exec to ready, and resident memory at rest, of a coordinator beside a running worker."""
+    with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0"]) as worker:
+        address = worker.wait_for(r"ready: .* on (\S+)")[1]
+        starts, memory = [], 0.0
+        for _ in range(5):
+            with measured(["coordinator", "--port", "0", "--worker", address]) as coordinator:
+                url = coordinator.wait_for(r"listening on (http://\S+:\d+)")[1]
+                _wait_healthy(url)
+                starts.append(time.monotonic() - coordinator.started)
+                time.sleep(1.0)
+                memory = coordinator.memory_mb()
+    return {"ready_s": sorted(starts)[2], "rest_memory_mb": memory, "python": sys.version.split()[0]}
+
+
+def after_stop_match() -> dict[str, Any]:
+    """Return the tokens that the engine made after the one that completed a stop string, for 50 streams."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as script:
+        json.dump([ord(character) for character in "some words STOP and many more words after it "], script)
+        script.flush()
+        with simulated_pair("--sim-script", script.name, "--sim-step-ms", "10") as (_, _, url, address):
+            body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 5000, "stop": ["STOP"]}
+            surplus = [_surplus(url, address, body) for _ in range(50)]
+    return {
+        "requests": len(surplus),
+        "surplus_tokens_max": max(surplus),
+        "surplus_tokens_mean": sum(surplus) / len(surplus),
+    }
+
+
+def _surplus(url: str, address: str, body: dict[str, Any]) -> int:
+    before = _info(address).generated_tokens
+    kept = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()["usage"]["completion_tokens"]
+    while _info(address).open_slots:
+        time.sleep(0.005)
+    return int(_info(address).generated_tokens - before - kept)
+
+
+def _info(address: str) -> control_pb2.GetServerInfoResponse:
+    with grpc.insecure_channel(address) as channel:
+        response: control_pb2.GetServerInfoResponse = control_pb2_grpc.ControlStub(channel).GetServerInfo(
+            control_pb2.GetServerInfoRequest()
+        )
+    return response
+
+
+def _wait_healthy(url: str) -> None:
+    while True:
+        try:
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.01)

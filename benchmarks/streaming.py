@@ -1,0 +1,154 @@
+"""Coordinator and worker CPU per streamed token, latency and throughput, by number of streams."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import grpc
+
+from benchmarks.processes import Measured, measured, simulated_pair
+from tokenwire.bench import percentile
+from tokenwire.load import StreamResult, http_request, stream
+from tokenwire.v1 import control_pb2, control_pb2_grpc
+
+_WARM_UP_S = 2.0
+_WINDOW_S = 5.0
+# Never matches what the simulated engine says, but makes every character count.
+STOP_STRINGS = ["\n\nHuman:", "<|never|>", "Observation:", "###"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingRow:
+    """One measured point."""
+
+    case: str
+    streams: int
+    step_ms: float
+    coordinator_us_per_token: float
+    worker_us_per_token: float
+    tokens_per_s: float
+    events_per_token: float
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    itl_p50_ms: float
+    itl_p99_ms: float
+    memory_mb: float
+
+
+def step_ms(streams: int) -> float:
+    """Return a step time that leaves the machine half idle, so that every token is a chunk of its own."""
+    return max(10.0, streams * 0.06)
+
+
+def measure(case: str, streams: int, body: dict[str, Any], *coordinator_options: str) -> StreamingRow:
+    """Measure a coordinator in front of one simulated worker."""
+    step = step_ms(streams)
+    options = ("--sim-step-ms", str(step), "--sim-prefill-rate", "0", "--sim-max-num-seqs", str(streams))
+    with simulated_pair(*options, coordinator_options=coordinator_options) as (worker, coordinator, url, address):
+        return asyncio.run(_measure(case, streams, step, body, worker, coordinator, url, address))
+
+
+async def _measure(
+    case: str,
+    streams: int,
+    step: float,
+    body: dict[str, Any],
+    worker: Measured,
+    coordinator: Measured,
+    url: str,
+    address: str,
+) -> StreamingRow:
+    tokens = int((_WARM_UP_S + _WINDOW_S + 3.0) * 1000 / step)
+    request = http_request(url, "/v1/chat/completions", _chat_body(tokens, body))
+    running = [asyncio.create_task(stream(url, request)) for _ in range(streams)]
+    await asyncio.sleep(_WARM_UP_S)
+    before = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(address)
+    await asyncio.sleep(_WINDOW_S)
+    after = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(address)
+    memory = coordinator.memory_mb()
+    results = await asyncio.gather(*running)
+    coordinator_s, worker_s, generated = (later - earlier for earlier, later in zip(before, after, strict=True))
+    return _row(
+        case, streams, step, 1e6 * coordinator_s / generated, 1e6 * worker_s / generated, generated, memory, results
+    )
+
+
+def measure_floor(streams: int) -> StreamingRow:
+    """Measure a bare uvicorn that writes equal chunks."""
+    step = step_ms(streams)
+    with measured([], module="benchmarks.floor") as server:
+        url = server.wait_for(r"ready: (http://\S+)")[1]
+        return asyncio.run(_measure_floor(streams, step, server, url))
+
+
+async def _measure_floor(streams: int, step: float, server: Measured, url: str) -> StreamingRow:
+    tokens = int((_WARM_UP_S + _WINDOW_S + 3.0) * 1000 / step)
+    request = http_request(url, f"/v1/chat/completions?step_ms={step}", _chat_body(tokens, {}))
+    running = [asyncio.create_task(stream(url, request)) for _ in range(streams)]
+    await asyncio.sleep(_WARM_UP_S)
+    before = server.cpu_seconds()
+    await asyncio.sleep(_WINDOW_S)
+    used = server.cpu_seconds() - before
+    generated = int(streams * _WINDOW_S * 1000 / step)
+    results = await asyncio.gather(*running)
+    return _row("bare uvicorn", streams, step, 1e6 * used / generated, 0.0, generated, server.memory_mb(), results)
+
+
+def _chat_body(tokens: int, extra: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "messages": [{"role": "user", "content": "Tell me a long story."}],
+        "max_tokens": tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **extra,
+    }
+
+
+async def _generated(address: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
+        info = await control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
+    return int(info.generated_tokens)
+
+
+def _row(
+    case: str,
+    streams: int,
+    step: float,
+    coordinator_us: float,
+    worker_us: float,
+    generated: int,
+    memory: float,
+    results: Sequence[StreamResult],
+) -> StreamingRow:
+    incomplete = [result for result in results if not result.complete]
+    if incomplete:
+        raise RuntimeError(f"{case}, {streams} streams: {len(incomplete)} did not complete: {incomplete[0]}")
+    first = [1000 * (result.time_to_first_token or 0.0) for result in results]
+    gaps = [1000 * gap for result in results for gap in result.gaps]
+    return StreamingRow(
+        case=case,
+        streams=streams,
+        step_ms=step,
+        coordinator_us_per_token=coordinator_us,
+        worker_us_per_token=worker_us,
+        tokens_per_s=generated / _WINDOW_S,
+        events_per_token=sum(result.events for result in results) / sum(result.completion_tokens for result in results),
+        ttft_p50_ms=percentile(first, 50),
+        ttft_p99_ms=percentile(first, 99),
+        itl_p50_ms=percentile(gaps, 50),
+        itl_p99_ms=percentile(gaps, 99),
+        memory_mb=memory,
+    )
+
+
+def run(streams: Sequence[int]) -> list[dict[str, Any]]:
+    """Measure every case for every number of streams."""
+    rows = []
+    with ExitStack():
+        for count in streams:
+            rows.append(measure("plain", count, {}))
+            rows.append(measure("4 stop strings", count, {"stop": STOP_STRINGS}))
+            rows.append(measure_floor(count))
+    return [asdict(row) for row in rows]

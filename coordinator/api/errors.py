@@ -1,0 +1,92 @@
+"""Errors as OpenAI's clients expect them: {"error": {"message", "type", "param", "code"}}."""
+
+import json
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from tokenwire.errors import TokenwireError
+
+log = logging.getLogger(__name__)
+
+_MAX_REPORTED = 10
+_MAX_INPUT_CHARS = 200
+_HTTP_TYPES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "RequestEntityTooLargeError"}
+
+
+def error_body(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
+    """Return OpenAI's error object."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def error_event(error: TokenwireError) -> bytes:
+    """Render an error inside a stream."""
+    body = error_body(error.message, error.openai_type, error.http_status, error.param)
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def error_response(error: TokenwireError) -> JSONResponse:
+    """Render an error as the whole response."""
+    headers = {}
+    if error.http_status in (429, 503):
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
+    body = error_body(error.message, error.openai_type, error.http_status, error.param)
+    return JSONResponse(body, error.http_status, headers)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make every error of the app come out in OpenAI's shape."""
+    app.add_exception_handler(TokenwireError, _on_tokenwire_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_unexpected_error)
+
+
+async def _on_tokenwire_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, TokenwireError)  # noqa: S101 (registered for this type)
+    return error_response(error)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for this type)
+    problems = error.errors()
+    lines = [f"{_path(problem['loc'])}: {problem['msg']} (got {_shorten(problem)})" for problem in problems]
+    count = len(lines)
+    if count > _MAX_REPORTED:
+        lines[_MAX_REPORTED:] = [f"... and {count - _MAX_REPORTED} more"]
+    message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
+    param = _path(problems[0]["loc"]) if problems else None
+    return JSONResponse(error_body(message, "Bad Request", 400, param), 400)
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 (registered for this type)
+    kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
+    return JSONResponse(error_body(str(error.detail), kind, error.status_code), error.status_code, error.headers)
+
+
+async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return JSONResponse(error_body("Internal server error", "InternalServerError", 500), 500)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """Name the field as the client wrote it: pydantic's own union markers say nothing to them."""
+    parts = [str(part) for part in location if part != "body" and not _is_marker(str(part))]
+    return ".".join(parts) or "body"
+
+
+def _is_marker(part: str) -> bool:
+    return any(sign in part for sign in "[]{}()") or part in ("str", "int", "float", "bool", "list", "dict")
+
+
+def _shorten(problem: dict[str, Any]) -> str:
+    value = problem.get("input")
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__} of {len(value)} items"
+    text = repr(value)
+    return text if len(text) <= _MAX_INPUT_CHARS else text[:_MAX_INPUT_CHARS] + "..."

@@ -1,0 +1,70 @@
+"""Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client leaves."""
+
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from coordinator.api.errors import error_response
+from coordinator.connection import connection_of
+from coordinator.generation import Generation, PreparedRequest
+from coordinator.output.collect import CollectedChoice, CollectedReply
+from coordinator.output.sse import ChunkShape, StreamedReply
+
+
+async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
+    """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
+    connection = connection_of(request.scope, request.receive, request._send)
+    reply = CollectedReply(prepared.choices)
+    run = generation.start(prepared, reply)
+    try:
+        connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
+        choices = await reply.wait()
+        if connection.lost:
+            raise ClientDisconnect
+        return choices
+    finally:
+        run.abort()
+        connection.release()
+
+
+class EventStream(Response):
+    """Streams a reply. The response begins with the first token, so that earlier errors keep their status."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, generation: Generation, prepared: PreparedRequest, shape: ChunkShape) -> None:
+        self.status_code = 200
+        self.background: BackgroundTask | None = None
+        self.body = b""
+        self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"})
+        self._generation = generation
+        self._prepared = prepared
+        self._shape = shape
+
+    def init_headers(self, headers: "dict[str, str] | None" = None) -> None:  # type: ignore[override]
+        """Set headers without the content length that a whole response has."""
+        pairs = {"content-type": "text/event-stream; charset=utf-8", **(headers or {})}
+        self.raw_headers = [(name.encode(), value.encode()) for name, value in pairs.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope, receive, send)
+        reply = StreamedReply(self._shape, self._prepared.choices, self._prepared.prompt_tokens)
+        run = self._generation.start(self._prepared, reply)
+        try:
+            connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
+            error = await reply.begin()
+            if connection.lost:
+                return
+            if error is not None:
+                await error_response(error)(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            reply.attach(connection)
+            await reply.wait()
+            if not connection.lost:
+                await connection.flush()
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            run.abort()
+            connection.release()

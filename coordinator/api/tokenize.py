@@ -1,0 +1,81 @@
+"""POST /tokenize and /detokenize, in vLLM's shapes."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+
+from coordinator.generation import tokenize
+from coordinator.models import ModelDirectory
+from coordinator.request import ChatPrompt, TextPrompt
+from tokenwire.errors import InvalidRequest
+
+
+class TokenizeRequest(BaseModel):
+    """Either a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    """Default: true for a prompt, false for messages, whose template adds them."""
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    return_token_strs: bool | None = False
+
+    def to_prompt(self) -> ChatPrompt | TextPrompt:
+        """Translate into the internal noun. Raises InvalidRequest unless exactly one form is given."""
+        if (self.prompt is None) == (self.messages is None):
+            raise InvalidRequest("Give either `prompt` or `messages`.", param="prompt")
+        if self.prompt is not None:
+            return TextPrompt(self.prompt, True if self.add_special_tokens is None else self.add_special_tokens)
+        if self.continue_final_message and self.add_generation_prompt:
+            raise InvalidRequest(
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+                param="continue_final_message",
+            )
+        return ChatPrompt(
+            self.messages or [],
+            self.add_generation_prompt,
+            self.continue_final_message,
+            bool(self.add_special_tokens),
+            self.chat_template_kwargs,
+        )
+
+
+class DetokenizeRequest(BaseModel):
+    """Ids to turn into text."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+def tokenize_routes(models: ModelDirectory) -> APIRouter:
+    """Return the tokenizer routes."""
+    router = APIRouter()
+
+    @router.post("/tokenize")
+    async def tokenize_text(body: TokenizeRequest) -> Response:
+        model = models.find(body.model)
+        token_ids = await tokenize(body.to_prompt(), model)
+        strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
+        return JSONResponse(
+            {
+                "count": len(token_ids),
+                "max_model_len": model.max_model_len,
+                "tokens": list(token_ids),
+                "token_strs": strings,
+            }
+        )
+
+    @router.post("/detokenize")
+    async def detokenize(body: DetokenizeRequest) -> Response:
+        model = models.find(body.model)
+        for token_id in body.tokens:
+            if not 0 <= token_id <= model.max_token_id:
+                raise InvalidRequest(f"Token id {token_id} is out of vocabulary", param="tokens")
+        return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})
+
+    return router

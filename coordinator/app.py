@@ -1,0 +1,43 @@
+"""Puts the coordinator together: pool, models, generation, routes."""
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from coordinator.api.chat import chat_routes
+from coordinator.api.completions import completion_routes
+from coordinator.api.errors import install_error_handlers
+from coordinator.api.service import service_routes
+from coordinator.api.tokenize import tokenize_routes
+from coordinator.body_limit import BodyLimit
+from coordinator.fleet.pool import WorkerPool
+from coordinator.generation import Generation
+from coordinator.models import ModelDirectory
+from coordinator.settings import CoordinatorSettings
+from tokenwire import __version__
+
+
+def build_app(settings: CoordinatorSettings) -> FastAPI:
+    """Return the ASGI application; its lifespan connects to the workers and leaves them."""
+    models = ModelDirectory(settings.chat_template, settings.tokenizer, settings.cache_dir)
+    pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare)
+    generation = Generation(pool, models)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool.start()
+        yield
+        await pool.stop()
+
+    app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
+    app.state.pool = pool
+    app.include_router(chat_routes(generation))
+    app.include_router(completion_routes(generation))
+    app.include_router(tokenize_routes(models))
+    app.include_router(service_routes(pool, models))
+    install_error_handlers(app)
+    app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
+    return app

@@ -1,0 +1,206 @@
+"""HTTP connections as routes see them: who is gone, who is slow, and a write that costs no task switch.
+
+A streamed token costs about half as much when the frame loop writes straight to the transport
+instead of waking a task that calls ASGI's send. `LendingProtocol` lends the transport to the route
+that is being served; under any other ASGI server `AsgiConnection` does the same by portable means.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_EXTENSION = "tokenwire.connection"
+# What an ASGI server may hold for a slow reader before we call it congested, in bytes.
+_ASGI_HIGH_WATER = 64 * 1024
+
+
+class Connection(Protocol):
+    """The client's side of one request."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the reader is behind."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the client is gone."""
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves (at once if it has left) and when a slow reader has caught up."""
+
+    def write(self, data: bytes) -> None:
+        """Write a part of the response's body. The response must have been started through ASGI."""
+
+    def cut(self) -> None:
+        """Close the connection without a proper end, so that the client does not take the reply for whole."""
+
+    async def flush(self) -> None:
+        """Return when the end of the response may be sent through ASGI."""
+
+    def release(self) -> None:
+        """Stop watching."""
+
+
+def connection_of(scope: Scope, receive: Receive, send: Send) -> Connection:
+    """Return the connection that carries this request. The request's body must have been read."""
+    lent: Connection | None = scope.get("extensions", {}).get(_EXTENSION)
+    return lent if lent is not None else AsgiConnection(receive, send)
+
+
+def _nothing() -> None:
+    pass
+
+
+class LentConnection:
+    """A uvicorn transport, written to directly."""
+
+    __slots__ = ("_on_drained", "_on_lost", "_stall_timer", "_stall_timeout_s", "_transport", "congested", "lost")
+
+    def __init__(self, transport: asyncio.Transport, stall_timeout_s: float) -> None:
+        self._transport = transport
+        self._stall_timeout_s = stall_timeout_s
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._on_lost = self._on_drained = _nothing
+        self.congested = False
+        self.lost = False
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves and when a slow reader has caught up."""
+        self._on_lost, self._on_drained = on_lost, on_drained
+        if self.lost:
+            on_lost()
+
+    def write(self, data: bytes) -> None:
+        """Write one HTTP chunk."""
+        if not self.lost:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def cut(self) -> None:
+        """Close the connection without the last chunk."""
+        self._transport.abort()
+
+    async def flush(self) -> None:
+        """Nothing to wait for: the transport keeps the order."""
+
+    def release(self) -> None:
+        """Stop watching."""
+        self._on_lost = self._on_drained = _nothing
+
+    # Called by the protocol.
+
+    def paused(self) -> None:
+        """The reader is behind: cut it off if it stays so."""
+        self.congested = True
+        loop = asyncio.get_running_loop()
+        self._stall_timer = loop.call_later(self._stall_timeout_s, self.cut)
+
+    def resumed(self) -> None:
+        """The reader has caught up."""
+        self.congested = False
+        self._stop_timer()
+        self._on_drained()
+
+    def disconnected(self) -> None:
+        """The client is gone."""
+        self.lost = True
+        self._stop_timer()
+        self._on_lost()
+
+    def _stop_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+
+def lending_protocol(stall_timeout_s: float) -> type[HttpToolsProtocol]:
+    """Return a uvicorn HTTP protocol that lends its transport to the routes."""
+
+    class LendingProtocol(HttpToolsProtocol):
+        connection: LentConnection
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.connection = LentConnection(transport, stall_timeout_s)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.scope["extensions"] = {_EXTENSION: self.connection}  # type: ignore[dict-item]
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self.connection.disconnected()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.connection.paused()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.connection.resumed()
+
+    return LendingProtocol
+
+
+class AsgiConnection:
+    """Portable: one task waits for the disconnect, another one sends what was written."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = 0
+        self._on_lost = self._on_drained = _nothing
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.lost = False
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server has not taken what was written."""
+        return self._unsent > _ASGI_HIGH_WATER
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves and when a slow reader has caught up."""
+        self._on_lost, self._on_drained = on_lost, on_drained
+        self._tasks = [asyncio.create_task(self._wait_lost()), asyncio.create_task(self._send_all())]
+
+    def write(self, data: bytes) -> None:
+        """Queue a part of the body."""
+        self._unsent += len(data)
+        self._queue.put_nowait(data)
+
+    def cut(self) -> None:
+        """ASGI has no such verb: stop sending."""
+        self.release()
+
+    async def flush(self) -> None:
+        """Wait until the server took everything, or the client is gone."""
+        joining = asyncio.create_task(self._queue.join())
+        await asyncio.wait([joining, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        joining.cancel()
+
+    def release(self) -> None:
+        """End both tasks."""
+        self._on_lost = self._on_drained = _nothing
+        for task in self._tasks:
+            task.cancel()
+
+    async def _wait_lost(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.lost = True
+        self._on_lost()
+
+    async def _send_all(self) -> None:
+        with contextlib.suppress(OSError):  # the server noticed first that the client is gone
+            while True:
+                data = await self._queue.get()
+                was_congested = self.congested
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                self._unsent -= len(data)
+                self._queue.task_done()
+                if was_congested and not self.congested:
+                    self._on_drained()

@@ -1,0 +1,1 @@
+"""Workers: sessions with them and the choice among them. Carries ids, has never heard of text."""

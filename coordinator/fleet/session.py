@@ -1,0 +1,213 @@
+"""The coordinator's session with one worker: connect, submit, hand frames to slots, abort, reconnect."""
+
+import asyncio
+import enum
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import grpc
+
+from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
+from tokenwire import protocol
+from tokenwire.channel import open_channel
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal
+from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+SessionCall = grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]
+FetchFiles = Callable[[], Awaitable[dict[str, bytes]]]
+Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
+"""Called with a worker's model, and a way to fetch its tokenizer files, before the worker gets requests."""
+
+_FIRST_RETRY_S = 0.2
+_LAST_RETRY_S = 5.0
+
+
+class SessionState(enum.Enum):
+    """Where a session stands."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class WorkerSession:
+    """Keeps one session with one worker open, and reconnects for as long as `run` runs."""
+
+    def __init__(self, address: str, coordinator_id: str, prepare: Prepare) -> None:
+        self.address = address
+        self.state = SessionState.CONNECTING
+        self.model: pb.Model | None = None
+        self.load = pb.Load()
+        self.last_error = "not connected yet"
+        self.ready = asyncio.Event()
+        self._coordinator_id = coordinator_id
+        self._prepare = prepare
+        self._slots = SlotTable()
+        self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
+
+    @property
+    def open_slots(self) -> int:
+        """Slots without their terminal event."""
+        return self._slots.open
+
+    # Commands.
+
+    def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> list[int]:
+        """Start a request, one listener per sequence. Returns the slots; fills them into `submit`."""
+        slots = [self._slots.take(listener) for listener in listeners]
+        submit.slots[:] = slots
+        self._commands.put_nowait(pb.SessionRequest(submit=submit))
+        return slots
+
+    def abort(self, slots: Sequence[int]) -> None:
+        """Give slots up: their listeners hear nothing more, the worker stops computing them."""
+        for slot in slots:
+            self._slots.listeners[slot] = DEAF
+        self._commands.put_nowait(pb.SessionRequest(abort=pb.Abort(slots=slots)))
+
+    def listens(self, slot: int, listener: SlotListener) -> bool:
+        """Tell whether the slot still belongs to this listener."""
+        listeners = self._slots.listeners
+        return slot < len(listeners) and listeners[slot] is listener
+
+    # Lifecycle.
+
+    async def run(self) -> None:
+        """Connect, and connect again whenever the session ends, until cancelled."""
+        retry_s = _FIRST_RETRY_S
+        while True:
+            connected = False
+            try:
+                connected = await self._run_once()
+                self.last_error = "the worker ended the session"
+            except (grpc.aio.AioRpcError, TokenwireError) as error:
+                self._note_failure(error)
+            except Exception as error:
+                log.exception("session with %s broke", self.address)
+                self.last_error = str(error)
+            retry_s = _FIRST_RETRY_S if connected else min(retry_s * 2, _LAST_RETRY_S)
+            await asyncio.sleep(retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (spreads retries, no secret)
+
+    async def _run_once(self) -> bool:
+        """Run one session to its end; returns whether it got as far as being ready."""
+        self._commands = asyncio.Queue()
+        channel = open_channel(self.address)
+        try:
+            call = inference_pb2_grpc.InferenceStub(channel).Session(self._send_commands(self._commands))
+            try:
+                return await self._serve(call, channel)
+            finally:
+                call.cancel()
+        finally:
+            was_ready, self.state = self.state, SessionState.CONNECTING
+            self.ready.clear()
+            if was_ready is not SessionState.CONNECTING:
+                log.warning("worker %s: session ended", self.address)
+            self._lose_slots()
+            await channel.close()
+
+    async def _serve(self, call: SessionCall, channel: grpc.aio.Channel) -> bool:
+        event = await call.read()
+        if not isinstance(event, pb.SessionResponse) or event.WhichOneof("event") != "welcome":
+            raise Unavailable(f"no welcome: {await call.details() or 'the worker closed the session'}")
+        await self._welcomed(event.welcome, channel)
+        while isinstance(event := await call.read(), pb.SessionResponse):
+            self._handle(event)
+        code = await call.code()
+        if code is not grpc.StatusCode.OK:
+            self.last_error = f"{code.name}: {await call.details()}"
+        return True
+
+    async def _welcomed(self, welcome: pb.Welcome, channel: grpc.aio.Channel) -> None:
+        protocol.check_peer(welcome.protocol, f"worker {self.address}")
+
+        async def fetch_files() -> dict[str, bytes]:
+            response = await control_pb2_grpc.ControlStub(channel).GetTokenizer(control_pb2.GetTokenizerRequest())
+            return dict(response.files)
+
+        await self._prepare(welcome.model, fetch_files)
+        self.model, self.load = welcome.model, welcome.load
+        self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
+        if self.state is SessionState.READY:
+            self.ready.set()
+        log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
+
+    async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:
+        hello = pb.Hello(protocol=protocol.version(), coordinator_id=self._coordinator_id)
+        yield pb.SessionRequest(hello=hello)
+        while True:
+            yield await commands.get()
+
+    # Events.
+
+    def _handle(self, event: pb.SessionResponse) -> None:
+        match event.WhichOneof("event"):
+            case "frame":
+                self._handle_frame(event.frame)
+            case "refusal":
+                error = from_refusal(event.refusal)
+                for slot in event.refusal.slots:
+                    self._slots.release(slot).fail(error)
+            case "draining":
+                log.info("worker %s drains", self.address)
+                self.state = SessionState.DRAINING
+                self.ready.clear()
+
+    def _handle_frame(self, frame: pb.StepFrame) -> None:
+        self.load = frame.load
+        listeners = self._slots.listeners
+        for info in frame.prefills:
+            listeners[info.slot].prefilled(info)
+        if frame.finishes or frame.counts:
+            stopped = self._step_mixed(frame)
+        else:
+            # The usual frame: one token for each slot, nobody ends.
+            step = self._step
+            stopped = [slot for slot, token_id in zip(frame.slots, frame.token_ids) if step(slot, [token_id], None)]
+        if stopped:
+            self.abort(stopped)
+
+    def _step_mixed(self, frame: pb.StepFrame) -> list[int]:
+        finishes = {finish.slot: finish for finish in frame.finishes}
+        token_ids = list(frame.token_ids)
+        counts = frame.counts or [1] * len(frame.slots)
+        stopped: list[int] = []
+        start = 0
+        for slot, count in zip(frame.slots, counts, strict=True):
+            end = start + count
+            finish = finishes.pop(slot, None)
+            wants_no_more = self._step(slot, token_ids[start:end], finish)
+            if finish is not None:
+                self._slots.release(slot)
+            elif wants_no_more:
+                stopped.append(slot)
+            start = end
+        for slot, finish in finishes.items():
+            self._step(slot, [], finish)
+            self._slots.release(slot)
+        return stopped
+
+    def _step(self, slot: int, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        listener = self._slots.listeners[slot]
+        try:
+            return listener.step(token_ids, finish)
+        except Exception as error:
+            # One reply that cannot be decoded or written must not end its neighbours.
+            log.exception("slot %d of %s broke", slot, self.address)
+            listener.fail(EngineFailed(f"The reply could not be processed: {error}"))
+            return True
+
+    def _lose_slots(self) -> None:
+        error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)
+        for listener in self._slots.release_all():
+            listener.fail(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        message = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        if message != self.last_error:
+            log.warning("worker %s: %s", self.address, message)
+        self.last_error = message or type(error).__name__

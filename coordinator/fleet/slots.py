@@ -1,0 +1,71 @@
+"""Slots of one session: small integers, each with the listener that its tokens go to."""
+
+from typing import Protocol
+
+from tokenwire.errors import TokenwireError
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class SlotListener(Protocol):
+    """Receives one sequence. Exactly one ending: `step` with a finish, `step` returning True, or `fail`."""
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Hear how the prompt was computed, before the first tokens."""
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Take new tokens, with the finish if these are the last. Return True to want no more."""
+
+    def fail(self, error: TokenwireError) -> None:
+        """Hear that no more tokens will come because something went wrong."""
+
+
+class _Deaf:
+    """Stands in a slot that was given up until the worker's terminal event arrives."""
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        pass
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        return False
+
+    def fail(self, error: TokenwireError) -> None:
+        pass
+
+
+DEAF: SlotListener = _Deaf()
+
+
+class SlotTable:
+    """Maps slots to listeners. A slot is reused only after `release`."""
+
+    def __init__(self) -> None:
+        self.listeners: list[SlotListener] = []
+        """Indexed by slot; read directly by the frame loop."""
+        self._free: list[int] = []
+
+    @property
+    def open(self) -> int:
+        """Slots without their terminal event, given up or not."""
+        return len(self.listeners) - len(self._free)
+
+    def take(self, listener: SlotListener) -> int:
+        """Give a listener a slot."""
+        if self._free:
+            slot = self._free.pop()
+            self.listeners[slot] = listener
+            return slot
+        self.listeners.append(listener)
+        return len(self.listeners) - 1
+
+    def release(self, slot: int) -> SlotListener:
+        """Free a slot whose terminal event arrived; returns its listener."""
+        listener = self.listeners[slot]
+        self.listeners[slot] = DEAF
+        self._free.append(slot)
+        return listener
+
+    def release_all(self) -> list[SlotListener]:
+        """Free all slots, because the session is gone; returns listeners that still wait."""
+        waiting = [listener for listener in self.listeners if listener is not DEAF]
+        self.listeners, self._free = [], []
+        return waiting

@@ -1,0 +1,140 @@
+"""Generation: takes a request to its choices. Renders, tokenizes, checks, submits, and aborts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator import limits
+from coordinator.fleet.pool import Ticket, WorkerPool
+from coordinator.models import ModelDirectory, ServedModel
+from coordinator.output.choice import Choice, Reply
+from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
+from coordinator.text.detokenizer import text_stream
+from tokenwire.v1 import inference_pb2 as pb
+
+# vLLM's order: the request, then the model's generation config, then these.
+_DEFAULTS: dict[str, float | int] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request whose prompts are ids and whose parameters were checked."""
+
+    request: GenerationRequest
+    model: ServedModel
+    prompts: Sequence[Sequence[int]]
+
+    @property
+    def choices(self) -> int:
+        """How many choices the reply has."""
+        return len(self.prompts) * self.request.n
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(len(prompt) for prompt in self.prompts)
+
+
+class Run:
+    """The submitted parts of one request."""
+
+    __slots__ = ("_tickets",)
+
+    def __init__(self) -> None:
+        self._tickets: list[Ticket] = []
+
+    def add(self, ticket: Ticket) -> None:
+        """Add a part."""
+        self._tickets.append(ticket)
+
+    def abort(self) -> None:
+        """End whatever still runs. Safe at any time, more than once."""
+        for ticket in self._tickets:
+            ticket.abort()
+
+
+class Generation:
+    """The one service between routes and workers."""
+
+    def __init__(self, pool: WorkerPool, models: ModelDirectory) -> None:
+        self._pool = pool
+        self._models = models
+
+    async def prepare(self, request: GenerationRequest) -> PreparedRequest:
+        """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
+        model = self._models.find(request.model)
+        _fill_defaults(request.sampling, model)
+        limits.check_request(request, model)
+        prompts = []
+        for prompt in request.prompts:
+            token_ids = await tokenize(prompt, model)
+            limits.check_prompt(token_ids, model)
+            max_tokens = limits.resolve_max_tokens(request.sampling, len(token_ids), model)
+            limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
+            prompts.append(token_ids)
+        return PreparedRequest(request, model, prompts)
+
+    def start(self, prepared: PreparedRequest, reply: Reply) -> Run:
+        """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""
+        run = Run()
+        try:
+            for position, token_ids in enumerate(prepared.prompts):
+                run.add(self._submit(prepared, position, token_ids, reply))
+        except BaseException:
+            run.abort()
+            raise
+        return run
+
+    def _submit(self, prepared: PreparedRequest, position: int, token_ids: Sequence[int], reply: Reply) -> Ticket:
+        request, model = prepared.request, prepared.model
+        sampling = pb.SamplingParams()
+        sampling.CopyFrom(request.sampling)
+        sampling.max_tokens = limits.resolve_max_tokens(sampling, len(token_ids), model)
+        submit = pb.Submit(
+            request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
+            prompt_token_ids=token_ids,
+            sampling_params=sampling,
+            priority=request.priority,
+            cache_salt=request.cache_salt,
+            session_id=request.session_id,
+        )
+        choices = [
+            Choice(
+                position * request.n + i,
+                text_stream(model.tokenizer, token_ids, request.text, sampling.min_tokens),
+                reply,
+            )
+            for i in range(request.n)
+        ]
+        return self._pool.submit(model.names[0], submit, choices)
+
+
+async def tokenize(prompt: Prompt, model: ServedModel) -> Sequence[int]:
+    """Turn a prompt into ids. Raises InvalidRequest where the template refuses the messages."""
+    if isinstance(prompt, ChatPrompt):
+        text = model.template.render_messages(
+            prompt.messages,
+            add_generation_prompt=prompt.add_generation_prompt,
+            continue_final_message=prompt.continue_final_message,
+            **prompt.template_kwargs,
+        )
+        return await model.tokenizer.encode_async(text, prompt.add_special_tokens)
+    if isinstance(prompt, TextPrompt):
+        return await model.tokenizer.encode_async(prompt.text, prompt.add_special_tokens)
+    return prompt.token_ids
+
+
+def _fill_defaults(sampling: pb.SamplingParams, model: ServedModel) -> None:
+    defaults = model.default_sampling_params
+    for name, value in _DEFAULTS.items():
+        if not sampling.HasField(name):
+            setattr(sampling, name, defaults.get(name, value))
+    extra = [token_id for token_id in defaults.get("stop_token_ids", ()) if token_id not in sampling.stop_token_ids]
+    sampling.stop_token_ids.extend(extra)

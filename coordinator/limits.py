@@ -1,0 +1,111 @@
+"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's, since clients match on them."""
+
+import math
+from collections.abc import Sequence
+
+from coordinator.models import ServedModel
+from coordinator.request import GenerationRequest
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+MAX_N = 16_384
+MAX_STOP_STRINGS = 4
+
+
+def check_request(request: GenerationRequest, model: ServedModel) -> None:
+    """Check everything that does not depend on the prompts. Raises InvalidRequest."""
+    if not 1 <= request.n <= MAX_N:
+        raise InvalidRequest(f"n must be between 1 and {MAX_N}, got {request.n}.", param="n")
+    if any(not stop for stop in request.text.stop):
+        raise InvalidRequest("stop cannot contain an empty string.", param="stop")
+    sampling = request.sampling
+    if sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:
+        raise InvalidRequest(
+            f"{request.max_tokens_param}={sampling.max_tokens} cannot be greater than "
+            f"max_model_len={model.max_model_len}. Please request fewer output tokens.",
+            param=request.max_tokens_param,
+        )
+    _check_ranges(sampling)
+    if request.n > 1 and sampling.temperature < 1e-5:
+        raise InvalidRequest(f"n must be 1 when using greedy sampling, got {request.n}.", param="n")
+    _check_ids(sampling.stop_token_ids, model, "stop_token_ids")
+    _check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
+    _check_ids(list(sampling.logit_bias), model, "logit_bias")
+
+
+def check_prompt(token_ids: Sequence[int], model: ServedModel) -> None:
+    """Check one prompt's length and ids. Raises InvalidRequest."""
+    length, limit = len(token_ids), model.max_model_len
+    if not length:
+        raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
+    if length > limit:
+        raise InvalidRequest(
+            f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
+            "tokens, which exceeds this limit even without any output tokens. "
+            "Please reduce the length of the input prompt.",
+            param="input_tokens",
+        )
+    if length == limit:
+        raise InvalidRequest(
+            f"The decoder prompt (length {length}) plus the number of requested output tokens (at least 1) is longer "
+            f"than the maximum model length of {limit}. Make sure that `max_model_len` is no smaller than the number "
+            "of text tokens (prompt + requested output tokens).",
+            param="input_tokens",
+        )
+    _check_ids(token_ids, model, "prompt")
+
+
+def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:
+    """Return what the request asked for, at most what the context leaves after the prompt."""
+    left = model.max_model_len - prompt_length
+    if sampling.HasField("max_tokens"):
+        return min(sampling.max_tokens, left)
+    default = model.default_sampling_params.get("max_tokens")
+    return left if default is None else min(default, left)
+
+
+def check_min_tokens(min_tokens: int, max_tokens: int) -> None:
+    """Check that the minimum can be reached. Raises InvalidRequest."""
+    if min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}.", param="min_tokens"
+        )
+
+
+def _check_ranges(sampling: pb.SamplingParams) -> None:
+    for name in ("presence_penalty", "frequency_penalty"):
+        value = getattr(sampling, name)
+        if not -2.0 <= value <= 2.0:
+            raise InvalidRequest(f"{name} must be in [-2, 2], got {value}.", param=name)
+    repetition, temperature = sampling.repetition_penalty, sampling.temperature
+    if not math.isfinite(repetition):
+        raise InvalidRequest(
+            f"repetition_penalty must be a finite number, got {repetition}.", param="repetition_penalty"
+        )
+    if repetition <= 0:
+        raise InvalidRequest(
+            f"repetition_penalty must be greater than zero, got {repetition}.", param="repetition_penalty"
+        )
+    if not math.isfinite(temperature):
+        raise InvalidRequest(f"temperature must be a finite number, got {temperature}.", param="temperature")
+    if temperature < 0:
+        raise InvalidRequest(f"temperature must be non-negative, got {temperature}.", param="temperature")
+    if temperature > 2:
+        raise InvalidRequest(f"temperature must be in [0, 2], got {temperature}.", param="temperature")
+    if not 0 < sampling.top_p <= 1:
+        raise InvalidRequest(f"top_p must be in (0, 1], got {sampling.top_p}.", param="top_p")
+    if sampling.top_k < -1:
+        raise InvalidRequest(f"top_k must be 0 (disable), or at least 1, got {sampling.top_k}.", param="top_k")
+    if not 0 <= sampling.min_p <= 1:
+        raise InvalidRequest(f"min_p must be in [0, 1], got {sampling.min_p}.", param="min_p")
+    if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
+        raise InvalidRequest(f"max_tokens must be at least 1, got {sampling.max_tokens}.", param="max_tokens")
+
+
+def _check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
+    # An id outside of the vocabulary kills a bare engine: nothing of the kind leaves this process.
+    if not token_ids:
+        return
+    for token_id in (min(token_ids), max(token_ids)):
+        if not 0 <= token_id <= model.max_token_id:
+            raise InvalidRequest(f"Token id {token_id} is out of vocabulary", param=param)

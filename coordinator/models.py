@@ -1,0 +1,125 @@
+"""The models behind this coordinator: what their workers announced, with tokenizer and chat template."""
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from coordinator.fleet.session import FetchFiles
+from coordinator.text.template import ChatTemplate
+from coordinator.text.tokenizer import Tokenizer
+from tokenwire import tokenizer_files
+from tokenwire.errors import NotFound, Unavailable
+from tokenwire.v1 import control_pb2
+from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that requests may name."""
+
+    names: Sequence[str]
+    root: str
+    max_model_len: int
+    max_token_id: int
+    default_sampling_params: dict[str, Any]
+    """The generation config's sampling defaults, with vLLM's names."""
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+class ModelDirectory:
+    """Learns models from workers' welcomes and finds them by name. Models stay known when workers leave."""
+
+    def __init__(self, chat_template: str | None, tokenizer_dir: Path | None, cache_dir: Path | None) -> None:
+        self._chat_template = chat_template
+        self._tokenizer_dir = tokenizer_dir
+        self._cache_dir = cache_dir
+        self._models: dict[str, ServedModel] = {}
+        self._tokenizers: dict[str, Tokenizer] = {}
+
+    def list(self) -> list[ServedModel]:
+        """Return every model once, in the order in which they became known."""
+        return list({id(model): model for model in self._models.values()}.values())
+
+    def find(self, name: str | None) -> ServedModel:
+        """Find a model by name; without a name, the first one. Raises NotFound or Unavailable."""
+        if not self._models:
+            raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
+        if not name:
+            return next(iter(self._models.values()))
+        model = self._models.get(name)
+        if model is None:
+            names = ", ".join(self._models)
+            raise NotFound(f"The model `{name}` does not exist. Valid aliases: {names}.", param="model")
+        return model
+
+    async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
+        """Make a worker's model servable: get its tokenizer, from memory, disk or the worker itself."""
+        tokenizer = await self._tokenizer(info.tokenizer_digest, fetch)
+        model = ServedModel(
+            names=tuple(info.names),
+            root=info.root,
+            max_model_len=info.max_model_len,
+            max_token_id=info.max_token_id,
+            default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
+            tokenizer=tokenizer,
+            template=ChatTemplate(self._chat_template or tokenizer.chat_template, tokenizer.special_tokens),
+        )
+        for name in model.names:
+            known = self._models.get(name)
+            if known is not None and known.tokenizer is not tokenizer:
+                log.warning("a worker announces %s with another tokenizer; new requests use the new one", name)
+            self._models[name] = model
+
+    async def _tokenizer(self, digest: str, fetch: FetchFiles) -> Tokenizer:
+        if digest not in self._tokenizers:
+            if self._tokenizer_dir is not None:
+                load = asyncio.to_thread(Tokenizer.from_directory, self._tokenizer_dir)
+            else:
+                load = asyncio.to_thread(Tokenizer.from_files, await self._files(digest, fetch))
+            self._tokenizers[digest] = await load
+        return self._tokenizers[digest]
+
+    async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
+        kept = None
+        if self._cache_dir is not None and digest.isalnum():
+            kept = self._cache_dir / "tokenizers" / f"{digest}.pb"
+            files = _read_kept(kept)
+            if files and tokenizer_files.digest(files) == digest:
+                return files
+        files = await fetch()
+        if kept is not None:
+            _keep(kept, files)
+        return files
+
+
+def _read_kept(path: Path) -> dict[str, bytes]:
+    try:
+        return dict(control_pb2.GetTokenizerResponse.FromString(path.read_bytes()).files)
+    except FileNotFoundError:
+        return {}
+    except (OSError, DecodeError) as error:
+        log.warning("cannot read the tokenizer kept in %s: %s", path, error)
+        return {}
+
+
+def _keep(path: Path, files: dict[str, bytes]) -> None:
+    # Written beside and moved, so that another process never sees half of it. It is a convenience: a disk that
+    # refuses it costs a fetch per start, not the service.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
+            temporary.write(control_pb2.GetTokenizerResponse(files=files).SerializeToString())
+        os.replace(temporary.name, path)
+    except OSError as error:
+        log.warning("cannot keep the tokenizer in %s: %s", path, error)

@@ -1,0 +1,61 @@
+"""A reply that is answered whole: collects every choice until all have ended."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from coordinator.request import Finish
+from tokenwire.errors import TokenwireError
+
+
+@dataclass(slots=True)
+class CollectedChoice:
+    """A finished choice."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    finish: Finish = Finish("abort")
+
+
+class CollectedReply:
+    """Gathers choices; `wait` returns them when the last one has ended."""
+
+    def __init__(self, choices: int) -> None:
+        self._texts: list[list[str]] = [[] for _ in range(choices)]
+        self._choices = [CollectedChoice() for _ in range(choices)]
+        self._open = choices
+        self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
+
+    def first_tokens(self) -> None:
+        """Nothing to do: nobody sees the beginning alone."""
+
+    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+        """Take what a choice gained in one step."""
+        if text:
+            self._texts[index].append(text)
+        choice = self._choices[index]
+        choice.token_ids += token_ids
+        if finish is not None:
+            choice.finish = finish
+            choice.text = "".join(self._texts[index])
+            self._open -= 1
+            if not self._open:
+                self._end(None)
+
+    def fail(self, error: TokenwireError) -> None:
+        """End `wait` with the first error."""
+        self._end(error)
+
+    def give_up(self) -> None:
+        """The client is gone: `wait` returns what there is."""
+        self._end(None)
+
+    async def wait(self) -> list[CollectedChoice]:
+        """Wait for the last choice. Raises the error of the first one that failed."""
+        error = await self._done
+        if error is not None:
+            raise error
+        return self._choices
+
+    def _end(self, error: TokenwireError | None) -> None:
+        if not self._done.done():
+            self._done.set_result(error)

@@ -1,0 +1,153 @@
+"""A streamed reply: one server-sent event per choice and step, merged while the reader is slow."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from coordinator.request import Finish, Usage
+from tokenwire.errors import TokenwireError
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Sink(Protocol):
+    """Where events go: one HTTP response."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the reader is behind; then nothing should be written until it says so."""
+
+    def write(self, data: bytes) -> None:
+        """Write, never blocking."""
+
+
+class ChunkShape(Protocol):
+    """Renders events in the shape of one route; see coordinator.api."""
+
+    shows_empty_deltas: bool
+    """Whether a step without new text still says something (its token ids)."""
+
+    def opening(self) -> bytes:
+        """Render what comes before the first delta."""
+
+    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
+        """Render what a choice gained."""
+
+    def closing(self, usage: Usage) -> bytes:
+        """Render what comes after the last delta."""
+
+    def error(self, error: TokenwireError) -> bytes:
+        """Render an error in mid-stream."""
+
+
+class StreamedReply:
+    """Renders steps into a sink. Until a sink is attached, and while it is congested, steps are merged.
+
+    Memory is bounded by the reply's own text, however slow the reader.
+    """
+
+    __slots__ = ("_backlog", "_done", "_failure", "_first", "_open", "_shape", "_sink", "_usage")
+
+    def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._shape = shape
+        self._open = choices
+        self._usage = Usage(prompt_tokens)
+        self._sink: Sink | None = None
+        self._backlog: dict[int, _Unsent] = {}
+        self._failure: TokenwireError | None = None
+        self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
+        self._done: asyncio.Future[None] = loop.create_future()
+
+    # What choices write to.
+
+    def first_tokens(self) -> None:
+        """Wake up whoever waits to begin the response."""
+        if not self._first.done():
+            self._first.set_result(None)
+
+    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+        """Take what a choice gained in one step."""
+        self._usage.completion_tokens += len(token_ids)
+        sink = self._sink
+        if sink is None or sink.congested or self._backlog:
+            self._keep(index, text, token_ids, finish)
+        elif text or finish is not None or self._shape.shows_empty_deltas:
+            sink.write(self._shape.delta(index, text, token_ids, finish))
+        if finish is not None:
+            self._open -= 1
+            self._finish_if_complete()
+
+    def fail(self, error: TokenwireError) -> None:
+        """End the reply with an error: as the response itself if nothing was sent yet, else as its last event."""
+        if self._failure is not None or self._done.done():
+            return
+        self._failure = error
+        if not self._first.done():
+            self._first.set_result(error)
+        self._finish_if_complete()
+
+    # What the response uses.
+
+    async def begin(self) -> TokenwireError | None:
+        """Wait until there is something to send; returns the error if that is all there is."""
+        return await self._first
+
+    def attach(self, sink: Sink) -> None:
+        """Send the opening and what has gathered, and from now on every step."""
+        self._sink = sink
+        sink.write(self._shape.opening())
+        self.resume()
+
+    def resume(self) -> None:
+        """Send what was held back, now that the reader has caught up."""
+        if self._sink is None or self._sink.congested:
+            return
+        backlog, self._backlog = self._backlog, {}
+        for index, unsent in backlog.items():
+            self._sink.write(self._shape.delta(index, "".join(unsent.texts), unsent.token_ids, unsent.finish))
+        self._finish_if_complete()
+
+    def give_up(self) -> None:
+        """The reader is gone: `wait` and `begin` return."""
+        if not self._first.done():
+            self._first.set_result(None)
+        if not self._done.done():
+            self._done.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until everything was handed to the sink."""
+        await self._done
+
+    # Internals.
+
+    def _keep(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
+        unsent = self._backlog.get(index)
+        if unsent is None:
+            unsent = self._backlog[index] = _Unsent()
+        if text:
+            unsent.texts.append(text)
+        unsent.token_ids += token_ids
+        unsent.finish = finish
+
+    def _finish_if_complete(self) -> None:
+        if self._sink is None or self._backlog or self._done.done():
+            return
+        if self._failure is not None:
+            self._sink.write(self._shape.error(self._failure) + DONE)
+        elif self._open:
+            return
+        else:
+            self._sink.write(self._shape.closing(self._usage) + DONE)
+        self._done.set_result(None)
+
+
+class _Unsent:
+    """What a choice gained and the reader has not seen."""
+
+    __slots__ = ("finish", "texts", "token_ids")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.token_ids: list[int] = []
+        self.finish: Finish | None = None

@@ -1,0 +1,38 @@
+"""The coordinator's configuration: one frozen object, validated once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenwire.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What a coordinator serves, and its limits."""
+
+    workers: tuple[str, ...]
+    """Worker addresses, HOST:PORT or unix:PATH."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    chat_template: str | None = None
+    """Jinja source that replaces the model's own."""
+    tokenizer: Path | None = None
+    """Directory to read the tokenizer from, instead of asking the worker."""
+    cache_dir: Path | None = None
+    """Where tokenizer files are kept by digest; None: not kept."""
+    max_body_bytes: int = 32 * 1024 * 1024
+    drain_timeout_s: float = 30.0
+    """How long replies may run on after SIGTERM."""
+    stall_timeout_s: float = 60.0
+    """How long a client may read nothing before its stream is cut."""
+    reuse_port: bool = False
+    """Share the port with other coordinator processes."""
+
+    def __post_init__(self) -> None:
+        if not self.workers:
+            raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
+        if not 0 <= self.port <= 65535:
+            raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
+        for name in ("max_body_bytes", "stall_timeout_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidRequest(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")

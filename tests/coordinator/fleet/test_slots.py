@@ -1,0 +1,51 @@
+"""The slot table: a slot is one sequence's until its terminal event."""
+
+from coordinator.fleet.slots import DEAF, SlotTable
+from tokenwire.errors import TokenwireError
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Listener:
+    """Listens and does nothing."""
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Ignore."""
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Ignore."""
+        return False
+
+    def fail(self, error: TokenwireError) -> None:
+        """Ignore."""
+
+
+def test_slots_are_small_and_reused_after_release() -> None:
+    """Slots count from 0; a released one is taken again before a new one."""
+    table = SlotTable()
+    taken = [table.take(Listener()) for _ in range(3)]
+
+    table.release(1)
+
+    assert taken == [0, 1, 2]
+    assert table.open == 2
+    assert table.take(Listener()) == 1
+
+
+def test_a_given_up_slot_stays_taken() -> None:
+    """A slot whose listener went deaf is not reused before its terminal event."""
+    table = SlotTable()
+    slot = table.take(Listener())
+    table.listeners[slot] = DEAF
+
+    assert table.take(Listener()) != slot
+
+
+def test_losing_the_session_returns_those_that_still_listen() -> None:
+    """All slots are free afterwards; listeners that gave up are not told."""
+    table = SlotTable()
+    first, second = Listener(), Listener()
+    table.take(first)
+    table.listeners[table.take(second)] = DEAF
+
+    assert table.release_all() == [first]
+    assert table.open == 0

@@ -1,0 +1,122 @@
+"""A choice: what a step becomes, and how it ends."""
+
+import pytest
+
+from coordinator.output.choice import Choice
+from coordinator.request import Finish
+from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Letters:
+    """Decodes id i to the i-th letter; 'x' is a stop string."""
+
+    def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> tuple[str, int, str | None]:
+        """Decode; cut at x."""
+        shown = token_ids[:-1] if stop_terminated else token_ids
+        text = "".join(chr(97 + token_id) for token_id in shown)
+        before, found, _ = text.partition("x")
+        return (before, len(before) + 1, "x") if found else (text, len(token_ids), None)
+
+
+class Recorder:
+    """A reply that remembers."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.deltas: list[tuple[int, str, list[int], Finish | None]] = []
+        self.errors: list[TokenwireError] = []
+
+    def first_tokens(self) -> None:
+        """Count beginnings."""
+        self.begun += 1
+
+    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+        """Remember a delta."""
+        self.deltas.append((index, text, token_ids, finish))
+
+    def fail(self, error: TokenwireError) -> None:
+        """Remember an error."""
+        self.errors.append(error)
+
+
+@pytest.fixture
+def reply() -> Recorder:
+    """A reply that remembers."""
+    return Recorder()
+
+
+@pytest.fixture
+def choice(reply: Recorder) -> Choice:
+    """Choice 3 of the reply."""
+    return Choice(3, Letters(), reply)
+
+
+def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
+    """A step without an ending is a delta; the beginning is told once."""
+    assert choice.step([0], None) is False
+    assert choice.step([1, 2], None) is False
+
+    assert reply.deltas == [(3, "a", [0], None), (3, "bc", [1, 2], None)]
+    assert reply.begun == 1
+
+
+@pytest.mark.parametrize(
+    ("finish", "expected"),
+    [
+        (pb.Finish(reason=pb.FINISH_REASON_LENGTH), Finish("length")),
+        (pb.Finish(reason=pb.FINISH_REASON_ABORT), Finish("abort")),
+        (pb.Finish(reason=pb.FINISH_REASON_REPETITION), Finish("repetition")),
+    ],
+)
+def test_endings_keep_the_last_text(choice: Choice, reply: Recorder, finish: pb.Finish, expected: Finish) -> None:
+    """The last step's text and ids come with the reason in OpenAI's words."""
+    choice.step([0, 1], finish)
+
+    assert reply.deltas == [(3, "ab", [0, 1], expected)]
+
+
+def test_end_of_sequence_is_counted_but_not_shown(choice: Choice, reply: Recorder) -> None:
+    """EOS stays in the ids, has no text and no stop_reason."""
+    choice.step([0, 1], pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=1))
+
+    assert reply.deltas == [(3, "a", [0, 1], Finish("stop", None))]
+
+
+def test_a_stop_id_is_named(choice: Choice, reply: Recorder) -> None:
+    """A stop token id is the stop_reason, even id 0."""
+    choice.step([0], pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=0))
+
+    assert reply.deltas == [(3, "", [0], Finish("stop", 0))]
+
+
+def test_a_stop_string_asks_for_an_abort(choice: Choice, reply: Recorder) -> None:
+    """A match ends the choice, cuts the ids behind it, and tells the session to stop the engine."""
+    assert choice.step([0, 23, 5], None) is True
+
+    assert reply.deltas == [(3, "a", [0, 23], Finish("stop", "x"))]
+
+
+def test_a_stop_string_beats_length_in_the_same_step(choice: Choice, reply: Recorder) -> None:
+    """When the engine ended in the step of a match, the match is the reason."""
+    choice.step([0, 23, 5], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert reply.deltas[-1][3] == Finish("stop", "x")
+
+
+def test_an_engine_error_is_an_error(choice: Choice, reply: Recorder) -> None:
+    """An ERROR finish fails the reply with the engine's message."""
+    choice.step([], pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message="boom"))
+
+    assert [type(error) for error in reply.errors] == [EngineFailed]
+    assert reply.errors[0].message == "boom"
+    assert reply.deltas == []
+
+
+def test_failures_after_the_end_are_not_told(choice: Choice, reply: Recorder) -> None:
+    """A choice that has ended does not care about its worker any more."""
+    choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    choice.fail(WorkerLost("gone"))
+
+    assert reply.errors == []

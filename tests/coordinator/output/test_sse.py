@@ -1,0 +1,157 @@
+"""Streamed replies: order, merging for slow readers, endings."""
+
+from coordinator.output.sse import DONE, StreamedReply
+from coordinator.request import Finish, Usage
+from tokenwire.errors import TokenwireError, WorkerLost
+
+
+class Shape:
+    """Renders deltas so that tests can read them."""
+
+    shows_empty_deltas = False
+
+    def opening(self) -> bytes:
+        """Mark the opening."""
+        return b"<"
+
+    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
+        """Show everything."""
+        ids = ",".join(map(str, token_ids))
+        return f"[{index} {text} {ids}{' ' + finish.reason if finish else ''}]".encode()
+
+    def closing(self, usage: Usage) -> bytes:
+        """Show usage."""
+        return f"{usage.prompt_tokens}+{usage.completion_tokens}>".encode()
+
+    def error(self, error: TokenwireError) -> bytes:
+        """Show the message."""
+        return f"!{error.message}".encode()
+
+
+class Reader:
+    """A sink whose reader can fall behind."""
+
+    def __init__(self) -> None:
+        self.congested = False
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        """Keep what was written."""
+        self.data += data
+
+
+STOP = Finish("stop")
+
+
+async def test_steps_are_written_as_they_come() -> None:
+    """Opening, one event per step, closing with usage, [DONE]."""
+    reply, reader = StreamedReply(Shape(), 1, 3), Reader()
+    reply.attach(reader)
+
+    reply.delta(0, "a", [1], None)
+    reply.delta(0, "b", [2], STOP)
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1][0 b 2 stop]3+2>" + DONE
+
+
+async def test_steps_before_the_response_has_begun_are_merged() -> None:
+    """What comes before a sink is attached is one event per choice."""
+    reply, reader = StreamedReply(Shape(), 2, 0), Reader()
+    reply.delta(0, "a", [1], None)
+    reply.delta(1, "x", [7], None)
+    reply.delta(0, "b", [2], None)
+
+    reply.attach(reader)
+
+    assert reader.data == b"<[0 ab 1,2][1 x 7]"
+
+
+async def test_a_congested_reader_gets_merged_steps_later() -> None:
+    """While the reader is behind nothing is written; then each choice's steps come as one event."""
+    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply.attach(reader)
+    reader.congested = True
+    for token_id in range(4):
+        reply.delta(0, "abcd"[token_id], [token_id], None)
+    assert reader.data == b"<"
+
+    reader.congested = False
+    reply.resume()
+
+    assert reader.data == b"<[0 abcd 0,1,2,3]"
+
+
+async def test_the_end_waits_for_a_congested_reader() -> None:
+    """A reply that ended while its reader was behind is completed when the reader has caught up, not before."""
+    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply.attach(reader)
+    reader.congested = True
+    reply.delta(0, "a", [1], STOP)
+    assert reader.data == b"<"
+
+    reader.congested = False
+    reply.resume()
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1 stop]0+1>" + DONE
+
+
+async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
+    """Order is kept even if a step comes after the reader drained but before anybody resumed."""
+    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply.attach(reader)
+    reader.congested = True
+    reply.delta(0, "a", [1], None)
+    reader.congested = False
+
+    reply.delta(0, "b", [2], None)
+    reply.resume()
+
+    assert reader.data == b"<[0 ab 1,2]"
+
+
+async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
+    """`begin` returns the error, so that it becomes a status and not an event."""
+    reply = StreamedReply(Shape(), 1, 0)
+    lost = WorkerLost("gone")
+
+    reply.fail(lost)
+
+    assert await reply.begin() is lost
+
+
+async def test_an_error_in_mid_stream_is_its_last_event() -> None:
+    """What was generated stays, then comes the error and [DONE]; later failures add nothing."""
+    reply, reader = StreamedReply(Shape(), 2, 0), Reader()
+    reply.first_tokens()
+    reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+
+    reply.fail(WorkerLost("gone"))
+    reply.fail(WorkerLost("gone too"))
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1]!gone" + DONE
+
+
+async def test_steps_without_text_are_left_out() -> None:
+    """A step that completes no character says nothing, but its tokens count."""
+    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply.attach(reader)
+
+    reply.delta(0, "", [1], None)
+    reply.delta(0, "é", [2], STOP)
+    await reply.wait()
+
+    assert reader.data == "<[0 é 2 stop]0+2>".encode() + DONE
+
+
+async def test_giving_up_ends_all_waiting() -> None:
+    """When the reader is gone, `begin` and `wait` return."""
+    reply = StreamedReply(Shape(), 1, 0)
+
+    reply.give_up()
+
+    assert await reply.begin() is None
+    await reply.wait()

@@ -1,0 +1,33 @@
+"""Services that end-to-end tests share: real processes on real ports."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+
+from tests.processes import Service, simulated_service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A coordinator in front of two quick simulated workers."""
+    folder = tmp_path_factory.mktemp("service")
+    options = ("--sim-step-ms", "2", "--sim-max-model-len", "2048", "--served-model-name", "sim")
+    with simulated_service(folder, *options, "--served-model-name", "alias", workers=2) as started:
+        yield started
+        assert "Traceback" not in started.coordinator.log, started.coordinator.log
+        assert all("Traceback" not in worker.log for worker in started.workers)
+
+
+@pytest.fixture(scope="session")
+def client(service: Service) -> Iterator[OpenAI]:
+    """The real OpenAI client, pointed at the service; it never retries, so that every error shows."""
+    with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as openai:
+        yield openai
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A place for logs and caches of one test."""
+    return tmp_path

@@ -1,0 +1,123 @@
+"""Bad input gets a clear error that names what was wrong, and costs the workers nothing."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.processes import Service
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param", "words"),
+    [
+        (CHAT, {"messages": MESSAGES, "model": "other"}, 404, "model", "does not exist"),
+        (CHAT, {"messages": []}, 400, "messages", "empty"),
+        (CHAT, {"messages": "hello"}, 400, "messages", "list"),
+        (CHAT, {}, 400, "messages", "required"),
+        (CHAT, {"messages": MESSAGES, "temperature": "hot"}, 400, "temperature", "number"),
+        (CHAT, {"messages": MESSAGES, "temperature": 3}, 400, "temperature", "[0, 2]"),
+        (CHAT, {"messages": MESSAGES, "temperature": -1}, 400, "temperature", "non-negative"),
+        (CHAT, {"messages": MESSAGES, "top_p": 0}, 400, "top_p", "(0, 1]"),
+        (CHAT, {"messages": MESSAGES, "presence_penalty": 9}, 400, "presence_penalty", "[-2, 2]"),
+        (CHAT, {"messages": MESSAGES, "max_tokens": 0}, 400, "max_tokens", "at least 1"),
+        (CHAT, {"messages": MESSAGES, "max_tokens": 100_000}, 400, "max_tokens", "max_model_len=2048"),
+        (CHAT, {"messages": MESSAGES, "max_completion_tokens": 10**18}, 400, "max_completion_tokens", "greater"),
+        (CHAT, {"messages": MESSAGES, "min_tokens": 5, "max_tokens": 4}, 400, "min_tokens", "max_tokens=4"),
+        (CHAT, {"messages": MESSAGES, "stop": ["a"] * 5}, 400, "stop", "at most 4"),
+        (CHAT, {"messages": MESSAGES, "stop": ""}, 400, "stop", "empty string"),
+        (CHAT, {"messages": MESSAGES, "stop": ["a", ""]}, 400, "stop", "empty string"),
+        (CHAT, {"messages": MESSAGES, "n": 0}, 400, "n", "n must be"),
+        (CHAT, {"messages": MESSAGES, "n": 2, "temperature": 0}, 400, "n", "greedy"),
+        (CHAT, {"messages": MESSAGES, "stop_token_ids": [-1]}, 400, "stop_token_ids", "out of vocabulary"),
+        (CHAT, {"messages": MESSAGES, "stop_token_ids": [10**6]}, 400, "stop_token_ids", "out of vocabulary"),
+        (CHAT, {"messages": MESSAGES, "logit_bias": {"x": 1}}, 400, "logit_bias", "integer"),
+        (CHAT, {"messages": MESSAGES, "seed": 2**70}, 400, "seed", "less than"),
+        (CHAT, {"messages": MESSAGES, "stream_options": {"include_usage": True}}, 400, "stream_options", "stream=True"),
+        (CHAT, {"messages": MESSAGES, "logprobs": True}, 400, "logprobs", "not supported"),
+        (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, 400, "tools", "not supported"),
+        (CHAT, {"messages": MESSAGES, "response_format": {"type": "json_object"}}, 400, "response_format", "not supp"),
+        (CHAT, {"messages": [{"role": "user", "content": "x " * 3000}]}, 400, "input_tokens", "maximum context length"),
+        (CHAT, {"messages": [{"content": "x"}]}, 400, "messages", "role"),
+        (
+            CHAT,
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            400,
+            "messages",
+            "image_url",
+        ),
+        (TEXT, {"prompt": []}, 400, "prompt", "non-empty"),
+        (TEXT, {"prompt": ""}, 400, "prompt", "empty"),
+        (TEXT, {"prompt": [-1]}, 400, "prompt", "out of vocabulary"),
+        (TEXT, {"prompt": [10**6]}, 400, "prompt", "out of vocabulary"),
+        (TEXT, {"prompt": [10**30]}, 400, "prompt", ""),
+        (TEXT, {"prompt": [[1], []]}, 400, "prompt", "empty"),
+        (TEXT, {"prompt": [1] * 2048}, 400, "input_tokens", "maximum model length"),
+        (TEXT, {"prompt": "x", "echo": True}, 400, "echo", "not supported"),
+        (TEXT, {"prompt": "x", "suffix": "y"}, 400, "suffix", "not supported"),
+        (TEXT, {"prompt": "x", "best_of": 2}, 400, "best_of", "not supported"),
+        (TEXT, {"prompt": {"a": 1}}, 400, "prompt", ""),
+        ("/tokenize", {}, 400, "prompt", "either"),
+        ("/tokenize", {"prompt": "x", "messages": MESSAGES}, 400, "prompt", "either"),
+        ("/detokenize", {"tokens": [-1]}, 400, "tokens", "out of vocabulary"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_wrong_requests_are_named(
+    service: Service, path: str, body: dict[str, Any], status: int, param: str, words: str, stream: bool
+) -> None:
+    """A wrong field gets OpenAI's error object with the field's name, streamed or not, and reaches no worker."""
+    before = [service.server_info(number).generated_tokens for number in range(2)]
+    if stream and path in (CHAT, TEXT) and "stream_options" not in body:
+        body = {**body, "stream": True}
+
+    response = httpx.post(service.url + path, json=body)
+
+    error = response.json()["error"]
+    assert response.status_code == status == error["code"]
+    assert error["param"].startswith(param)
+    assert words in error["message"]
+    assert [service.server_info(number).generated_tokens for number in range(2)] == before
+
+
+def test_malformed_json_is_a_400(service: Service) -> None:
+    """A body that is not JSON gets a 400 in OpenAI's shape."""
+    response = httpx.post(service.url + CHAT, content=b'{"messages": [', headers={"content-type": "application/json"})
+
+    assert response.status_code == 400
+    assert "JSON" in response.json()["error"]["message"]
+
+
+def test_a_body_over_the_limit_is_a_413(service: Service) -> None:
+    """A huge body is refused by its declared length, before it is read."""
+    response = httpx.post(service.url + CHAT, content=b"x" * (33 * 1024 * 1024))
+
+    assert response.status_code == 413
+    assert "larger than" in response.json()["error"]["message"]
+
+
+def test_a_chunked_body_over_the_limit_is_a_413(service: Service) -> None:
+    """A body without a declared length is counted while it comes."""
+    response = httpx.post(service.url + CHAT, content=(b"x" * 2**20 for _ in range(40)))
+
+    assert response.status_code == 413
+
+
+def test_unknown_routes_and_methods_have_the_same_shape(service: Service) -> None:
+    """404 and 405 are OpenAI errors too."""
+    assert httpx.get(f"{service.url}/nowhere").json()["error"]["code"] == 404
+    assert httpx.get(service.url + CHAT).json()["error"]["code"] == 405
+
+
+def test_unknown_fields_are_ignored_and_named_once_in_the_log(service: Service) -> None:
+    """A field that nobody knows changes nothing; the log names it a single time."""
+    body = {"messages": MESSAGES, "max_tokens": 1, "frobnicate": 1}
+
+    answers = [httpx.post(service.url + CHAT, json=body).status_code for _ in range(3)]
+
+    assert answers == [200, 200, 200]
+    assert service.coordinator.log.count("frobnicate") == 1

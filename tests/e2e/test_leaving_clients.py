@@ -1,0 +1,137 @@
+"""Clients that leave, read slowly or not at all: the engine stops computing for them, others notice nothing."""
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.processes import Service, simulated_service
+
+CHAT = "/v1/chat/completions"
+
+
+def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
+    """Send a request on a bare socket and leave the answer unread."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = socket.socket()
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.connect((parts.hostname, parts.port))
+    payload = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+    connection.sendall(head.encode() + payload)
+    return connection
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_leaving_in_mid_reply_aborts_at_once(folder: Path, stream: bool) -> None:
+    """A client that hangs up is noticed and its sequences aborted within 100 ms, streamed or not."""
+    with simulated_service(folder, "--sim-step-ms", "5") as service:
+        connection = send(service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
+        service.wait_slots(2)
+
+        connection.close()
+
+        assert service.wait_slots(0) < 0.1
+        steps = service.server_info().generated_tokens
+        assert service.server_info().generated_tokens == steps
+
+
+def test_leaving_in_prefill_aborts_at_once(folder: Path) -> None:
+    """A client that hangs up before the first token costs no more prefill."""
+    with simulated_service(folder, "--sim-prefill-rate", "1000") as service:
+        connection = send(service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]})
+        service.wait_slots(1)
+
+        connection.close()
+
+        assert service.wait_slots(0) < 0.1
+        assert service.server_info().generated_tokens == 0
+
+
+def test_leaving_while_queued_frees_the_place(folder: Path) -> None:
+    """A client that hangs up while it waits for the engine frees its place in the queue."""
+    with simulated_service(folder, "--sim-max-num-seqs", "1") as service:
+        first = send(service.url, {"stream": True, "max_tokens": 20_000})
+        service.wait_slots(1)
+        second = send(service.url, {"stream": True})
+        service.wait_slots(2)
+
+        second.close()
+
+        assert service.wait_slots(1) < 0.1
+        first.close()
+        service.wait_slots(0)
+
+
+def test_a_stop_string_ends_the_engine_within_two_steps(folder: Path) -> None:
+    """When a stop string matches, the reply ends at once and the engine makes at most two more steps for it."""
+    script = folder / "script.json"
+    script.write_text(json.dumps([ord(character) for character in "hello STOP and much more "]))
+    with simulated_service(folder, "--sim-script", str(script), "--sim-step-ms", "20") as service:
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 20_000, "stop": ["STOP"]}
+
+        answer = httpx.post(service.url + CHAT, json=body, timeout=30).json()
+
+        service.wait_slots(0)
+        assert answer["choices"][0]["message"]["content"] == "hello "
+        assert answer["usage"]["completion_tokens"] == 10
+        assert service.server_info().generated_tokens <= 12
+
+
+def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
+    """Steps that a client did not read are merged into few chunks; the text is whole and others are not held up."""
+    with simulated_service(folder, "--sim-step-ms", "1", "--sim-max-model-len", "30000") as service:
+        slow = send(service.url, {"stream": True, "temperature": 0, "max_tokens": 20_000}, receive_buffer=4096)
+        service.wait_slots(1)
+        body = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 20_000}
+
+        whole = httpx.post(service.url + CHAT, json=body, timeout=120).json()
+        service.wait_slots(0, timeout_s=60)
+
+        text, chunks = read_stream(slow)
+        assert text == whole["choices"][0]["message"]["content"]
+        assert chunks < 19_000
+
+
+def test_a_client_that_never_reads_is_cut_off(folder: Path) -> None:
+    """A stream that stays unread is cut after the stall timeout, and its sequence is aborted."""
+    options = ("--stall-timeout", "0.5")
+    with simulated_service(
+        folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
+    ) as service:
+        stalled = send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096)
+        service.wait_slots(1)
+
+        service.wait_slots(0, timeout_s=60)
+
+        answer = b""
+        with pytest.raises(ConnectionError):
+            while data := stalled.recv(65536):
+                answer = data
+        assert not answer.endswith(b"0\r\n\r\n")
+
+
+def read_stream(connection: socket.socket) -> tuple[str, int]:
+    """Read a streamed reply to its end; returns its text and the number of its events."""
+    data = b""
+    while not data.endswith(b"0\r\n\r\n"):
+        part = connection.recv(65536)
+        assert part, "the stream ended early"
+        data += part
+    events = [line[6:] for line in data.replace(b"\r\n", b"\n").split(b"\n") if line.startswith(b"data: {")]
+    choices = [json.loads(event)["choices"][0] for event in events]
+    return "".join(choice["delta"].get("content", "") for choice in choices), len(events)
+
+
+def test_an_idle_service_has_no_slots(service: Service) -> None:
+    """After everything that other tests did to it, the shared service is empty."""
+    for number in range(len(service.workers)):
+        service.wait_slots(0, worker=number)
+    time.monotonic()

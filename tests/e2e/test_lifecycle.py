@@ -1,0 +1,254 @@
+"""Processes that start late, stop, die, or stand beside each other."""
+
+import os
+import re
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import APIStatusError, OpenAI
+
+from tests.processes import Process, coordinator, running, simulated_service, simulated_worker, wait_healthy
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CHAT = "/v1/chat/completions"
+
+
+def test_a_worker_may_come_after_its_coordinator(folder: Path) -> None:
+    """Before its worker is up a coordinator answers 503 with Retry-After; afterwards it works."""
+    address = f"unix:{folder}/late.sock"
+    with coordinator(folder, [address], ready=False) as (process, url):
+        early = httpx.post(url + CHAT, json={"messages": MESSAGES})
+        assert early.status_code == 503
+        assert int(early.headers["retry-after"]) >= 1
+        assert httpx.get(f"{url}/health").status_code == 503
+
+        with running(["worker", "--engine", "sim", "--listen", address], folder, "worker"):
+            wait_healthy(url, process)
+
+            assert httpx.post(url + CHAT, json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
+
+
+def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> None:
+    """kill -9 of one of two workers: its streams get an error event and [DONE], the other's go on untouched."""
+    with simulated_service(folder, "--sim-step-ms", "5", workers=2) as service, httpx.Client(timeout=60) as client:
+        body = {"messages": MESSAGES, "stream": True, "max_tokens": 300}
+        texts: dict[int, str] = {}
+
+        def read(number: int) -> None:
+            texts[number] = client.post(service.url + CHAT, json=body).text
+
+        threads = [threading.Thread(target=read, args=[number]) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        service.wait_slots(2, worker=0)
+        service.wait_slots(2, worker=1)
+        os.kill(service.workers[0].popen.pid, signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+
+        failed = [text for text in texts.values() if '"error"' in text]
+        assert len(failed) == 2
+        assert all(text.endswith("data: [DONE]\n\n") for text in texts.values())
+        assert all('"code": 503' in text for text in failed)
+        again = client.post(service.url + CHAT, json={**body, "stream": False, "max_tokens": 2})
+        assert again.status_code == 200
+
+
+def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
+    """A reply that was not streamed becomes a 503 when its worker dies, and the worker's return heals the service."""
+    address = f"unix:{folder}/w.sock"
+    arguments = ["worker", "--engine", "sim", "--listen", address]
+    worker = Process(arguments, folder / "first.log")
+    with coordinator(folder, [address]) as (process, url):
+        answers = []
+        body = {"messages": MESSAGES, "max_tokens": 1000}
+        thread = threading.Thread(target=lambda: answers.append(httpx.post(url + CHAT, json=body, timeout=60)))
+        thread.start()
+        worker.wait_for("ready")
+        while not _open_slots(address):
+            pass
+        os.kill(worker.popen.pid, signal.SIGKILL)
+        thread.join()
+
+        assert answers[0].status_code == 503
+        assert "gone" in answers[0].json()["error"]["message"]
+        with running(arguments, folder, "second"):
+            wait_healthy(url, process)
+            assert httpx.post(url + CHAT, json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
+
+
+def test_an_engine_crash_ends_replies_and_the_worker(folder: Path) -> None:
+    """When the engine dies every reply gets an error, and the worker ends with code 1 so that it is restarted."""
+    with simulated_service(folder, "--sim-fault", "crash@tokens=50") as service:
+        response = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 500}, timeout=60)
+
+        assert response.status_code in (500, 503)
+        assert response.json()["error"]["message"]
+        assert service.workers[0].wait_exit() == 1
+
+
+def test_an_error_of_one_sequence_costs_nobody_else(folder: Path) -> None:
+    """A request on which the engine fails gets a 500; the next one works."""
+    with simulated_service(folder, "--sim-fault", "error@request=1:after=3") as service:
+        client = OpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0)
+        with pytest.raises(APIStatusError) as caught:
+            client.chat.completions.create(model="simulated", messages=MESSAGES, max_tokens=10)  # type: ignore[arg-type]
+        assert caught.value.status_code == 500
+
+        answer = client.chat.completions.create(model="simulated", messages=MESSAGES, max_tokens=10)  # type: ignore[arg-type]
+
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 10
+
+
+def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
+    """A draining worker refuses new requests, finishes running ones and exits 0."""
+    with simulated_service(folder, "--sim-step-ms", "10") as service:
+        answers = []
+        body = {"messages": MESSAGES, "max_tokens": 100}
+        thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=body, timeout=60)))
+        thread.start()
+        service.wait_slots(1)
+
+        service.workers[0].signal(signal.SIGTERM)
+        service.workers[0].wait_for("draining: 1 slots")
+        service.coordinator.wait_for("drains")
+        refused = httpx.post(service.url + CHAT, json=body)
+
+        thread.join()
+        assert answers[0].status_code == 200
+        assert answers[0].json()["usage"]["completion_tokens"] == 100
+        assert refused.status_code == 503
+        assert service.workers[0].wait_exit() == 0
+
+
+def test_a_drain_has_a_deadline(folder: Path) -> None:
+    """Replies that outlast the drain are aborted, and say so."""
+    with simulated_service(folder, "--drain-timeout", "0.3") as service:
+        answers = []
+        body = {"messages": MESSAGES, "max_tokens": 30_000}
+        thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=body, timeout=60)))
+        thread.start()
+        service.wait_slots(1)
+
+        service.workers[0].signal(signal.SIGTERM)
+
+        thread.join()
+        assert answers[0].json()["choices"][0]["finish_reason"] == "abort"
+        assert service.workers[0].wait_exit() == 0
+
+
+def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:
+    """A coordinator that is told to stop finishes what it streams and exits 0."""
+    with simulated_service(folder, "--sim-step-ms", "10") as service:
+        texts = []
+        body = {"messages": MESSAGES, "max_tokens": 100, "stream": True}
+        thread = threading.Thread(target=lambda: texts.append(httpx.post(service.url + CHAT, json=body, timeout=60).text))
+        thread.start()
+        service.wait_slots(1)
+
+        service.coordinator.signal(signal.SIGTERM)
+
+        thread.join()
+        assert '"finish_reason":"length"' in texts[0]
+        assert texts[0].endswith("data: [DONE]\n\n")
+        assert service.coordinator.wait_exit() == 0
+
+
+def test_another_protocol_is_refused_with_a_sentence(folder: Path) -> None:
+    """A session of another major version ends with FAILED_PRECONDITION and says what to upgrade."""
+    import grpc
+
+    from tokenwire.v1 import inference_pb2 as pb
+    from tokenwire.v1 import inference_pb2_grpc
+
+    with simulated_worker(folder) as (_, address), grpc.insecure_channel(address) as channel:
+        hello = pb.SessionRequest(hello=pb.Hello(protocol=pb.ProtocolVersion(major=99), coordinator_id="tomorrow"))
+
+        with pytest.raises(grpc.RpcError) as caught:
+            list(inference_pb2_grpc.InferenceStub(channel).Session(iter([hello])))
+
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "upgrade tokenwire on this side" in caught.value.details()
+
+
+def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
+    """serve, coordinator and worker say which address is taken, and exit 1 without a traceback."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        commands = [
+            ["serve", "--engine", "sim", "--port", str(port)],
+            ["coordinator", "--worker", "127.0.0.1:1", "--port", str(port)],
+            ["coordinator", "--worker", "127.0.0.1:1", "--port", str(port), "--processes", "2"],
+            ["worker", "--engine", "sim", "--listen", f"127.0.0.1:{port}"],
+        ]
+        for arguments in commands:
+            process = Process(arguments, folder / "taken.log")
+            assert process.wait_exit() == 1
+            assert f"127.0.0.1:{port}" in process.log
+            assert "Traceback" not in process.log
+
+
+def test_serve_runs_beside_another_serve_and_stops_cleanly(folder: Path) -> None:
+    """Two serves live side by side; Ctrl-C stops each with all of its parts."""
+    with running(["serve", "--engine", "sim", "--port", "0"], folder, "one") as one:
+        first = one.wait_for(r"ready: (http://\S+)")[1]
+        with running(["serve", "--engine", "sim", "--port", "0", "--processes", "2"], folder, "two") as two:
+            second = two.wait_for(r"ready: (http://\S+)")[1]
+            for url in (first, second):
+                assert httpx.post(url + CHAT, json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
+            two.signal(signal.SIGINT)
+            assert two.wait_exit() == 0
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"{second}/health")
+        assert httpx.get(f"{first}/health").status_code == 200
+
+
+def test_serve_stops_everything_when_a_part_dies(folder: Path) -> None:
+    """When the worker is killed, serve ends too, says which part it was, and leaves nobody behind."""
+    with running(["serve", "--engine", "sim", "--port", "0"], folder, "serve") as serve:
+        url = serve.wait_for(r"ready: (http://\S+)")[1]
+        children = _children(serve.popen.pid)
+        os.kill(children[0], signal.SIGKILL)
+
+        assert serve.wait_exit() != 0
+        assert re.search("worker ended", serve.log)
+        assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{url}/health")
+
+
+def test_parts_end_with_a_killed_serve(folder: Path) -> None:
+    """kill -9 of serve itself leaves no orphans."""
+    import psutil
+
+    with running(["serve", "--engine", "sim", "--port", "0"], folder, "serve") as serve:
+        serve.wait_for(r"ready: (http://\S+)")
+        children = psutil.Process(serve.popen.pid).children(recursive=True)
+
+        os.kill(serve.popen.pid, signal.SIGKILL)
+
+        _, alive = psutil.wait_procs(children, timeout=15)
+        assert not alive
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children()]
+
+
+def _open_slots(address: str) -> int:
+    import grpc
+
+    from tokenwire.v1 import control_pb2, control_pb2_grpc
+
+    with grpc.insecure_channel(address) as channel:
+        info = control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
+    return int(info.open_slots)

@@ -1,0 +1,45 @@
+"""The tree of errors."""
+
+import grpc
+import pytest
+
+from tokenwire import errors
+from tokenwire.v1 import inference_pb2 as pb
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        (errors.InvalidRequest, 400, grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.NotFound, 404, grpc.StatusCode.NOT_FOUND),
+        (errors.TooLarge, 413, grpc.StatusCode.INVALID_ARGUMENT),
+        (errors.Unsupported, 501, grpc.StatusCode.UNIMPLEMENTED),
+        (errors.Overloaded, 429, grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (errors.Unavailable, 503, grpc.StatusCode.UNAVAILABLE),
+        (errors.WorkerDraining, 503, grpc.StatusCode.UNAVAILABLE),
+        (errors.WorkerLost, 503, grpc.StatusCode.UNAVAILABLE),
+        (errors.EngineFailed, 500, grpc.StatusCode.INTERNAL),
+    ],
+)
+def test_every_error_has_its_codes(kind: type[errors.TokenwireError], status: int, code: grpc.StatusCode) -> None:
+    """HTTP status and gRPC code are part of the contract."""
+    assert (kind.http_status, kind.grpc_code) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidRequest("wrong", param="prompt"),
+        errors.Overloaded("full"),
+        errors.WorkerDraining("draining"),
+        errors.Unavailable("dead"),
+    ],
+)
+def test_errors_survive_the_wire(error: errors.TokenwireError) -> None:
+    """A refusal becomes the error that it was made from."""
+    refusal = pb.Refusal(code=error.refusal_code, message=error.message, param=error.param)
+
+    again = errors.from_refusal(refusal)
+
+    assert type(again) is type(error)
+    assert (again.message, again.param) == (error.message, error.param)
