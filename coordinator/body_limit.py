@@ -1,5 +1,6 @@
 """ASGI middleware that refuses bodies over a limit before they fill memory."""
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator.api.errors import error_response
@@ -28,7 +29,8 @@ class BodyLimit:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._limit:
-                raise self._error()
+                # The one exception that FastAPI passes through while it reads a body.
+                raise HTTPException(413, self._error().message, {"connection": "close"})
             return message
 
         await self._app(scope, limited_receive, send)

@@ -13,7 +13,7 @@ from tokenwire.cli import configure_logging, option
 from tokenwire.errors import InvalidRequest
 from tokenwire.listening import bind
 from tokenwire.paths import default_cache_dir
-from tokenwire.supervisor import coordinator_parts, supervise
+from tokenwire.supervisor import supervise_coordinators
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
 @click.option("--listen-fd", type=int, hidden=True)
+@click.option("--ready-fd", type=int, hidden=True)
 def command(
     workers: tuple[str, ...],
     host: str,
@@ -52,6 +53,7 @@ def command(
     drain_timeout: float,
     stall_timeout: float,
     listen_fd: int | None,
+    ready_fd: int | None,
 ) -> None:
     """Run the text half: OpenAI's HTTP in front, workers behind."""
     configure_logging("coordinator")
@@ -65,11 +67,11 @@ def command(
         stall_timeout_s=stall_timeout,
     )
     if listen_fd is not None:
-        CoordinatorServer(settings).run_on(socket.socket(fileno=listen_fd))
+        CoordinatorServer(settings).run_on(socket.socket(fileno=listen_fd), ready_fd)
     elif processes == 1:
         CoordinatorServer(settings).run_on(bind(host, port))
     else:
-        sys.exit(supervise(coordinator_parts(sys.argv[1:], host, port, processes)))
+        sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes))
 
 
 def _read_template(value: str | None) -> str | None:

@@ -76,7 +76,7 @@ class LentConnection:
 
     def write(self, data: bytes) -> None:
         """Write one HTTP chunk."""
-        if not self.lost:
+        if data and not self.lost:  # an empty chunk would end the body
             self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def cut(self) -> None:

@@ -1,8 +1,12 @@
 """The coordinator process: binds its port, serves, drains on SIGTERM."""
 
 import asyncio
+import contextlib
 import logging
+import os
+import signal
 import socket
+from collections.abc import Iterator
 
 import uvicorn
 
@@ -10,6 +14,7 @@ from coordinator.app import build_app
 from coordinator.connection import lending_protocol
 from coordinator.fleet.pool import WorkerPool
 from coordinator.settings import CoordinatorSettings
+from tokenwire.listening import announce_ready
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +26,7 @@ class CoordinatorServer(uvicorn.Server):
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
+        self._ready_fd: int | None = None
         app = build_app(settings)
         self._pool: WorkerPool = app.state.pool
         super().__init__(
@@ -39,9 +45,20 @@ class CoordinatorServer(uvicorn.Server):
             )
         )
 
-    def run_on(self, bound: socket.socket) -> None:
-        """Serve on a bound socket until SIGTERM or SIGINT."""
+    def run_on(self, bound: socket.socket, ready_fd: int | None = None) -> None:
+        """Serve on a bound socket until SIGTERM or SIGINT. Readiness goes to a pipe, when somebody else tells of it."""
+        self._ready_fd = ready_fd
         self.run(sockets=[bound])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on signals; unlike uvicorn's own, do not die of the signal after a clean stop."""
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so when the first worker is ready."""
@@ -55,4 +72,8 @@ class CoordinatorServer(uvicorn.Server):
         log.info("listening on http://%s:%d, waiting for workers: %s", host, port, waiting)
         await self._pool.wait_ready()
         model = next(session.model for session in self._pool.sessions if session.model is not None)
-        log.info("ready: http://%s:%d serves %s", host, port, model.names[0])
+        log.info("serving %s", model.names[0])
+        if self._ready_fd is None:
+            announce_ready(host, port)
+        else:
+            os.write(self._ready_fd, b"\n")

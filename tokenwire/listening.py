@@ -1,4 +1,4 @@
-"""Binding the public port early, so that a port in use is one clear line and never a race."""
+"""The public port: bound early, so that a port in use is one clear line; and announced once it answers."""
 
 import socket
 
@@ -29,3 +29,17 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
     with bind(host, port) as probe:
         port = probe.getsockname()[1]
     return [bind(host, port, reuse_port=True) for _ in range(count)]
+
+
+def announce_ready(host: str, port: int) -> None:
+    """Print where the service is, with a request to paste."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    print(
+        f"""
+tokenwire is ready: http://{shown}:{port}
+
+  curl http://{shown}:{port}/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{{"messages": [{{"role": "user", "content": "Hello!"}}], "stream": true}}'
+""",
+        flush=True,
+    )

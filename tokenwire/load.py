@@ -110,7 +110,7 @@ async def stream(url: str, request: bytes) -> StreamResult:
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     done: asyncio.Future[StreamResult] = loop.create_future()
-    await loop.create_connection(lambda: _StreamClient(request, done), parts.hostname, parts.port or 80)
+    await loop.create_connection(lambda: _StreamClient(request, done), parts.hostname or "127.0.0.1", parts.port or 80)
     return await done
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tokenwire.cli import configure_logging, option
-from tokenwire.supervisor import Part, coordinator_parts, supervise
+from tokenwire.supervisor import Part, supervise_coordinators
 
 
 @click.command(
@@ -54,8 +54,6 @@ def command(
             coordinator += ["--chat-template", chat_template]
         # Arguments given after -- go by the environment: the worker's own parser never sees them.
         environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
-        parts = [
-            Part("worker", worker, environment=environment),
-            *coordinator_parts(coordinator, host, port, processes),
-        ]
-        sys.exit(supervise(parts))
+        first = [Part("worker", worker, environment=environment)]
+        code = supervise_coordinators(coordinator, host, port, processes, before=first)
+    sys.exit(code)

@@ -4,15 +4,15 @@ import ctypes
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
-from tokenwire.listening import bind_shared
+from tokenwire.listening import announce_ready, bind_shared
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class Part:
 
     name: str
     arguments: Sequence[str]
-    sockets: Sequence[socket.socket] = ()
-    """Listening sockets that the child inherits."""
+    inherit: Sequence[int] = ()
+    """File descriptors that the child inherits."""
     stop_timeout_s: float = 45.0
     """How long it may take to stop before it is killed."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -83,27 +83,40 @@ class Supervisor:
         os.write(sys.stderr.fileno(), f"tokenwire: {message}\n".encode())
 
 
-def coordinator_parts(arguments: Sequence[str], host: str, port: int, processes: int) -> list[Part]:
-    """Return coordinator processes that share a port. Raises OSError when the port is in use."""
-    return [
+def supervise_coordinators(
+    arguments: Sequence[str], host: str, port: int, processes: int, before: Sequence[Part] = ()
+) -> int:
+    """Run coordinator processes that share a port, and parts before them; returns the exit code.
+
+    Announces the service when every process is ready. Raises OSError when the port is in use.
+    """
+    sockets = bind_shared(host, port, processes)
+    port = sockets[0].getsockname()[1]
+    ready, tell_ready = os.pipe()
+    coordinators = [
         Part(
             f"coordinator {number}" if processes > 1 else "coordinator",
-            [*arguments, "--listen-fd", str(bound.fileno())],
-            sockets=(bound,),
+            [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(tell_ready)],
+            inherit=(bound.fileno(), tell_ready),
         )
-        for number, bound in enumerate(bind_shared(host, port, processes))
+        for number, bound in enumerate(sockets)
     ]
+    supervisor = Supervisor([*before, *coordinators])
+    watcher = threading.Thread(target=_announce, args=(ready, processes, host, port), daemon=True)
+    watcher.start()
+    return supervisor.run()
 
 
-def supervise(parts: Sequence[Part]) -> int:
-    """Run parts until one ends or a signal comes; returns the exit code."""
-    return Supervisor(parts).run()
+def _announce(ready: int, processes: int, host: str, port: int) -> None:
+    for _ in range(processes):
+        os.read(ready, 1)
+    announce_ready(host, port)
 
 
 def _start(part: Part) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "tokenwire", *part.arguments],
-        pass_fds=[bound.fileno() for bound in part.sockets],
+        pass_fds=list(part.inherit),
         env={**os.environ, **part.environment},
         # Ctrl-C in a terminal reaches the supervisor alone, which stops the parts in order.
         start_new_session=True,

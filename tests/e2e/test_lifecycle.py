@@ -72,6 +72,7 @@ def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
         while not _open_slots(address):
             pass
         os.kill(worker.popen.pid, signal.SIGKILL)
+        worker.wait_exit()
         thread.join()
 
         assert answers[0].status_code == 503
@@ -198,9 +199,9 @@ def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
 def test_serve_runs_beside_another_serve_and_stops_cleanly(folder: Path) -> None:
     """Two serves live side by side; Ctrl-C stops each with all of its parts."""
     with running(["serve", "--engine", "sim", "--port", "0"], folder, "one") as one:
-        first = one.wait_for(r"ready: (http://\S+)")[1]
+        first = one.wait_for(r"is ready: (http://\S+)")[1]
         with running(["serve", "--engine", "sim", "--port", "0", "--processes", "2"], folder, "two") as two:
-            second = two.wait_for(r"ready: (http://\S+)")[1]
+            second = two.wait_for(r"is ready: (http://\S+)")[1]
             for url in (first, second):
                 assert httpx.post(url + CHAT, json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
             two.signal(signal.SIGINT)
@@ -213,7 +214,7 @@ def test_serve_runs_beside_another_serve_and_stops_cleanly(folder: Path) -> None
 def test_serve_stops_everything_when_a_part_dies(folder: Path) -> None:
     """When the worker is killed, serve ends too, says which part it was, and leaves nobody behind."""
     with running(["serve", "--engine", "sim", "--port", "0"], folder, "serve") as serve:
-        url = serve.wait_for(r"ready: (http://\S+)")[1]
+        url = serve.wait_for(r"is ready: (http://\S+)")[1]
         children = _children(serve.popen.pid)
         os.kill(children[0], signal.SIGKILL)
 
@@ -229,7 +230,7 @@ def test_parts_end_with_a_killed_serve(folder: Path) -> None:
     import psutil
 
     with running(["serve", "--engine", "sim", "--port", "0"], folder, "serve") as serve:
-        serve.wait_for(r"ready: (http://\S+)")
+        serve.wait_for(r"is ready: (http://\S+)")
         children = psutil.Process(serve.popen.pid).children(recursive=True)
 
         os.kill(serve.popen.pid, signal.SIGKILL)

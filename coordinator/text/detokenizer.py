@@ -1,0 +1,174 @@
+"""Ids of one sequence to text, step by step: never half a character, never a part of a stop string."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers.decoders import DecodeStream
+
+from coordinator.request import TextRules
+from coordinator.text.priming import prime, without_echo
+from coordinator.text.stops import StopScanner, compile_stops
+from coordinator.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+StepText = tuple[str, int, str | None]
+"""New text, how many of the step's tokens count, and the stop string that matched."""
+
+_INVALID_PREFIX = "Invalid prefix encountered"
+
+
+def text_stream(tokenizer: Tokenizer, prompt: Sequence[int], rules: TextRules, min_tokens: int = 0) -> "TextStream":
+    """Return the stream that follows a request's rules for text."""
+    return TextStream(
+        tokenizer,
+        prompt,
+        stop=rules.stop,
+        include_stop_str_in_output=rules.include_stop_str_in_output,
+        min_tokens=min_tokens,
+        skip_special_tokens=rules.skip_special_tokens,
+        spaces_between_special_tokens=rules.spaces_between_special_tokens,
+    )
+
+
+class TextStream:
+    """Decodes one sequence, given what each engine step brings. With stop strings it is a StoppingTextStream."""
+
+    __slots__ = ("_backend", "_decode_next", "_echo", "_include", "_plain", "_raw", "_raw_before", "_skip_special")
+
+    def __new__(cls, *args: Any, stop: tuple[str, ...] = (), **kwargs: Any) -> "TextStream":
+        """Choose the class: a sequence without stop strings, the usual one, keeps no text at all."""
+        return object.__new__(StoppingTextStream if stop else cls)
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt_token_ids: Sequence[int],
+        *,
+        stop: tuple[str, ...] = (),
+        include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
+        skip_special_tokens: bool = True,
+        spaces_between_special_tokens: bool = True,
+    ) -> None:
+        self._backend = tokenizer.backend
+        self._include = include_stop_str_in_output
+        self._skip_special = skip_special_tokens
+        stream, self._echo = prime(tokenizer, prompt_token_ids, skip_special_tokens)
+        self._decode_next = stream.step
+        glued = not (skip_special_tokens or spaces_between_special_tokens)
+        self._raw: dict[int, str] | None = (tokenizer.added_token_ids or None) if glued else None
+        """Texts of added tokens, where they follow each other without spaces between them."""
+        self._raw_before = False
+        self._plain = self._raw is None and not self._echo
+
+    def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
+        """Take one step's tokens.
+
+        stop_terminated: the engine ended the sequence at its last token, EOS or a stop id, which is not text.
+        finished: nothing follows, so nothing is held back.
+        """
+        count = len(token_ids)
+        if stop_terminated and not self._include:
+            token_ids = token_ids[:-1]
+        if len(token_ids) == 1 and self._plain:
+            try:
+                return self._decode_next(self._backend, token_ids[0]) or "", count, None
+            except Exception as error:
+                return self._recover(error, token_ids[0]), count, None
+        return "".join([self._decode(token_id) for token_id in token_ids]), count, None
+
+    def _decode(self, token_id: int) -> str:
+        try:
+            text = self._decode_next(self._backend, token_id) or ""
+        except Exception as error:
+            text = self._recover(error, token_id)
+        if self._plain:
+            return text
+        if self._echo and text:
+            text = without_echo(text, self._echo)
+            self._echo = ""
+            self._plain = self._raw is None
+        return text if self._raw is None else self._glue(token_id, text, self._raw)
+
+    def _glue(self, token_id: int, text: str, raw: dict[int, str]) -> str:
+        added = raw.get(token_id)
+        before, self._raw_before = self._raw_before, added is not None
+        return added if added is not None and before else text
+
+    def _recover(self, error: Exception, token_id: int) -> str:
+        if isinstance(error, OverflowError | TypeError):
+            log.warning("a token id that cannot be decoded: %r", token_id)
+            return ""
+        if not str(error).startswith(_INVALID_PREFIX):
+            raise error
+        # Some byte sequences change how earlier tokens decode, which breaks the stream; a fresh one goes on.
+        log.warning("decoding went back on earlier text at token %r; starting afresh", token_id)
+        self._decode_next = DecodeStream(skip_special_tokens=self._skip_special).step
+        return self._decode_next(self._backend, token_id) or ""
+
+
+class StoppingTextStream(TextStream):
+    """A TextStream that also looks for stop strings, and keeps only the text that may become one."""
+
+    __slots__ = ("_scanner", "_suppressed")
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt_token_ids: Sequence[int],
+        *,
+        stop: tuple[str, ...] = (),
+        include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
+        skip_special_tokens: bool = True,
+        spaces_between_special_tokens: bool = True,
+    ) -> None:
+        super().__init__(
+            tokenizer,
+            prompt_token_ids,
+            include_stop_str_in_output=include_stop_str_in_output,
+            skip_special_tokens=skip_special_tokens,
+            spaces_between_special_tokens=spaces_between_special_tokens,
+        )
+        self._scanner = StopScanner(compile_stops(stop), include_stop_str_in_output)
+        self._suppressed = min_tokens
+        """Tokens in whose text no stop string counts yet."""
+
+    def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
+        """Take one step's tokens; see TextStream.step. A match ends the sequence: tokens behind it do not count."""
+        count = len(token_ids)
+        if stop_terminated and not self._include:
+            token_ids = token_ids[:-1]
+        scanner = self._scanner
+        if len(token_ids) == 1:
+            text = self._decode(token_ids[0])
+            if not scanner.state and scanner.find_first(text) is None:
+                if self._suppressed:
+                    self._suppressed -= 1
+                return text, count, None
+            text, matched = self._push(text)
+            if matched is not None:
+                return text, 1, matched
+            if finished:
+                text += scanner.flush()
+            return text, count, None
+        return self._step_many(token_ids, count, finished)
+
+    def _step_many(self, token_ids: list[int], count: int, finished: bool) -> StepText:
+        texts = []
+        for position, token_id in enumerate(token_ids, 1):
+            text, matched = self._push(self._decode(token_id))
+            texts.append(text)
+            if matched is not None:
+                return "".join(texts), position, matched
+        if finished:
+            texts.append(self._scanner.flush())
+        return "".join(texts), count, None
+
+    def _push(self, text: str) -> tuple[str, str | None]:
+        if not self._suppressed:
+            return self._scanner.push(text, True)
+        self._suppressed -= 1
+        return self._scanner.push(text, False)

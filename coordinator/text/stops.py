@@ -1,0 +1,143 @@
+"""Stop strings: finds the match that completes first and tells how much text may still become one."""
+
+import re
+from functools import lru_cache
+
+# Automata of longer stop lists are built per request, so that what is kept stays small.
+_CACHED_CHARS = 256
+
+
+class StopAutomaton:
+    """Aho-Corasick automaton over stop strings. Immutable: one serves all sequences with the same stop strings.
+
+    A state stands for the longest suffix of the text so far that begins some stop string; 0 is the empty one.
+    """
+
+    __slots__ = ("_fallback", "_matched", "_next", "find_first", "held", "stops")
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        if not all(stops):
+            raise ValueError("a stop string is empty")
+        self.stops = stops
+        self.find_first = re.compile("[" + "".join(re.escape(c) for c in sorted({s[0] for s in stops})) + "]").search
+        """Finds the first character that can leave state 0: most text has none and needs no automaton."""
+        self._next: list[dict[str, int]] = [{}]
+        self._matched: list[int] = [-1]
+        self._fallback: list[int] = [0]
+        self.held: list[int] = [0]
+        """By state: characters at the end of the text that some stop string could still extend."""
+        depths = self._add_stops()
+        self._link(depths)
+
+    def _add_stops(self) -> list[int]:
+        depths = [0]
+        for index, stop in enumerate(self.stops):
+            state = 0
+            for char in stop:
+                following = self._next[state].get(char)
+                if following is None:
+                    following = self._next[state][char] = len(self._next)
+                    self._next.append({})
+                    self._matched.append(-1)
+                    depths.append(depths[state] + 1)
+                state = following
+            if self._matched[state] < 0:
+                self._matched[state] = index
+        return depths
+
+    def _link(self, depths: list[int]) -> None:
+        self._fallback = [0] * len(depths)
+        self.held = [0] * len(depths)
+        queue = [0]
+        for state in queue:  # grows while it runs: breadth first, so that shorter suffixes are complete already
+            fallback = self._fallback[state]
+            if state:
+                # Where several stop strings complete at once, the first in the list wins.
+                self._matched[state] = _first(self._matched[state], self._matched[fallback])
+                self.held[state] = depths[state] if self._next[state] else self.held[fallback]
+            for char, following in self._next[state].items():
+                if state:
+                    self._fallback[following] = self._step(fallback, char)
+                queue.append(following)
+
+    def _step(self, state: int, char: str) -> int:
+        while (following := self._next[state].get(char)) is None and state:
+            state = self._fallback[state]
+        return following or 0
+
+    def scan(self, state: int, text: str, eligible: bool) -> tuple[int, int, int]:
+        """Read text from a state on; return the new state, and end and index of the first match, or -1 and -1.
+
+        Matches count only where eligible; without that they are passed over.
+        """
+        transitions, fallbacks, matched = self._next, self._fallback, self._matched
+        position, length = 0, len(text)
+        while position < length:
+            if not state:
+                first = self.find_first(text, position)
+                if first is None:
+                    return 0, -1, -1
+                position = first.start()
+            char = text[position]
+            position += 1
+            while (following := transitions[state].get(char)) is None and state:
+                state = fallbacks[state]
+            state = following or 0
+            if eligible and matched[state] >= 0:
+                return state, position, matched[state]
+        return state, -1, -1
+
+
+def _first(one: int, other: int) -> int:
+    return max(one, other) if one < 0 or other < 0 else min(one, other)
+
+
+def compile_stops(stops: tuple[str, ...]) -> StopAutomaton:
+    """Return the automaton for these stop strings; small ones are kept, since requests repeat them."""
+    if sum(map(len, stops)) > _CACHED_CHARS:
+        return StopAutomaton(stops)
+    return _compile_cached(stops)
+
+
+@lru_cache(maxsize=256)
+def _compile_cached(stops: tuple[str, ...]) -> StopAutomaton:
+    return StopAutomaton(stops)
+
+
+class StopScanner:
+    """Follows the text of one sequence: lets through what is certain, holds back what may become a stop string."""
+
+    __slots__ = ("_automaton", "_held", "_include", "find_first", "state")
+
+    def __init__(self, automaton: StopAutomaton, include_stop_str_in_output: bool) -> None:
+        self._automaton = automaton
+        self._include = include_stop_str_in_output
+        self._held = ""
+        self.state = 0
+        """The automaton's. While it is 0, text without a find_first need not be pushed: it may go out as it is."""
+        self.find_first = automaton.find_first
+
+    def push(self, text: str, eligible: bool) -> tuple[str, str | None]:
+        """Take new text; return what may go out, and the stop string that it completed, if eligible.
+
+        After a match nothing is held, and what goes out is the last: without the stop string, or up to its end.
+        """
+        automaton = self._automaton
+        self.state, end, index = automaton.scan(self.state, text, eligible)
+        if index >= 0:
+            return self._cut(text[:end], automaton.stops[index])
+        if self._include:
+            return text, None
+        text = self._held + text
+        sure = len(text) - automaton.held[self.state]
+        self._held = text[sure:]
+        return text[:sure], None
+
+    def flush(self) -> str:
+        """Let out what is held, at the end of the text."""
+        held, self._held = self._held, ""
+        return held
+
+    def _cut(self, text: str, stop: str) -> tuple[str, str]:
+        text = self.flush() + text
+        return (text if self._include else text[: len(text) - len(stop)]), stop

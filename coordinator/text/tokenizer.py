@@ -1,0 +1,144 @@
+"""The tokenizer, built from a model's files with nothing but the `tokenizers` library."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+
+from coordinator.text import special_tokens
+from tokenwire.errors import InvalidRequest
+
+# Below this many characters encoding takes less than about 2 ms, and a thread would only add to that.
+INLINE_CHARS = 4096
+
+# How vocabularies spell single bytes; runs of them decode together.
+_BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
+
+_NAMED_TEMPLATES = "additional_chat_templates"
+
+
+class Tokenizer:
+    """Text to ids and back. Immutable once built, so threads may share it."""
+
+    def __init__(self, backend: Backend, config: Mapping[str, Any]) -> None:
+        self.backend = backend
+        self.special_tokens: dict[str, str] = special_tokens.named(config)
+        self.chat_template: str | dict[str, str] | None = _template(config.get("chat_template"))
+        self.added_token_ids: dict[int, str] = {
+            index: token.content for index, token in backend.get_added_tokens_decoder().items()
+        }
+        self.decodes_additively = _decodes_additively(backend)
+        """Whether decode(a + b) == decode(a) + decode(b) wherever b starts_text and no character is cut in two."""
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> "Tokenizer":
+        """Build from file contents by name: tokenizer.json, and what else there is. Raises InvalidRequest."""
+        if "tokenizer.json" not in files:
+            raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
+        config = special_tokens.merge_legacy_map(
+            _json_object(files, "tokenizer_config.json"), _json_object(files, "special_tokens_map.json")
+        )
+        templates = _template_files(files)
+        if templates:
+            config["chat_template"] = templates.get("default") if list(templates) == ["default"] else templates
+        try:
+            backend = Backend.from_buffer(files["tokenizer.json"])
+        except Exception as error:  # the library raises plain Exception, ValueError or TypeError
+            raise InvalidRequest(f"The tokenizer.json cannot be read: {error}") from error
+        # Both are traces of somebody's earlier calls; neither is part of how a model reads text.
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = bool(config.get("split_special_tokens", False))
+        special_tokens.register(backend, config)
+        return cls(backend, config)
+
+    @classmethod
+    def from_directory(cls, path: str | Path) -> "Tokenizer":
+        """Build from a model's directory. Raises InvalidRequest that names what is missing."""
+        folder = Path(path)
+        if not (folder / "tokenizer.json").is_file():
+            what = "tokenizer.json in it" if folder.is_dir() else "such directory"
+            raise InvalidRequest(f"The tokenizer cannot be loaded from {folder}: there is no {what}.")
+        names = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
+        paths = [folder / name for name in names if (folder / name).is_file()]
+        paths += sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))
+        return cls.from_files({str(file.relative_to(folder)): file.read_bytes() for file in paths})
+
+    @cached_property
+    def max_chars_per_token(self) -> int:
+        """Characters of the longest token: text longer than this times n has more than n tokens."""
+        return max(map(len, self.backend.get_vocab()))
+
+    def starts_text(self, token_id: int, skip_special_tokens: bool) -> bool:
+        """Tell whether a token has text of its own, whatever stands before it."""
+        token = self.backend.id_to_token(token_id)
+        if token is None or _BYTE_TOKEN.fullmatch(token):
+            return False
+        return self.decode([token_id], skip_special_tokens) != ""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Turn text into ids; add_special_tokens puts BOS and the like where the tokenizer's post-processor says."""
+        # Unlike `encode`, the batch form lets other threads run, and it skips the offsets that nobody asks for.
+        encoding = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+        return list(encoding.ids)
+
+    async def encode_async(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Turn text into ids without ever blocking the event loop for long."""
+        if len(text) <= INLINE_CHARS:
+            return self.encode(text, add_special_tokens)
+        return await asyncio.to_thread(self.encode, text, add_special_tokens)
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Turn a whole sequence of ids into text."""
+        return self.backend.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def token_to_str(self, token_id: int) -> str | None:
+        """Return a token as the vocabulary spells it, None for an id outside of it."""
+        return self.backend.id_to_token(token_id)
+
+
+def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    if name not in files:
+        return {}
+    try:
+        value = json.loads(files[name])
+    except ValueError as error:
+        raise InvalidRequest(f"The {name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"The {name} is not a JSON object.")
+    return value
+
+
+def _template_files(files: Mapping[str, bytes]) -> dict[str, str]:
+    # Template files win over what tokenizer_config.json says.
+    templates = {}
+    if "chat_template.jinja" in files:
+        templates["default"] = files["chat_template.jinja"].decode()
+    for name in sorted(files):
+        if name.startswith(f"{_NAMED_TEMPLATES}/"):
+            templates[Path(name).stem] = files[name].decode()
+    return templates
+
+
+def _template(value: object) -> str | dict[str, str] | None:
+    if isinstance(value, list):
+        value = {entry["name"]: entry["template"] for entry in value}
+    return value if isinstance(value, str | dict) else None
+
+
+def _decodes_additively(backend: Backend) -> bool:
+    if backend.decoder is None:
+        return False
+    decoder = json.loads(backend.decoder.__getstate__())
+    if decoder["type"] == "ByteLevel":
+        return True
+    parts = decoder.get("decoders", [])
+    if [part["type"] for part in parts[:3]] != ["Replace", "ByteFallback", "Fuse"]:
+        return False
+    # A strip at the start takes the same from a and from a + b.
+    return not parts[3:] or (len(parts) == 4 and parts[3]["type"] == "Strip" and parts[3]["stop"] == 0)
