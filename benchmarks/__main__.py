@@ -31,7 +31,10 @@ def main(streams: str, only: str | None, output: Path) -> None:
         print_mapping("at rest", results["rest"])
         print_mapping("after a stop match", results["after_stop_match"])
     if only in (None, "streaming"):
-        results["streaming"] = streaming.run([int(count) for count in streams.split(",")])
+        results["streaming"] = []
+        for row in streaming.run([int(count) for count in streams.split(",")]):
+            click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
+            results["streaming"].append(row)
         print_table("streaming, one token a chunk", results["streaming"])
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")

@@ -74,5 +74,5 @@ def simulated_pair(
     with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0", *worker_options]) as worker:
         address = worker.wait_for(r"ready: .* on (\S+)")[1]
         with measured(["coordinator", "--port", "0", "--worker", address, *coordinator_options]) as coordinator:
-            url = coordinator.wait_for(r"ready: (http://\S+)")[1]
+            url = coordinator.wait_for(r"is ready: (http://\S+)")[1]
             yield worker, coordinator, url, address

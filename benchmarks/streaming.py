@@ -1,8 +1,7 @@
 """Coordinator and worker CPU per streamed token, latency and throughput, by number of streams."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -143,12 +142,9 @@ def _row(
     )
 
 
-def run(streams: Sequence[int]) -> list[dict[str, Any]]:
+def run(streams: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Measure every case for every number of streams."""
-    rows = []
-    with ExitStack():
-        for count in streams:
-            rows.append(measure("plain", count, {}))
-            rows.append(measure("4 stop strings", count, {"stop": STOP_STRINGS}))
-            rows.append(measure_floor(count))
-    return [asdict(row) for row in rows]
+    for count in streams:
+        yield asdict(measure("plain", count, {}))
+        yield asdict(measure("4 stop strings", count, {"stop": STOP_STRINGS}))
+        yield asdict(measure_floor(count))

@@ -1,0 +1,509 @@
+"""The real vLLM behind the engine seam: both ways of driving it give the same, and nothing ends twice or never.
+
+Every test that takes `run` runs on the pump first and then on the `generate` fallback, each with one engine.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+from tokenizers import Tokenizer
+
+from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
+from tokenwire.paths import default_cache_dir
+from tokenwire.v1 import inference_pb2 as pb
+from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from worker.engine import PauseMode, Sequence, Step
+from worker.outbox import Outbox
+
+pytest.importorskip("vllm")
+
+from worker.vllm_arguments import parse_engine_args
+from worker.vllm_engine import VllmEngine
+from worker.vllm_pump import missing_internals
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.distributed.reduce_op` is deprecated:FutureWarning"),
+]
+
+EOS = 2
+MAX_MODEL_LEN = 2048
+QUEUE_LIMIT = 12
+ARGUMENTS = ["--dtype", "float32", "--enforce-eager", "--max-num-queued-reqs", str(QUEUE_LIMIT)]
+ARGUMENTS += ["--max-model-len", str(MAX_MODEL_LEN)]
+
+
+@dataclass
+class Result:
+    """All that was told about one sequence."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[pb.LogprobRows] = field(default_factory=list)
+    prefill: pb.PrefillInfo | None = None
+    finish: pb.Finish | None = None
+    weight_versions: set[str] = field(default_factory=set)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever something is told."""
+
+
+class Run:
+    """Runs requests on an engine and keeps the invariants of its steps in view."""
+
+    def __init__(self, engine: VllmEngine) -> None:
+        self.engine = engine
+        self.tokenizer: Tokenizer = Tokenizer.from_str(engine.tokenizer_files()["tokenizer.json"].decode())
+        self.load = pb.Load()
+        self._results: dict[Sequence, Result] = {}
+        self.consumer = asyncio.create_task(self._consume())
+
+    async def _consume(self) -> None:
+        async for step in self.engine.steps():
+            self._take(step)
+
+    def _take(self, step: Step) -> None:
+        assert len(step.sequences) == len(step.token_ids)
+        assert len(set(step.sequences)) == len(step.sequences)
+        self.load = step.load
+        for sequence, ids in zip(step.sequences, step.token_ids, strict=True):
+            result = self._open(sequence)
+            result.ids += ids
+            result.weight_versions.add(step.weight_version)
+        for sequence, prefill in step.prefills:
+            assert self._open(sequence).prefill is None
+            self._open(sequence).prefill = prefill
+        for sequence, rows in step.logprobs:
+            self._open(sequence).logprobs.append(rows)
+        for sequence, finish in step.finishes:
+            self._open(sequence).finish = finish
+        for sequence in [*step.sequences, *(sequence for sequence, _ in step.finishes)]:
+            self._results[sequence].moved.set()
+
+    def _open(self, sequence: Sequence) -> Result:
+        result = self._results[sequence]
+        assert result.finish is None, "something was told about a sequence after its end"
+        return result
+
+    def sequences(self, n: int, request_id: str = "request") -> list[Sequence]:
+        """Make n sequences and listen to them."""
+        made = [Sequence(Outbox(lambda _: None), index, request_id, index) for index in range(n)]
+        self._results.update((sequence, Result()) for sequence in made)
+        return made
+
+    def result(self, sequence: Sequence) -> Result:
+        """Look at what a sequence has so far."""
+        return self._results[sequence]
+
+    async def start(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Sequence]:
+        """Submit a request."""
+        ids = self.chat(prompt) if isinstance(prompt, str) else prompt
+        wire = pb.Submit(request_id="request", slots=range(n), prompt_token_ids=ids)
+        wire.sampling_params.CopyFrom(pb.SamplingParams(**params))
+        sequences = self.sequences(n)
+        await self.engine.submit(wire, sequences)
+        return sequences
+
+    async def until(self, sequence: Sequence, tokens: int | None = None) -> Result:
+        """Wait until a sequence has so many tokens, or its end."""
+        result = self._results[sequence]
+        while result.finish is None and (tokens is None or len(result.ids) < tokens):
+            result.moved.clear()
+            await asyncio.wait_for(result.moved.wait(), 60)
+        return result
+
+    async def whole(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Result]:
+        """Submit a request and wait for all of its ends."""
+        return [await self.until(sequence) for sequence in await self.start(prompt, n, **params)]
+
+    def chat(self, text: str) -> list[int]:
+        """Ids of a chat prompt for the embedded model."""
+        return self.tokenizer.encode(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n").ids
+
+    def text(self, ids: list[int]) -> str:
+        """Text of ids, without special tokens."""
+        return str(self.tokenizer.decode(ids))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
+async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
+    """One engine with the embedded model, driven one way."""
+    model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=request.param)
+        await engine.start()
+    run = Run(engine)
+    yield run
+    await engine.stop()
+    with contextlib.suppress(EngineFailed):
+        await run.consumer
+    gc.collect()  # vLLM leaves a ZeroMQ context to the collector: it may complain here, where that is ignored
+
+
+SUM = "What is 2+2?"
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "length": {"temperature": 0, "max_tokens": 5},
+    "seeded": {"seed": 7, "max_tokens": 20},
+    "shaped": {"seed": 3, "max_tokens": 20, "temperature": 1.3, "top_p": 0.9, "top_k": 30, "min_p": 0.01},
+    "several": {"n": 3, "seed": 5, "max_tokens": 12, "temperature": 0.9},
+    "stop ids": {"temperature": 0, "stop_token_ids": [260, 216, 36, 30]},
+    "min_tokens": {"temperature": 0, "min_tokens": 25, "max_tokens": 40},
+    "ignore_eos": {"temperature": 0, "ignore_eos": True, "max_tokens": 30},
+    "penalties": {"temperature": 0, "repetition_penalty": 1.3, "frequency_penalty": 0.5, "max_tokens": 30},
+    "bad words": {"temperature": 0, "bad_words": ["answer", "4"], "max_tokens": 30},
+    "allowed ids": {"seed": 1, "allowed_token_ids": [10, 11, 12], "max_tokens": 8},
+    "bias": {"temperature": 0, "logit_bias": {504: -100.0}, "max_tokens": 10},
+    "regex": {"temperature": 0, "structured_outputs": pb.StructuredOutputs(regex="[0-9]{3}")},
+    "choice": {
+        "temperature": 0,
+        "structured_outputs": pb.StructuredOutputs(choice=pb.Choices(values=["yes", "no"])),
+    },
+    "logprobs": {"temperature": 0, "logprobs": 3, "max_tokens": 6},
+    "sampled logprobs": {"seed": 11, "temperature": 1.5, "logprobs": 0, "max_tokens": 6},
+    "chosen logprobs": {"temperature": 0, "logprob_token_ids": [5, 6], "max_tokens": 4},
+    "prompt logprobs": {"temperature": 0, "prompt_logprobs": 2, "max_tokens": 2},
+}
+_first_way: dict[str, tuple[list[dict[str, Any]], list[list[float]]]] = {}
+"""What each case gave on the way that ran first."""
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_both_ways_agree(run: Run, case: str) -> None:
+    """Pump and fallback give the same ids, endings and log-probabilities for the same request."""
+    results = await run.whole(SUM, **CASES[case])
+    seen = [_comparable(result) for result in results]
+    values = [_values(result) for result in results]
+    expected, expected_values = _first_way.setdefault(case, (seen, values))
+    assert seen == expected
+    assert values == [pytest.approx(each, abs=1e-4) for each in expected_values]
+
+
+def _comparable(result: Result) -> dict[str, Any]:
+    rows = [(list(rows.token_ids), list(rows.sampled_ranks), rows.width) for rows in _rows(result)]
+    return {"ids": result.ids, "finish": result.finish, "rows": rows}
+
+
+def _values(result: Result) -> list[float]:
+    return [value for rows in _rows(result) for value in rows.logprobs]
+
+
+def _rows(result: Result) -> list[pb.LogprobRows]:
+    assert result.prefill is not None
+    return [*result.logprobs, result.prefill.prompt_logprobs]
+
+
+async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
+    """The embedded model answers sensibly and stops; the terminating token is told and stays in the ids."""
+    (result,) = await run.whole(SUM, temperature=0)
+    assert "4" in run.text(result.ids)
+    assert result.ids[-1] == EOS
+    assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=EOS)
+
+
+async def test_a_stop_id_is_told_apart_from_the_end_of_sequence(run: Run) -> None:
+    """A stop id of the request ends the sequence, is named, and stays in the ids."""
+    (free,) = await run.whole(SUM, temperature=0)
+    (result,) = await run.whole(SUM, temperature=0, stop_token_ids=[free.ids[3]])
+    assert result.ids == free.ids[:4]
+    assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=free.ids[3])
+
+
+async def test_min_tokens_hold_the_end_back(run: Run) -> None:
+    """No end of sequence comes before min_tokens."""
+    (result,) = await run.whole(SUM, temperature=0, min_tokens=25, max_tokens=40)
+    assert len(result.ids) >= 25
+
+
+async def test_bad_words_do_not_appear(run: Run) -> None:
+    """Words that were banned are not generated."""
+    (result,) = await run.whole(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=30)
+    assert "answer" not in run.text(result.ids)
+
+
+async def test_a_regex_is_followed(run: Run) -> None:
+    """Structured output gives what the pattern asks for, then the end."""
+    (result,) = await run.whole(SUM, temperature=0, structured_outputs=pb.StructuredOutputs(regex="[0-9]{3}"))
+    text = run.text(result.ids)
+    assert len(text) == 3
+    assert text.isdigit()
+
+
+async def test_several_sequences_count_their_seeds_up(run: Run) -> None:
+    """Sequence i of a seeded request is the sequence of a request with seed + i."""
+    several = await run.whole(SUM, n=3, seed=40, max_tokens=10)
+    for index, result in enumerate(several):
+        (alone,) = await run.whole(SUM, seed=40 + index, max_tokens=10)
+        assert result.ids == alone.ids
+
+
+async def test_logprob_rows_start_with_the_sampled_token(run: Run) -> None:
+    """Each row has the sampled token and then the likeliest ones in order, even beside a request with wider rows."""
+    wide = await run.start(SUM, temperature=0, logprobs=5, max_tokens=6)
+    narrow = await run.start(SUM, temperature=0, logprobs=1, max_tokens=6)
+    for sequence, width in ((wide[0], 6), (narrow[0], 2)):
+        result = await run.until(sequence)
+        assert {rows.width for rows in result.logprobs} == {width}
+        ids = [token for rows in result.logprobs for token in rows.token_ids]
+        assert ids[::width] == result.ids
+        assert ids[1::width] == result.ids  # greedy: the sampled token is the likeliest
+        assert {rank for rows in result.logprobs for rank in rows.sampled_ranks} == {1}
+
+
+async def test_prompt_logprobs_cover_the_prompt(run: Run) -> None:
+    """There is one row per prompt token after the first, and it starts with that token."""
+    prompt = run.chat(SUM)
+    (result,) = await run.whole(prompt, temperature=0, prompt_logprobs=2, max_tokens=1)
+    assert result.prefill is not None
+    rows = result.prefill.prompt_logprobs
+    assert (rows.width, list(rows.token_ids[:: rows.width])) == (3, prompt[1:])
+    assert len(rows.sampled_ranks) == len(prompt) - 1
+
+
+async def test_cached_prompt_tokens_are_told(run: Run) -> None:
+    """The second time a long prompt comes, most of it is reported as cached; under another salt none is."""
+    prompt = [100 + i % 400 for i in range(600)]
+    await run.whole(prompt, max_tokens=1)
+    (again,) = await run.whole(prompt, max_tokens=1)
+    assert again.prefill is not None
+    assert again.prefill.cached_tokens >= 256
+    salted = pb.Submit(request_id="s", slots=[0], prompt_token_ids=prompt, cache_salt="another")
+    salted.sampling_params.max_tokens = 1
+    sequences = run.sequences(1)
+    await run.engine.submit(salted, sequences)
+    assert (await run.until(sequences[0])).prefill == pb.PrefillInfo()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "n", "params", "param"),
+    [
+        ([1, 10**6], 1, {}, None),
+        ([], 1, {}, None),
+        ([5] * MAX_MODEL_LEN, 1, {}, None),
+        ([5], 2, {"temperature": 0}, None),
+        ([5], 1, {"temperature": 9}, "temperature"),
+        ([5], 1, {"stop_token_ids": [10**6]}, "stop_token_ids"),
+        ([5], 1, {"logit_bias": {10**6: 1.0}}, "logit_bias"),
+        ([5], 1, {"allowed_token_ids": [10**6]}, "allowed_token_ids"),
+        ([5], 1, {"logprobs": 10**6}, "logprobs"),
+        ([5], 1, {"max_tokens": 0}, "max_tokens"),
+        ([5], 1, {"structured_outputs": pb.StructuredOutputs(regex="[")}, None),
+        ([5], 1, {"structured_outputs": pb.StructuredOutputs(json_schema="{")}, None),
+        ([5], 1, {"extra_args_json": "{"}, "extra_args"),
+    ],
+)
+async def test_a_wrong_request_is_refused(
+    run: Run, prompt: list[int], n: int, params: dict[str, Any], param: str | None
+) -> None:
+    """What vLLM would refuse, or die of, is refused with the field's name, and the engine goes on."""
+    with pytest.raises(InvalidRequest) as refused:
+        await run.start(prompt, n, **params)
+    assert refused.value.param == param
+    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    assert len(result.ids) == 2
+
+
+async def test_an_adapter_without_lora_support_is_refused(run: Run) -> None:
+    """A request with a LoRA adapter fails alone where the engine takes none."""
+    wire = pb.Submit(request_id="r", slots=[0], prompt_token_ids=[5], lora=pb.LoraAdapter(name="a", id=1, path="/a"))
+    with pytest.raises(Unsupported, match="--enable-lora"):
+        await run.engine.submit(wire, run.sequences(1))
+
+
+async def test_an_abort_ends_a_running_sequence_once(run: Run) -> None:
+    """An abort gives one ABORT finish, no token after it, and the engine's room back."""
+    (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
+    await run.until(sequence, tokens=3)
+    await run.engine.abort([sequence, sequence])
+    result = await run.until(sequence)
+    assert result.finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+    await run.engine.abort([sequence])
+    (later,) = await run.whole(SUM, temperature=0, max_tokens=3)
+    assert len(later.ids) == 3
+    assert run.load == pb.Load()
+
+
+async def test_one_of_several_can_be_aborted(run: Run) -> None:
+    """Aborting one sequence of a request leaves the others running."""
+    first, second = await run.start(SUM, n=2, seed=1, ignore_eos=True, max_tokens=30)
+    await run.until(first, tokens=2)
+    await run.engine.abort([first])
+    assert (await run.until(first)).finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+    assert len((await run.until(second)).ids) == 30
+
+
+async def test_an_abort_during_admission_is_kept(run: Run) -> None:
+    """A sequence that is aborted while its grammar is still checked ends as soon as it has begun."""
+    sequences = run.sequences(1)
+    wire = pb.Submit(request_id="r", slots=[0], prompt_token_ids=run.chat(SUM))
+    wire.sampling_params.structured_outputs.regex = "[a-z]{200}"
+    admission = asyncio.create_task(run.engine.submit(wire, sequences))
+    await asyncio.sleep(0)
+    await run.engine.abort(sequences)
+    await admission
+    assert (await run.until(sequences[0])).finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+
+
+async def test_a_full_queue_takes_none_of_a_request(run: Run) -> None:
+    """Over --max-num-queued-reqs a request is refused whole: none of its sequences says anything."""
+    with pytest.raises(Overloaded):
+        await run.start(SUM, n=QUEUE_LIMIT + 1, seed=1, max_tokens=5)
+    results = await run.whole(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5)
+    assert [len(result.ids) for result in results] == [5] * QUEUE_LIMIT
+
+
+async def test_a_paused_engine_still_aborts(run: Run) -> None:
+    """While the engine is paused, requests wait, and an abort ends one at once although no step comes."""
+    await run.engine.pause(PauseMode.KEEP, clear_cache=False)
+    assert await run.engine.is_paused()
+    (kept,) = await run.start(SUM, temperature=0, max_tokens=2)
+    (aborted,) = await run.start(SUM, temperature=0, max_tokens=2)
+    await run.engine.abort([aborted])
+    assert (await run.until(aborted)).finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+    assert run.result(kept).ids == []
+    await run.engine.resume()
+    assert len((await run.until(kept)).ids) == 2
+
+
+async def test_a_pause_that_aborts_ends_what_runs(run: Run) -> None:
+    """A pause in mode ABORT ends running sequences, each once, and a resume takes new ones."""
+    (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
+    await run.until(sequence, tokens=1)
+    await run.engine.pause(PauseMode.ABORT, clear_cache=True)
+    finish = (await run.until(sequence)).finish
+    assert finish is not None
+    assert finish.reason == pb.FINISH_REASON_ABORT
+    await run.engine.resume()
+    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    assert len(result.ids) == 2
+
+
+async def test_steps_carry_the_weight_version(run: Run) -> None:
+    """After the weights get a label, steps carry it."""
+    await run.engine.set_weight_version("step-7")
+    assert await run.engine.get_weight_version() == "step-7"
+    await run.whole(SUM, temperature=0, max_tokens=2)
+    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    assert "step-7" in result.weight_versions
+
+
+async def test_control_that_this_engine_lacks_says_what_to_do(run: Run) -> None:
+    """Verbs that need a vLLM argument name it; failures inside the engine are errors of ours."""
+    assert await run.engine.list_loras() == []
+    assert await run.engine.reset_cache(reset_running_requests=False, reset_external=False)
+    assert not await run.engine.is_sleeping()
+    with pytest.raises(Unsupported, match="--enable-sleep-mode"):
+        await run.engine.sleep(1, PauseMode.ABORT)
+    with pytest.raises(Unsupported, match="--enable-lora"):
+        await run.engine.load_lora(pb.LoraAdapter(name="a", id=1, path="/a"))
+    with pytest.raises(EngineFailed, match="no_such_method"):
+        await run.engine.collective_rpc("no_such_method", 5.0, [], {})
+    with pytest.raises(EngineFailed, match="Weight transfer not configured"):
+        await run.engine.update_weights("start", {})
+    with pytest.raises(InvalidRequest, match="update_info"):
+        await run.engine.update_weights("update", {})
+
+
+async def test_the_model_is_described(run: Run) -> None:
+    """The description has what a coordinator needs to check requests."""
+    model = run.engine.describe()
+    assert list(model.names) == [EMBEDDED_MODEL_NAME]
+    assert model.root.endswith(EMBEDDED_MODEL_NAME)
+    assert (model.max_model_len, model.max_token_id, model.engine) == (MAX_MODEL_LEN, 49151, "vllm 0.32.0")
+    assert json.loads(model.default_sampling_params_json) == {}
+    assert model.max_num_seqs > 0
+
+
+async def test_the_tokenizer_can_be_rebuilt_from_its_files(run: Run) -> None:
+    """The files hold the tokenizer that vLLM loaded, its special tokens and its chat template."""
+    files = run.engine.tokenizer_files()
+    config = json.loads(files["tokenizer_config.json"])
+    assert (config["bos_token"], config["eos_token"]) == ("<|im_start|>", "<|im_end|>")
+    assert "add_generation_prompt" in config["chat_template"]
+    loaded = run.engine.llm.get_tokenizer()
+    for text in ("Grüße, 世界 🙂 1234", "<|im_start|>user\nhi<|im_end|>", "  two  spaces\n\n\ttab"):
+        assert run.tokenizer.encode(text).ids == loaded.encode(text)
+    assert json.loads(files["tokenizer.json"])["truncation"] is None
+
+
+async def test_a_killed_engine_fails_every_sequence(run: Run) -> None:
+    """When the core is killed while it is idle, waiting sequences get an ERROR finish and the steps end with an error.
+
+    The last test of its engine: it leaves it dead.
+    """
+    await run.engine.pause(PauseMode.KEEP, clear_cache=False)
+    (sequence,) = await run.start(SUM, max_tokens=2)
+    for process in psutil.Process().children(recursive=True):
+        if "EngineCore" in process.name():
+            process.kill()
+    finish = (await run.until(sequence)).finish
+    assert finish is not None
+    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; its log says why.")
+    with pytest.raises(EngineFailed, match="died"):
+        await asyncio.wait_for(run.consumer, 30)
+    with pytest.raises(Unavailable):
+        await run.start(SUM)
+    with pytest.raises(TokenwireError):
+        await run.engine.is_paused()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--no-such-argument", "1"], "unrecognized arguments: --no-such-argument"),
+        (["--max-model-len", "many"], "--max-model-len"),
+        (["--dtype", "float7"], "--dtype"),
+        (["--model", "another"], "--model another"),
+        (["--skip-tokenizer-init"], "--skip-tokenizer-init"),
+    ],
+)
+async def test_wrong_engine_arguments_are_named(arguments: list[str], message: str) -> None:
+    """A wrong vLLM argument fails the start with vLLM's words, without ending the process."""
+    engine = VllmEngine("a-model", arguments, [])
+    with pytest.raises(EngineFailed) as failed:
+        await engine.start()
+    assert message in failed.value.message
+    await engine.stop()
+
+
+async def test_engine_arguments_reach_vllm() -> None:
+    """Arguments mean what they mean to vLLM, underscores and dotted JSON included."""
+    arguments = ["--max_model_len", "1k", "--override-generation-config.temperature", "0.5", "--enable-lora"]
+    parsed = parse_engine_args("a-model", arguments)
+    assert (parsed.model, parsed.max_model_len, parsed.enable_lora) == ("a-model", 1000, True)
+    assert parsed.override_generation_config == {"temperature": 0.5}
+
+
+async def test_a_vllm_with_other_internals_is_noticed() -> None:
+    """An AsyncLLM that lacks what the pump needs is described by the names of what is missing."""
+
+    class OtherCore:
+        async def add_request_async(self, request: object) -> None:
+            """Take a request."""
+
+    class OtherLLM:
+        output_handler = None
+        engine_core = OtherCore()
+
+    missing = missing_internals(OtherLLM())
+    assert "AsyncLLM.engine_core.get_output_async" in missing
+    assert "AsyncLLM.input_processor.process_inputs" in missing
+    assert "AsyncLLM.engine_core.add_request_async" not in missing
+
+
+async def test_an_engine_that_never_started_can_be_stopped() -> None:
+    """Stopping is safe before the start and twice."""
+    engine = VllmEngine("a-model", [], [])
+    await engine.stop()
+    await engine.stop()
+    with pytest.raises(Unavailable):
+        engine.describe()

@@ -1,0 +1,117 @@
+"""How sequences get into AsyncLLM and whole steps out of it: one small interface for two ways."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request as vLLM takes it, for all of its sequences."""
+
+    request_id: str
+    prompt: Any
+    """vLLM's TokensInput."""
+    params: Any
+    """vLLM's SamplingParams, n included."""
+    inputs: dict[str, Any]
+    """Keyword arguments that `generate` and `process_inputs` share."""
+    reasoning: dict[str, Any]
+    """reasoning_ended and reasoning_parser_kwargs, where given."""
+
+
+class Driver(Protocol):
+    """Runs sequences on one AsyncLLM."""
+
+    async def start(self) -> None:
+        """Begin to listen to the engine."""
+
+    async def submit(self, admission: Admission, sequences: list[Sequence]) -> None:
+        """Start all sequences of a request, or none and raise."""
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """End live sequences with an ABORT finish; unknown ones are ignored."""
+
+    def steps(self) -> AsyncIterator[Step]:
+        """Yield steps until `stop`, or until the engine dies."""
+
+    async def stop(self) -> None:
+        """Abort what is live and end the steps."""
+
+
+class StepQueue:
+    """Steps between whoever makes them and the one who iterates them."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Step] = deque()
+        self._ready = asyncio.Event()
+        self._error: Exception | None = None
+        self.closed = False
+
+    def put(self, step: Step) -> None:
+        """Append a step."""
+        self._steps.append(step)
+        self._ready.set()
+
+    @property
+    def newest(self) -> Step | None:
+        """The last step that nobody has taken yet: it may still be changed."""
+        return self._steps[-1] if self._steps else None
+
+    def close(self, error: Exception | None = None) -> None:
+        """Let the iteration end, with an error or without, once all steps are taken."""
+        if not self.closed:
+            self.closed, self._error = True, error
+            self._ready.set()
+
+    async def drain(self) -> AsyncIterator[Step]:
+        """Yield steps as they come."""
+        while True:
+            while self._steps:
+                yield self._steps.popleft()
+            if self.closed:
+                break
+            self._ready.clear()
+            await self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+
+_REASONS = {
+    "stop": pb.FINISH_REASON_STOP,
+    "length": pb.FINISH_REASON_LENGTH,
+    "abort": pb.FINISH_REASON_ABORT,
+    "error": pb.FINISH_REASON_ERROR,
+    "repetition": pb.FINISH_REASON_REPETITION,
+}
+
+
+def finish(reason: str, stop_reason: int | str | None, new_token_ids: list[int], kv_transfer: Any = None) -> pb.Finish:
+    """Build a terminal event from vLLM's; a stop without a reason is the end-of-sequence token, the last new one."""
+    event = pb.Finish(reason=_REASONS[reason])
+    if event.reason == pb.FINISH_REASON_STOP:
+        if isinstance(stop_reason, int):
+            event.stop_token_id = stop_reason
+        elif new_token_ids:
+            event.eos_token_id = new_token_ids[-1]
+    elif event.reason == pb.FINISH_REASON_ERROR:
+        event.error_message = "The engine reported an internal error for this sequence."
+    if kv_transfer:
+        event.kv_transfer_params_json = json.dumps(kv_transfer, default=str)
+    return event
+
+
+def aborted() -> pb.Finish:
+    """Build the terminal event of an aborted sequence: vLLM emits none after an abort."""
+    return pb.Finish(reason=pb.FINISH_REASON_ABORT)
+
+
+def failed(message: str) -> pb.Finish:
+    """Build the terminal event of a sequence that the engine failed."""
+    return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message)

@@ -1,0 +1,210 @@
+"""vLLM behind the engine seam: AsyncLLM built from the operator's own vLLM arguments."""
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import vllm
+from vllm.inputs import tokens_input
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence, Step
+from worker.sampling import json_object, to_vllm
+from worker.vllm_arguments import parse_engine_args
+from worker.vllm_background import Background
+from worker.vllm_control import VllmControl, lora_request
+from worker.vllm_driver import Admission, Driver
+from worker.vllm_errors import vllm_errors
+from worker.vllm_generate import GenerateDriver
+from worker.vllm_pump import Pump, missing_internals
+from worker.vllm_tokenizer import tokenizer_files
+
+log = logging.getLogger(__name__)
+
+_STOP_START_S = 10.0
+"""How long `stop` waits for a start that it broke off."""
+
+
+class VllmEngine(VllmControl):
+    """One vLLM engine (with all of its processes).
+
+    Drives it by the pump where this vLLM has the internals for it, else by `generate`; `use_pump` insists on either.
+    """
+
+    def __init__(
+        self, model: str, engine_args: list[str], served_model_names: list[str], use_pump: bool | None = None
+    ) -> None:
+        self._model = model
+        self._engine_args = engine_args
+        self._names = served_model_names
+        self._use_pump = use_pump
+        self._driver: Driver | None = None
+        self._files: dict[str, bytes] = {}
+        self._building: Background[Any] | None = None
+        self._stopped = False
+        self._traced = False
+        self._loras: set[int] = set()
+        self._admitting: set[Sequence] = set()
+        self._aborted_early: set[Sequence] = set()
+
+    async def start(self) -> None:
+        """Load the model and be ready for `submit`. Raises EngineFailed with a message that says what to do."""
+        self._building = Background(self._build, discard=lambda llm: llm.shutdown())
+        llm = await self._building.outcome()
+        self._building = None  # it would keep the engine in memory
+        if self._stopped:
+            await Background(llm.shutdown).outcome()
+            raise EngineFailed("The engine was stopped while it started.")
+        self._llm = llm
+        try:
+            self._traced = await self._llm.is_tracing_enabled()
+            self._driver = self._choose_driver()
+            await self._driver.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _build(self) -> Any:
+        """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
+        parsed = parse_engine_args(self._model, self._engine_args)
+        served = parsed.served_model_name or []
+        self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self._model]
+        try:
+            # The context decides defaults such as the batch size: the same ones as in vLLM's server.
+            llm = AsyncLLM.from_engine_args(parsed, usage_context=UsageContext.OPENAI_API_SERVER)
+        except Exception as error:
+            raise EngineFailed(f"vLLM could not start {self._model}: {error} (the log above has the cause)") from error
+        try:
+            self._files = tokenizer_files(llm.get_tokenizer(), llm.model_config.hf_config.model_type)
+        except BaseException:
+            llm.shutdown()
+            raise
+        return llm
+
+    def _choose_driver(self) -> Driver:
+        missing = [] if self._use_pump is False else missing_internals(self._llm)
+        if self._use_pump is False or (missing and self._use_pump is None):
+            if missing:
+                log.warning("vLLM %s lacks %s: tokens take the slower way", vllm.__version__, ", ".join(missing))
+            return GenerateDriver(self._llm)
+        if missing:
+            raise EngineFailed(f"vLLM {vllm.__version__} cannot be pumped, it lacks {', '.join(missing)}.")
+        return Pump(self._llm)
+
+    def describe(self) -> pb.Model:
+        """Describe the started model; the tokenizer digest is left empty."""
+        llm = self.llm
+        config = llm.model_config
+        return pb.Model(
+            names=self._names,
+            root=self._model,
+            max_model_len=config.max_model_len,
+            # The bound that vLLM checks prompts against: tokenizer and model may each know ids that the other does not.
+            max_token_id=max(llm.get_tokenizer().max_token_id, config.get_vocab_size() - 1),
+            default_sampling_params_json=json.dumps(config.get_diff_sampling_param()),
+            max_num_seqs=llm.vllm_config.scheduler_config.max_num_seqs,
+            engine=f"vllm {vllm.__version__.partition('+')[0]}",
+        )
+
+    def tokenizer_files(self) -> dict[str, bytes]:
+        """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""
+        return self._files
+
+    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+        """Start one request's sequences (one per slot of the submit)."""
+        driver = self._started()
+        self._admitting.update(sequences)
+        try:
+            if submit.HasField("lora"):
+                await self._ensure_lora(submit.lora)
+            with vllm_errors():
+                admission = self._admission(submit, len(sequences))
+            await driver.submit(admission, sequences)
+        finally:
+            self._admitting.difference_update(sequences)
+            early = [sequence for sequence in sequences if sequence in self._aborted_early]
+            self._aborted_early.difference_update(early)
+        if early:
+            await driver.abort(early)
+
+    async def _ensure_lora(self, adapter: pb.LoraAdapter) -> None:
+        """Load an adapter before the first request that needs it: inside a step, a bad one would fail the engine."""
+        if adapter.id not in self._loras:
+            try:
+                await self.load_lora(adapter)
+            except EngineFailed as error:
+                message = f"LoRA adapter {adapter.name!r} cannot be loaded: {error}"
+                raise InvalidRequest(message, param="model") from error
+            self._loras.add(adapter.id)
+
+    def _admission(self, submit: pb.Submit, n: int) -> Admission:
+        def given(name: str) -> Any:
+            return getattr(submit, name) if submit.HasField(name) else None
+
+        reasoning: dict[str, Any] = {}
+        if submit.HasField("reasoning_ended"):
+            reasoning["reasoning_ended"] = submit.reasoning_ended
+        if submit.HasField("reasoning_parser_kwargs_json"):
+            kwargs = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
+            reasoning["reasoning_parser_kwargs"] = kwargs
+        return Admission(
+            request_id=submit.request_id,
+            prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
+            params=to_vllm(submit.sampling_params, n),
+            inputs={
+                "lora_request": lora_request(submit.lora) if submit.HasField("lora") else None,
+                "priority": submit.priority,
+                "data_parallel_rank": given("data_parallel_rank"),
+                "trace_headers": dict(submit.trace_headers) if self._traced and submit.trace_headers else None,
+                "session_id": given("session_id"),
+            },
+            reasoning=reasoning,
+        )
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """Stop computing these sequences. Their ABORT finish is in a later step; unknown ones are ignored."""
+        self._aborted_early.update(self._admitting.intersection(sequences))
+        if self._driver is not None:
+            await self._driver.abort([sequence for sequence in sequences if sequence not in self._admitting])
+
+    def steps(self) -> AsyncIterator[Step]:
+        """Yield steps until `stop`, or until the engine dies."""
+        return self._started().steps()
+
+    async def unload_lora(self, adapter_id: int) -> bool:
+        """Unload an adapter; returns whether it was there."""
+        self._loras.discard(adapter_id)
+        return await super().unload_lora(adapter_id)
+
+    async def stop(self) -> None:
+        """End the engine and free its memory. Safe to call twice, and before `start`."""
+        self._stopped = True
+        driver, llm = self._driver, self._llm
+        self._driver = self._llm = None
+        if driver is not None:
+            await driver.stop()
+        if llm is not None:
+            await Background(llm.shutdown).outcome()
+        elif self._building is not None:
+            await _break_off(self._building)
+
+    def _started(self) -> Driver:
+        if self._driver is None:
+            raise Unavailable("The engine is not running.")
+        return self._driver
+
+
+async def _break_off(building: Background[Any]) -> None:
+    """End a start that is under way: a core that loads a model heeds nothing but a kill, and would outlive us."""
+    deadline = time.monotonic() + _STOP_START_S
+    while building.is_running and time.monotonic() < deadline:
+        for child in multiprocessing.active_children():
+            child.kill()
+        await asyncio.sleep(0.1)
