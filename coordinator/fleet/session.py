@@ -162,14 +162,22 @@ class WorkerSession:
         listeners = self._slots.listeners
         for info in frame.prefills:
             listeners[info.slot].prefilled(info)
-        if frame.finishes or frame.counts:
-            stopped = self._step_mixed(frame)
-        else:
-            # The usual frame: one token for each slot, nobody ends.
-            step = self._step
-            stopped = [slot for slot, token_id in zip(frame.slots, frame.token_ids) if step(slot, [token_id], None)]
+        stopped = self._step_mixed(frame) if frame.finishes or frame.counts else self._step_plain(frame)
         if stopped:
             self.abort(stopped)
+
+    def _step_plain(self, frame: pb.StepFrame) -> list[int]:
+        """Hand out the usual frame: one token for each slot, and no sequence ends."""
+        stopped: list[int] = []
+        listeners = self._slots.listeners
+        for slot, token_id in zip(frame.slots, frame.token_ids, strict=True):
+            try:
+                if listeners[slot].step([token_id], None):
+                    stopped.append(slot)
+            except Exception as error:
+                self._break(slot, error)
+                stopped.append(slot)
+        return stopped
 
     def _step_mixed(self, frame: pb.StepFrame) -> list[int]:
         finishes = {finish.slot: finish for finish in frame.finishes}
@@ -192,14 +200,16 @@ class WorkerSession:
         return stopped
 
     def _step(self, slot: int, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        listener = self._slots.listeners[slot]
         try:
-            return listener.step(token_ids, finish)
+            return self._slots.listeners[slot].step(token_ids, finish)
         except Exception as error:
-            # One reply that cannot be decoded or written must not end its neighbours.
-            log.exception("slot %d of %s broke", slot, self.address)
-            listener.fail(EngineFailed(f"The reply could not be processed: {error}"))
+            self._break(slot, error)
             return True
+
+    def _break(self, slot: int, error: Exception) -> None:
+        # One reply that cannot be decoded or written must not end its neighbours.
+        log.error("slot %d of %s broke", slot, self.address, exc_info=error)
+        self._slots.listeners[slot].fail(EngineFailed(f"The reply could not be processed: {error}"))
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

@@ -1,0 +1,269 @@
+"""Incremental detokenization: the same text as decoding everything at once, whatever the steps."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.request import TextRules
+from coordinator.text.detokenizer import StoppingTextStream, TextStream, text_stream
+from coordinator.text.tokenizer import Tokenizer
+from tests.coordinator.text import reference, tiny
+
+BYTES = tiny.byte_level()
+FALLBACK = tiny.byte_fallback(strip=False)
+STRIPPING = tiny.byte_fallback(strip=True)
+TINY = {"bytes": BYTES, "fallback": FALLBACK, "stripping": STRIPPING}
+
+TEXTS = st.text(alphabet="one tw,.é你🙂\n", max_size=20)
+STOPS = st.lists(st.text(alphabet="one é你🙂", min_size=1, max_size=4), max_size=3).map(tuple)
+
+
+def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Cut ids into steps, of the given sizes in turn."""
+    steps, rest, turn = [], list(ids), 0
+    while rest:
+        size = sizes[turn % len(sizes)]
+        steps.append(rest[:size])
+        rest, turn = rest[size:], turn + 1
+    return steps
+
+
+def run(stream: TextStream, steps: Sequence[list[int]], eos: bool = False) -> tuple[list[str], int, str | None]:
+    """Feed steps; return the deltas, the tokens kept, and the match."""
+    deltas, kept = [], 0
+    for index, step in enumerate(steps):
+        last = index == len(steps) - 1
+        delta, count, matched = stream.step(step, eos and last, last)
+        deltas.append(delta)
+        kept += count
+        if matched is not None:
+            return deltas, kept, matched
+    return deltas, kept, None
+
+
+class TestGoldenVectors:
+    """What vLLM 0.32 itself gave for SmolLM2; only the deltas may be earlier than its own."""
+
+    def run(
+        self, tokenizer: Tokenizer, text: str, size: int = 1, eos: bool = False, min_tokens: int = 0, **rules: object
+    ) -> tuple[list[str], int, str | None]:
+        """Feed the ids of a text, so many a step."""
+        ids = tokenizer.encode(text, False) + ([2] if eos else [])
+        prompt = tokenizer.encode("Q:", False)
+        stream = text_stream(tokenizer, prompt, TextRules(**rules), min_tokens)  # type: ignore[arg-type]
+        return run(stream, cut(ids, [size]), eos)
+
+    def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
+        """The stop string goes, and so does the token after the one that completed it."""
+        result = self.run(smollm2, " one two three four", stop=("two th",))
+        assert result == ([" one", " ", ""], 3, "two th")
+
+    def test_an_included_stop_string_stays(self, smollm2: Tokenizer) -> None:
+        """With include_stop_str_in_output the text ends with the stop string, inside a token if need be."""
+        result = self.run(smollm2, " one two three four", stop=("two th",), include_stop_str_in_output=True)
+        assert result == ([" one", " two", " th"], 3, "two th")
+
+    def test_many_tokens_a_step_give_the_same_end(self, smollm2: Tokenizer) -> None:
+        """Tokens behind the completing one are cut off within the step."""
+        result = self.run(smollm2, " one two three four", size=4, stop=("two th",))
+        assert result == ([" one "], 3, "two th")
+
+    def test_min_tokens_passes_over_early_matches(self, smollm2: Tokenizer) -> None:
+        """A stop string in the first min_tokens tokens is text."""
+        result = self.run(smollm2, " one two three four", stop=("two th", "one"), min_tokens=2)
+        assert ("".join(result[0]), *result[1:]) == (" one ", 3, "two th")
+
+    def test_eos_is_kept_but_not_text(self, smollm2: Tokenizer) -> None:
+        """The token that ended the sequence counts and does not show."""
+        result = self.run(smollm2, " one two", eos=True, stop=("zzzz",))
+        assert result == ([" one", " two", ""], 3, None)
+
+    def test_characters_come_whole(self, smollm2: Tokenizer) -> None:
+        """Tokens that are parts of a character show nothing until it is complete."""
+        result = self.run(smollm2, " 你好🙂 ok")
+        assert result == ([" ", "", "你", "", "好", "", "🙂", " ok"], 8, None)
+
+
+def test_without_stop_strings_no_text_is_kept() -> None:
+    """The stream of the usual request has no place where text could grow."""
+    stream = TextStream(BYTES, [])
+    assert type(stream) is TextStream
+    assert not hasattr(stream, "__dict__")
+    assert isinstance(TextStream(BYTES, [], stop=("x",)), StoppingTextStream)
+
+
+def test_eos_is_text_where_the_stop_is_included() -> None:
+    """include_stop_str_in_output applies to the token that ended the sequence as well."""
+    ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
+    assert run(TextStream(BYTES, [], skip_special_tokens=False), [ids], eos=True)[0] == ["a"]
+    shown = TextStream(BYTES, [], skip_special_tokens=False, include_stop_str_in_output=True)
+    assert run(shown, [ids], eos=True) == (["a<end>"], 2, None)
+
+
+def test_a_final_step_without_tokens_flushes() -> None:
+    """A sequence that ends without a last token gives out what was held back."""
+    stream = TextStream(BYTES, [], stop=("###",))
+    assert stream.step(BYTES.encode("a##", False), False, False) == ("a", 3, None)
+    assert stream.step([], False, True) == ("##", 0, None)
+
+
+def test_a_match_before_eos_cuts_the_eos_off() -> None:
+    """A stop string that completes in the step that also brought EOS wins, and EOS does not count."""
+    ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
+    assert TextStream(BYTES, [], stop=("a",)).step(ids, True, True) == ("", 1, "a")
+
+
+def test_bad_ids_are_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """An id that no tokenizer could know is logged and shows nothing; an unknown one shows nothing."""
+    with caplog.at_level(logging.WARNING):
+        assert run(TextStream(BYTES, []), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
+    assert "-1" in caplog.text
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_decoding_goes_on_after_an_invalid_prefix(size: int) -> None:
+    """Where a byte makes the bytes before it invalid, the stream starts afresh and loses nothing that follows."""
+    broken = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "é".encode() + b"\xff"]
+    ids = [*broken, *FALLBACK.encode("one", False)]
+    deltas, kept, _ = run(TextStream(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
+    assert ("".join(deltas), kept) == ("éone", len(ids))
+
+
+def test_added_tokens_follow_each_other_without_blanks() -> None:
+    """With spaces_between_special_tokens off, an added token behind another one shows just its own text."""
+    tokenizer = tiny.word_piece()
+    tokenizer.backend.add_tokens(["<tool>"])
+    tool, one = tiny.token_id(tokenizer, "<tool>"), tiny.token_id(tokenizer, "one")
+    tokenizer.added_token_ids = {tool: "<tool>"}
+    ids = [one, tool, tool, one]
+    rules = TextRules(skip_special_tokens=False, spaces_between_special_tokens=False)
+    assert "".join(run(text_stream(tokenizer, [one], rules), cut(ids, [1]))[0]) == " one <tool><tool> one"
+    assert "".join(run(text_stream(tokenizer, [one], TextRules()), cut(ids, [1]))[0]) == " one <tool> <tool> one"
+
+
+@pytest.mark.parametrize("kind", TINY)
+@pytest.mark.parametrize("cut_at", [1, 2, 3])
+def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at: int) -> None:
+    """The first text completes the prompt's last character, and brings nothing of the prompt again."""
+    tokenizer = TINY[kind]
+    ids = tokenizer.encode("one, two 🙂, one", False)
+    start = next(i for i in range(len(ids)) if tokenizer.decode(ids[: i + 1]).endswith("\ufffd"))
+    stream = TextStream(tokenizer, ids[: start + cut_at])
+    assert "".join(run(stream, cut(ids[start + cut_at :], [1]))[0]) == "🙂, one"
+
+
+def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: Tokenizer) -> None:
+    """A token that holds a blank and half a character shows in the first text only as the character."""
+    ids = smollm2.encode("one 🦄 two", False)
+    assert smollm2.decode(ids[:2]) == "one \ufffd"
+    assert run(TextStream(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
+
+
+def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
+    """Where the character is never completed, the replacement character is the prompt's."""
+    prompt = BYTES.encode("one 🙂", False)[:-1]
+    assert run(TextStream(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
+    noise = BYTES.encode("🙂", False)[1:2] * 200
+    assert run(TextStream(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(TINY)),
+    prompt=TEXTS,
+    text=TEXTS,
+    stops=STOPS,
+    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=5),
+    min_tokens=st.integers(0, 12),
+    include=st.booleans(),
+)
+def test_any_steps_give_what_decoding_at_once_gives(
+    kind: str, prompt: str, text: str, stops: tuple[str, ...], sizes: list[int], min_tokens: int, include: bool
+) -> None:
+    """Text, kept tokens and match equal the plain reference, for all kinds of tokenizers and any cut into steps."""
+    tokenizer = TINY[kind]
+    # A visible beginning, since some decoders treat the very first blank on its own.
+    prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
+    texts = reference.visible_text(tokenizer, prompt_ids, ids)
+    expected = reference.finish(texts, stops, min_tokens, include)
+    stream = TextStream(tokenizer, prompt_ids, stop=stops, include_stop_str_in_output=include, min_tokens=min_tokens)
+    deltas, kept, matched = run(stream, cut(ids, sizes))
+    assert ("".join(deltas), kept, matched) == (expected.text, expected.kept, expected.matched)
+    assert not any("\ufffd" in delta for delta in deltas)
+
+
+@settings(max_examples=200, deadline=None)
+@given(prompt=st.binary(max_size=80), generated=st.binary(max_size=20), size=st.integers(1, 4))
+def test_any_bytes_give_what_decoding_at_once_gives(prompt: bytes, generated: bytes, size: int) -> None:
+    """Even for noise, the text is the whole text without the prompt's."""
+    prompt_ids, ids = byte_ids(prompt + b"x"), byte_ids(generated)
+    expected = reference.visible_text(BYTES, prompt_ids, ids)[-1]
+    assert "".join(run(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
+
+
+def byte_ids(raw: bytes) -> list[int]:
+    """Return the ids of bytes that need not be text."""
+    spelled = {char: index for index, char in enumerate(sorted(BYTES.backend.get_vocab(False)))}
+    return [spelled[BYTE_CHARS[byte]] for byte in raw]
+
+
+def _byte_chars() -> dict[int, str]:
+    # GPT-2's table: printable bytes stand for themselves, the others for the code points from 256 on.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+BYTE_CHARS = _byte_chars()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(TINY)),
+    prompt=st.lists(st.integers(0, 270), min_size=30, max_size=200),
+    generated=st.lists(st.integers(0, 270), max_size=12),
+    skip=st.booleans(),
+)
+def test_a_part_of_the_prompt_stands_for_all_of_it(
+    kind: str, prompt: list[int], generated: list[int], skip: bool
+) -> None:
+    """A stream primed with a few tokens gives text step by step exactly as one primed with the whole prompt."""
+    tokenizer = TINY[kind]
+    if tokenizer.decode(prompt, skip).endswith("\ufffd"):
+        prompt = [*prompt, *tokenizer.encode("one", False)]
+    stream = TextStream(tokenizer, prompt, skip_special_tokens=skip)
+    assert run(stream, cut(generated, [1]))[0] == reference.stream_deltas(tokenizer, prompt, generated, skip)
+
+
+def test_a_run_of_bytes_is_not_cut() -> None:
+    """Bytes decode together, so what stands for the prompt does not begin between them."""
+    byte_run = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "éééé".encode() + b"a\xc3"]
+    prompt = [*FALLBACK.encode("one" * 5, False), *byte_run[:-1]]
+    ids = [byte_run[-1], *FALLBACK.encode("o", False)]
+    expected = reference.stream_deltas(FALLBACK, prompt, ids, True)
+    assert run(TextStream(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
+
+
+def test_words_that_depend_on_their_place_need_the_whole_prompt() -> None:
+    """Only decoders known to be additive get a part of the prompt."""
+    tokenizer = tiny.word_piece()
+    assert [tokenizer.decodes_additively for tokenizer in TINY.values()] == [True, True, True]
+    assert not tokenizer.decodes_additively
+    ids = tokenizer.encode("one", False) * 50
+    assert run(TextStream(tokenizer, ids), [ids[:2]])[0] == [" one one"]
+
+
+@pytest.mark.npm
+def test_real_tokenizers_decode_step_by_step(npm_tokenizer: Tokenizer) -> None:
+    """For real models, the deltas of one token a step join to the text, behind short and long prompts."""
+    text = "Hello, wörld! 你好 🙂👩‍👩‍👧 naïve\n\tcode = {'a': 1}  \u202bשלום\u202c ½ <|im_end|> end"
+    ids = npm_tokenizer.encode(text, False)
+    assert npm_tokenizer.decodes_additively
+    for prompt in ("Q:", "Ein längerer Anfang, 你好, mit mehr als acht Wörtern darin. " * 20):
+        prompt_ids = npm_tokenizer.encode(prompt, False)
+        expected = reference.visible_text(npm_tokenizer, prompt_ids, ids, False)[-1]
+        stream = TextStream(npm_tokenizer, prompt_ids, skip_special_tokens=False)
+        assert "".join(run(stream, cut(ids, [1]))[0]) == expected

@@ -1,0 +1,165 @@
+"""The tokenizer: built from files alone, exact about special tokens, and never in the event loop's way."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
+from tests.coordinator.text import tiny
+from tokenwire.errors import InvalidRequest
+
+BACKEND = tiny.byte_level().backend.to_str()
+
+
+def build(config: dict[str, Any] | None = None, **files: str) -> Tokenizer:
+    """Build the small byte-level tokenizer with a config and more files, whose dots are written as two underscores."""
+    contents = {name.replace("__", "."): text.encode() for name, text in files.items()}
+    contents.setdefault("tokenizer.json", BACKEND.encode())
+    if config is not None:
+        contents["tokenizer_config.json"] = json.dumps(config).encode()
+    return Tokenizer.from_files(contents)
+
+
+def test_ids_and_text_of_the_embedded_model(smollm2: Tokenizer) -> None:
+    """SmolLM2's ids for a text, and the text for its ids, with and without special tokens."""
+    ids = smollm2.encode("<|im_start|>Hello 🙂", False)
+    assert ids[0] == 1
+    assert smollm2.decode(ids, skip_special_tokens=True) == "Hello 🙂"
+    assert smollm2.decode(ids, skip_special_tokens=False) == "<|im_start|>Hello 🙂"
+    assert [smollm2.token_to_str(i) for i in smollm2.encode("a b\n", False)] == ["a", "Ġb", "Ċ"]
+    assert smollm2.token_to_str(10**6) is None
+    assert smollm2.special_tokens["eos_token"] == "<|im_end|>"
+    assert smollm2.max_chars_per_token >= 16
+
+
+def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
+    """What is missing is said in the error: the directory, the file in it, or the file among those given."""
+    with pytest.raises(InvalidRequest, match=r"nowhere: there is no such directory"):
+        Tokenizer.from_directory(tmp_path / "nowhere")
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    with pytest.raises(InvalidRequest, match=r"there is no tokenizer\.json in it"):
+        Tokenizer.from_directory(tmp_path)
+    with pytest.raises(InvalidRequest, match=r"has no tokenizer\.json \(only tokenizer\.model\)"):
+        Tokenizer.from_files({"tokenizer.model": b""})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", "{}", "tokenizer.json cannot be read"),
+        ("tokenizer_config.json", "{", "tokenizer_config.json is not JSON"),
+        ("tokenizer_config.json", "[]", "tokenizer_config.json is not a JSON object"),
+    ],
+)
+def test_damaged_files_are_named(name: str, content: str, message: str) -> None:
+    """A file that cannot be read is named, with what is wrong with it."""
+    with pytest.raises(InvalidRequest, match=message):
+        Tokenizer.from_files({"tokenizer.json": BACKEND.encode(), name: content.encode()})
+
+
+def test_a_directory_gives_what_its_files_give(tmp_path: Path) -> None:
+    """A directory is read as the files in it, further templates among them."""
+    (tmp_path / "tokenizer.json").write_text(BACKEND)
+    (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<tool>", "chat_template": "old"}')
+    (tmp_path / "chat_template.jinja").write_text("new")
+    assert Tokenizer.from_directory(tmp_path).chat_template == "new"
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("tools")
+    tokenizer = Tokenizer.from_directory(tmp_path)
+    assert tokenizer.chat_template == {"default": "new", "tool_use": "tools"}
+    assert tokenizer.special_tokens == {"bos_token": "<tool>"}
+
+
+def test_templates_may_be_text_or_a_list_by_name() -> None:
+    """The config's template comes as it is, or by name; without one there is none."""
+    assert build({"chat_template": "x"}).chat_template == "x"
+    named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
+    assert build({"chat_template": named}).chat_template == {"default": "d", "tool_use": "t"}
+    assert build().chat_template is None
+
+
+def test_special_tokens_are_texts_in_the_order_of_templates() -> None:
+    """Tokens may be texts, objects or null; the model's own names count too."""
+    config = {
+        "image_token": "<tool>",
+        "eos_token": {"__type": "AddedToken", "content": "<end>", "lstrip": False},
+        "bos_token": "<tool>",
+        "unk_token": None,
+        "extra_special_tokens": {"audio_token": "<end>"},
+        "add_bos_token": True,
+    }
+    special = build(config).special_tokens
+    assert list(special.items()) == [
+        ("bos_token", "<tool>"),
+        ("eos_token", "<end>"),
+        ("image_token", "<tool>"),
+        ("audio_token", "<end>"),
+    ]
+
+
+def test_the_legacy_map_counts_only_without_added_tokens() -> None:
+    """special_tokens_map.json wins over an old config, and is ignored beside a newer one, as in transformers."""
+    legacy = '{"eos_token": {"content": "<end>"}}'
+    assert build({"eos_token": "<tool>"}, special_tokens_map__json=legacy).special_tokens == {"eos_token": "<end>"}
+    newer = {"eos_token": "<tool>", "added_tokens_decoder": {}}
+    assert build(newer, special_tokens_map__json=legacy).special_tokens == {"eos_token": "<tool>"}
+
+
+def test_tokens_only_in_the_config_are_added() -> None:
+    """Tokens that tokenizer.json lacks get the next ids, in the order of the config's ids, and special ones skip."""
+    config = {
+        "added_tokens_decoder": {
+            "259": {"content": "<b>", "special": False},
+            "258": {"content": "<a>", "special": True},
+        },
+        "additional_special_tokens": ["<c>", "<end>"],
+        "eos_token": "<b>",
+    }
+    tokenizer = build(config)
+    assert [tokenizer.added_token_ids.get(i) for i in range(256, 262)] == ["<tool>", "<end>", "<a>", "<b>", "<c>", None]
+    ids = tokenizer.encode("x<a><b><c><tool>", False)
+    assert ids[1:] == [258, 259, 260, 256]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "x<tool>"
+
+
+def test_truncation_and_padding_of_the_file_are_off() -> None:
+    """Settings left in tokenizer.json by whoever wrote it do not shorten or lengthen prompts."""
+    backend = tiny.byte_level().backend
+    backend.enable_truncation(3)
+    backend.enable_padding(length=50)
+    tokenizer = build(tokenizer__json=backend.to_str())
+    assert len(tokenizer.encode("hello", False)) == 5
+
+
+async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
+    """While a long text becomes ids, other work goes on; the ids are the same as without a thread."""
+    text = "The quick brown fox jumps over the lazy dog. " * 20_000
+    assert len(text) > INLINE_CHARS
+    task = asyncio.create_task(smollm2.encode_async(text, False))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert turns >= 5
+    assert await task == smollm2.encode(text, False)
+    assert await smollm2.encode_async("short", False) == smollm2.encode("short", False)
+
+
+async def test_many_texts_at_once_do_not_disturb_each_other(smollm2: Tokenizer) -> None:
+    """Threads share one tokenizer: each gets the ids of its own text."""
+    texts = [f"{i} one two three. " * 400 for i in range(12)]
+    results = await asyncio.gather(*(smollm2.encode_async(text, False) for text in texts))
+    assert results == [smollm2.encode(text, False) for text in texts]
+
+
+@pytest.mark.npm
+def test_real_tokenizers_give_text_back(npm_tokenizer: Tokenizer) -> None:
+    """What real models' tokenizers encode, they decode; BOS comes with add_special_tokens where the model has one."""
+    text = "Hello, wörld! 你好 🙂\n\tif x:"
+    assert npm_tokenizer.decode(npm_tokenizer.encode(text, False)) == text
+    first = npm_tokenizer.token_to_str(npm_tokenizer.encode(text, True)[0])
+    starts = {"<bos>", "<|begin_of_text|>", "Hello"}
+    assert first in starts

@@ -1,0 +1,48 @@
+"""Tokenizers small enough to build in a test, one for each way in which real ones decode."""
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from coordinator.text.tokenizer import Tokenizer as TextTokenizer
+
+
+def byte_level() -> TextTokenizer:
+    """One token a byte, so that every character beyond ASCII is cut; two added tokens, one of them special."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_tokens([AddedToken("<tool>", special=False), AddedToken("<end>", special=True)])
+    return from_backend(backend)
+
+
+def byte_fallback(strip: bool) -> TextTokenizer:
+    """As SentencePiece models come: words with a mark for the blank, single bytes for all that is not in them."""
+    words = ["<unk>", "▁", "▁one", "▁two", "▁three", "o", "n", "e", "t", "w", "你", ",", "."]
+    words += [f"<0x{byte:02X}>" for byte in range(256)]
+    backend = Tokenizer(
+        models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>", byte_fallback=True)
+    )
+    chain = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*chain, decoders.Strip(" ", 1, 0)] if strip else chain)
+    backend.add_tokens([AddedToken("<tool>", special=False), AddedToken("<end>", special=True)])
+    return from_backend(backend)
+
+
+def word_piece() -> TextTokenizer:
+    """A tokenizer whose decoder joins words with blanks: what a token says depends on where it stands."""
+    words = ["[UNK]", "one", "two", "##s", "##ly", ".", "<end>"]
+    backend = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.decoder = decoders.WordPiece()
+    return from_backend(backend)
+
+
+def token_id(tokenizer: TextTokenizer, token: str) -> int:
+    """Return the id of a token that is in the vocabulary."""
+    found = tokenizer.backend.token_to_id(token)
+    assert found is not None
+    return found
+
+
+def from_backend(backend: Tokenizer) -> TextTokenizer:
+    """Build a Tokenizer from the file that the backend writes."""
+    return TextTokenizer.from_files({"tokenizer.json": backend.to_str().encode()})
