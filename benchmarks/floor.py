@@ -1,4 +1,4 @@
-"""The floor to compare with: a bare uvicorn that writes the same chunks from a loop per stream, and does nothing else."""
+"""The floor to compare with: a bare uvicorn that writes equal chunks, a loop per stream, and does nothing else."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's, since clients match on them."""
+"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's: clients match on them."""
 
 import math
 from collections.abc import Sequence

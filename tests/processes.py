@@ -117,7 +117,9 @@ def simulated_worker(folder: Path, *options: str, name: str = "worker") -> Itera
 
 
 @contextmanager
-def coordinator(folder: Path, addresses: Sequence[str], *options: str, ready: bool = True) -> Iterator[tuple[Process, str]]:
+def coordinator(
+    folder: Path, addresses: Sequence[str], *options: str, ready: bool = True
+) -> Iterator[tuple[Process, str]]:
     """Run a coordinator in front of workers; yields it and its URL."""
     workers = [argument for address in addresses for argument in ("--worker", address)]
     arguments = ["coordinator", "--port", "0", "--cache-dir", str(folder / "cache"), *workers, *options]

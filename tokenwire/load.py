@@ -48,7 +48,7 @@ class _StreamClient(asyncio.Protocol):
         self._tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 (asyncio's typing)
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._result.started = time.monotonic()
         transport.write(self._request)

@@ -118,7 +118,7 @@ def _on_signal(shutdown: asyncio.Event) -> None:
 
 def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str]) -> Engine:
     try:
-        from worker.vllm_engine import VllmEngine
+        from worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
         raise EngineFailed(
             f"The vLLM engine cannot be loaded ({error}). Install it with `pip install tokenwire[worker]` on a GPU "
@@ -133,9 +133,9 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
 
 
 def _simulated(model: str | None, names: tuple[str, ...], cache: Path, options: dict[str, object]) -> Engine:
-    from worker.simulated_engine import SimulatedEngine
-    from worker.simulated_faults import FaultPlan
-    from worker.simulated_settings import SimulationSettings
+    from worker.simulated_engine.engine import SimulatedEngine
+    from worker.simulated_engine.faults import FaultPlan
+    from worker.simulated_engine.settings import SimulationSettings
 
     if model is not None and not Path(model).is_dir():
         raise InvalidRequest(f"The simulated engine needs a local directory with tokenizer files, got {model!r}")

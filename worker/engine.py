@@ -120,5 +120,7 @@ class Engine(Protocol):
     async def set_weight_version(self, version: str) -> None:
         """Label the current weights; later steps carry the label."""
 
-    async def collective_rpc(self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    async def collective_rpc(
+        self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
         """Call a method on every process of the engine; returns their results."""

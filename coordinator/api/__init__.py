@@ -1,1 +1,1 @@
-"""HTTP shapes in and out: each route translates to a generation request and back. Nothing imports this package but app."""
+"""HTTP shapes in and out: each route translates to a generation request and back. Only app imports this package."""

@@ -47,12 +47,12 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _on_tokenwire_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, TokenwireError)  # noqa: S101 (registered for this type)
+    assert isinstance(error, TokenwireError)
     return error_response(error)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 (registered for this type)
+    assert isinstance(error, RequestValidationError)
     problems = error.errors()
     lines = [f"{_path(problem['loc'])}: {problem['msg']} (got {_shorten(problem)})" for problem in problems]
     count = len(lines)
@@ -64,7 +64,7 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 (registered for this type)
+    assert isinstance(error, HTTPException)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     return JSONResponse(error_body(str(error.detail), kind, error.status_code), error.status_code, error.headers)
 

@@ -13,7 +13,7 @@ class CollectedChoice:
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
-    finish: Finish = Finish("abort")
+    finish: Finish = field(default=Finish("abort"))
 
 
 class CollectedReply:

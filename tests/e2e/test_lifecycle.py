@@ -148,7 +148,9 @@ def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:
     with simulated_service(folder, "--sim-step-ms", "10") as service:
         texts = []
         body = {"messages": MESSAGES, "max_tokens": 100, "stream": True}
-        thread = threading.Thread(target=lambda: texts.append(httpx.post(service.url + CHAT, json=body, timeout=60).text))
+        thread = threading.Thread(
+            target=lambda: texts.append(httpx.post(service.url + CHAT, json=body, timeout=60).text)
+        )
         thread.start()
         service.wait_slots(1)
 

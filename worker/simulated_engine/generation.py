@@ -4,7 +4,7 @@ import enum
 
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
-from worker.simulated_tokens import LogprobShape, TokenSource
+from worker.simulated_engine.tokens import LogprobShape, TokenSource
 
 
 class Phase(enum.Enum):

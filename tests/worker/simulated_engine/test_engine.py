@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.worker.simulation import EOS, FAST, PROMPT, simulation
+from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulation
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
 from worker.outbox import Outbox
-from worker.simulated_engine import SimulatedEngine, SimulationSettings
+from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
 @given(

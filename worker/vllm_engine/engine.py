@@ -16,15 +16,15 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
-from worker.sampling import json_object, to_vllm
-from worker.vllm_arguments import parse_engine_args
-from worker.vllm_background import Background
-from worker.vllm_control import VllmControl, lora_request
-from worker.vllm_driver import Admission, Driver
-from worker.vllm_errors import vllm_errors
-from worker.vllm_generate import GenerateDriver
-from worker.vllm_pump import Pump, missing_internals
-from worker.vllm_tokenizer import tokenizer_files
+from worker.vllm_engine.arguments import parse_engine_args
+from worker.vllm_engine.background import Background
+from worker.vllm_engine.control import VllmControl, lora_request
+from worker.vllm_engine.driver import Admission, Driver
+from worker.vllm_engine.errors import vllm_errors
+from worker.vllm_engine.generate import GenerateDriver
+from worker.vllm_engine.pump import Pump, missing_internals
+from worker.vllm_engine.sampling import json_object, to_vllm
+from worker.vllm_engine.tokenizer import tokenizer_files
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Engine, PauseMode, Sequence, Step
-from worker.simulated_cache import KvCache
-from worker.simulated_faults import Fault, FaultClock, FaultKind, FaultPlan
-from worker.simulated_model import SimulatedModel, load_model
-from worker.simulated_requests import Admission
-from worker.simulated_scheduler import Scheduler
-from worker.simulated_settings import BLOCK_SIZE, SimulationSettings
+from worker.simulated_engine.cache import KvCache
+from worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
+from worker.simulated_engine.model import SimulatedModel, load_model
+from worker.simulated_engine.requests import Admission
+from worker.simulated_engine.scheduler import Scheduler
+from worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 
 __all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
 

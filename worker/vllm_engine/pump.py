@@ -18,10 +18,10 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
-from worker.sampling import child_params
-from worker.vllm_driver import Admission, StepQueue, aborted, failed, finish
-from worker.vllm_errors import DEAD, vllm_errors
-from worker.vllm_logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
+from worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish
+from worker.vllm_engine.errors import DEAD, vllm_errors
+from worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
+from worker.vllm_engine.sampling import child_params
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from tokenwire.v1 import inference_pb2 as pb
 vllm = pytest.importorskip("vllm")
 exceptions = pytest.importorskip("vllm.exceptions")
 
-from worker.sampling import child_params, to_vllm  # noqa: E402
+from worker.vllm_engine.sampling import child_params, to_vllm  # noqa: E402
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,7 @@ from vllm.lora.request import LoRARequest
 from tokenwire.errors import InvalidRequest, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import PauseMode
-from worker.vllm_errors import vllm_errors
+from worker.vllm_engine.errors import vllm_errors
 
 
 class VllmControl:

@@ -7,10 +7,10 @@ from itertools import pairwise
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
-from worker.simulated_generation import Generation
-from worker.simulated_model import SimulatedModel
-from worker.simulated_settings import SimulationSettings
-from worker.simulated_tokens import (
+from worker.simulated_engine.generation import Generation
+from worker.simulated_engine.model import SimulatedModel
+from worker.simulated_engine.settings import SimulationSettings
+from worker.simulated_engine.tokens import (
     Choice,
     LogprobShape,
     TokenRules,

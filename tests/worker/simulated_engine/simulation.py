@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.outbox import Outbox
-from worker.simulated_engine import SimulatedEngine, SimulationSettings
+from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 FAST = SimulationSettings(step_ms=0)
 PROMPT = list(range(32, 72))

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from tests.worker.simulation import PROMPT, simulation
+from tests.worker.simulated_engine.simulation import PROMPT, simulation
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import PauseMode
-from worker.simulated_engine import FaultPlan, SimulationSettings
-from worker.simulated_faults import Fault, FaultKind, FaultTrigger, parse_fault
+from worker.simulated_engine.engine import FaultPlan, SimulationSettings
+from worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
 
 
 def faulty(*faults: str, **fields: float) -> SimulationSettings:
@@ -127,7 +127,7 @@ def test_exit() -> None:
     """The process of the engine is gone at once, with the code of a kill."""
     script = (
         "import asyncio\n"
-        "from tests.worker.simulation import simulation\n"
+        "from tests.worker.simulated_engine.simulation import simulation\n"
         "from tests.worker.test_simulated_faults import faulty\n"
         "async def main():\n"
         "    async with simulation(faulty('exit@step=3')) as sim:\n"

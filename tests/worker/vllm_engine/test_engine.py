@@ -25,9 +25,9 @@ from worker.outbox import Outbox
 
 pytest.importorskip("vllm")
 
-from worker.vllm_arguments import parse_engine_args
-from worker.vllm_engine import VllmEngine
-from worker.vllm_pump import missing_internals
+from worker.vllm_engine.arguments import parse_engine_args
+from worker.vllm_engine.engine import VllmEngine
+from worker.vllm_engine.pump import missing_internals
 
 pytestmark = [
     pytest.mark.engine,

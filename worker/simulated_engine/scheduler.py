@@ -10,10 +10,10 @@ from itertools import count
 
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
-from worker.simulated_cache import KvCache
-from worker.simulated_generation import Generation, Phase
-from worker.simulated_settings import BLOCK_SIZE
-from worker.simulated_tokens import logprob_rows
+from worker.simulated_engine.cache import KvCache
+from worker.simulated_engine.generation import Generation, Phase
+from worker.simulated_engine.settings import BLOCK_SIZE
+from worker.simulated_engine.tokens import logprob_rows
 
 
 class Scheduler:
