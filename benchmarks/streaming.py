@@ -117,7 +117,7 @@ def _row(
     step: float,
     coordinator_us: float,
     worker_us: float,
-    generated: int,
+    generated: float,
     memory: float,
     results: Sequence[StreamResult],
 ) -> StreamingRow:

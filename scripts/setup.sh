@@ -28,7 +28,7 @@ install() {
 echo "tokenwire: installing [$extras] into .venv"
 if [ -n "$links" ] && .venv/bin/python -m pip download --quiet --no-deps --no-index --find-links "$links" \
     --dest "$(mktemp -d)" torch==2.13.0 >/dev/null 2>&1; then
-    install --find-links "$links"
+    install --find-links "$links" torch==2.13.0+cpu
 else
     install --torch-backend cpu
 fi

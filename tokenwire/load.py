@@ -101,8 +101,8 @@ def http_request(url: str, path: str, body: Mapping[str, Any]) -> bytes:
     """Render a POST request."""
     payload = json.dumps(body).encode()
     host = urlsplit(url).netloc
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
-    return head.encode() + payload
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload
 
 
 async def stream(url: str, request: bytes) -> StreamResult:

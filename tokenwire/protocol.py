@@ -18,5 +18,6 @@ def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:
         return
     older = peer_name if peer.major < MAJOR else "this side"
     raise InvalidRequest(
-        f"{peer_name} speaks protocol {peer.major}.{peer.minor}, this side {MAJOR}.{MINOR}; upgrade tokenwire on {older}."
+        f"{peer_name} speaks protocol {peer.major}.{peer.minor}, this side {MAJOR}.{MINOR}; "
+        f"upgrade tokenwire on {older}."
     )

