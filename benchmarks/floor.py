@@ -1,10 +1,14 @@
-"""The floor to compare with: a bare uvicorn that writes equal chunks, a loop per stream, and does nothing else."""
+"""Floors to compare with, under the same load in the same run: bare transport writes, and a bare uvicorn."""
 
 import asyncio
+import json
 import socket
+import sys
 from collections.abc import AsyncIterator
+from typing import cast
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -17,10 +21,58 @@ _CHUNK = (
 )
 
 
+def _framed(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _last(count: int) -> bytes:
+    return f'data: {{"choices":[],"usage":{{"completion_tokens":{count}}}}}\n\ndata: [DONE]\n\n'.encode()
+
+
+class _Writer(asyncio.Protocol):
+    """Answers any request with a stream; one timer writes to all connections, as one frame does."""
+
+    def __init__(self, open_streams: "dict[asyncio.Transport, int]") -> None:
+        self._open = open_streams
+        self._request = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._request += data
+        _, separator, body = self._request.partition(b"\r\n\r\n")
+        if separator and body.endswith(b"}"):
+            self._transport.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            self._open[self._transport] = int(json.loads(body)["max_tokens"])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.pop(self._transport, None)
+
+
+async def serve_writes(step_s: float) -> None:
+    """Write one chunk to every open stream per step, and nothing else."""
+    streams: dict[asyncio.Transport, int] = {}
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Writer(streams), "127.0.0.1", 0)
+    print(f"ready: http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    chunk = _framed(_CHUNK)
+    tick = loop.time()
+    while True:
+        tick += step_s
+        await asyncio.sleep(max(0.0, tick - loop.time()))
+        for transport, left in list(streams.items()):
+            if left:
+                transport.write(chunk)
+                streams[transport] = left - 1
+            else:
+                transport.write(_framed(_last(1)) + b"0\r\n\r\n")
+                del streams[transport]
+
+
 async def _stream(request: Request) -> StreamingResponse:
-    body = await request.json()
-    step_s = float(request.query_params["step_ms"]) / 1000
-    count = int(body["max_tokens"])
+    count = int((await request.json())["max_tokens"])
+    step_s = request.app.state.step_s
 
     async def chunks() -> AsyncIterator[bytes]:
         # All streams tick together, as they do behind an engine.
@@ -30,15 +82,15 @@ async def _stream(request: Request) -> StreamingResponse:
             tick += step_s
             await asyncio.sleep(max(0.0, tick - loop.time()))
             yield _CHUNK
-        usage = f'data: {{"choices":[],"usage":{{"completion_tokens":{count}}}}}\n\n'
-        yield usage.encode() + b"data: [DONE]\n\n"
+        yield _last(count)
 
     return StreamingResponse(chunks(), media_type="text/event-stream")
 
 
-def main() -> None:
-    """Serve on a free port and say which."""
+def serve_uvicorn(step_s: float) -> None:
+    """Serve the same chunks from a Starlette route, one generator per stream."""
     app = Starlette(routes=[Route("/v1/chat/completions", _stream, methods=["POST"])])
+    app.state.step_s = step_s
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen(2048)
@@ -48,4 +100,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    kind, step_ms = sys.argv[1], float(sys.argv[2])
+    if kind == "writes":
+        uvloop.run(serve_writes(step_ms / 1000))
+    else:
+        serve_uvicorn(step_ms / 1000)

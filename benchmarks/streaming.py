@@ -27,6 +27,7 @@ class StreamingRow:
     step_ms: float
     coordinator_us_per_token: float
     worker_us_per_token: float
+    """Beyond what the engine by itself takes."""
     tokens_per_s: float
     events_per_token: float
     ttft_p50_ms: float
@@ -38,7 +39,7 @@ class StreamingRow:
 
 def step_ms(streams: int) -> float:
     """Return a step time that leaves the machine half idle, so that every token is a chunk of its own."""
-    return max(10.0, streams * 0.06)
+    return max(10.0, streams * 0.08)
 
 
 def measure(case: str, streams: int, body: dict[str, Any], *coordinator_options: str) -> StreamingRow:
@@ -74,25 +75,33 @@ async def _measure(
     )
 
 
-def measure_floor(streams: int) -> StreamingRow:
-    """Measure a bare uvicorn that writes equal chunks."""
+def measure_floor(kind: str, case: str, streams: int) -> StreamingRow:
+    """Measure a server that only writes; see benchmarks.floor."""
     step = step_ms(streams)
-    with measured([], module="benchmarks.floor") as server:
+    with measured([kind, str(step)], module="benchmarks.floor") as server:
         url = server.wait_for(r"ready: (http://\S+)")[1]
-        return asyncio.run(_measure_floor(streams, step, server, url))
+        return asyncio.run(_measure_floor(case, streams, step, server, url))
 
 
-async def _measure_floor(streams: int, step: float, server: Measured, url: str) -> StreamingRow:
+async def _measure_floor(case: str, streams: int, step: float, server: Measured, url: str) -> StreamingRow:
     tokens = int((_WARM_UP_S + _WINDOW_S + 3.0) * 1000 / step)
-    request = http_request(url, f"/v1/chat/completions?step_ms={step}", _chat_body(tokens, {}))
+    request = http_request(url, "/v1/chat/completions", _chat_body(tokens, {}))
     running = [asyncio.create_task(stream(url, request)) for _ in range(streams)]
     await asyncio.sleep(_WARM_UP_S)
     before = server.cpu_seconds()
     await asyncio.sleep(_WINDOW_S)
     used = server.cpu_seconds() - before
-    generated = int(streams * _WINDOW_S * 1000 / step)
+    generated = streams * _WINDOW_S * 1000 / step
+    memory = server.memory_mb()
     results = await asyncio.gather(*running)
-    return _row("bare uvicorn", streams, step, 1e6 * used / generated, 0.0, generated, server.memory_mb(), results)
+    return _row(case, streams, step, 1e6 * used / generated, 0.0, generated, memory, results)
+
+
+def engine_alone_us(streams: int) -> float:
+    """Return CPU per token of the simulated engine by itself."""
+    arguments = [str(streams), str(step_ms(streams)), str(_WINDOW_S)]
+    with measured(arguments, module="benchmarks.engine_alone") as engine:
+        return float(engine.wait_for(r"ready: (\S+)")[1])
 
 
 def _chat_body(tokens: int, extra: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +154,9 @@ def _row(
 def run(streams: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Measure every case for every number of streams."""
     for count in streams:
-        yield asdict(measure("plain", count, {}))
-        yield asdict(measure("4 stop strings", count, {"stop": STOP_STRINGS}))
-        yield asdict(measure_floor(count))
+        alone = engine_alone_us(count)
+        for case, body in (("plain", {}), ("4 stop strings", {"stop": STOP_STRINGS})):
+            row = measure(case, count, body)
+            yield asdict(row) | {"worker_us_per_token": row.worker_us_per_token - alone}
+        yield asdict(measure_floor("writes", "bare writes", count))
+        yield asdict(measure_floor("uvicorn", "bare uvicorn", count))

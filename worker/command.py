@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import click
+import uvloop
 
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import EngineFailed, InvalidRequest
@@ -74,7 +75,7 @@ def command(
             raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
     else:
         built = _vllm(model, served_model_name, cache, arguments)
-    code = asyncio.run(_run(built, settings))
+    code = uvloop.run(_run(built, settings))
     # Engines leave threads behind that would hold the exit up; everything that must end has ended.
     logging.shutdown()
     os._exit(code)

@@ -1,0 +1,32 @@
+"""The simulated engine without a worker around it: what a worker's CPU time is compared with."""
+
+import sys
+import time
+
+import uvloop
+
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence
+from worker.outbox import Outbox
+from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+
+
+async def run(streams: int, step_ms: float, seconds: float) -> float:
+    """Return CPU microseconds per token of an engine whose steps nobody sends anywhere."""
+    settings = SimulationSettings(step_ms=step_ms, prefill_tokens_per_s=0, max_num_seqs=streams)
+    engine = SimulatedEngine(settings)
+    await engine.start()
+    outbox = Outbox()
+    for slot in range(streams):
+        submit = pb.Submit(request_id=str(slot), slots=[slot], prompt_token_ids=[1, 2, 3])
+        submit.sampling_params.max_tokens = 20_000
+        await engine.submit(submit, [Sequence(outbox, slot, submit.request_id, 0)])
+    used, started = time.process_time(), time.monotonic()
+    async for _ in engine.steps():
+        if time.monotonic() - started > seconds:
+            break
+    return 1e6 * (time.process_time() - used) / engine.tokens_total
+
+
+if __name__ == "__main__":
+    print(f"ready: {uvloop.run(run(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))):.4f}", flush=True)
