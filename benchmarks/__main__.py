@@ -28,8 +28,10 @@ def main(streams: str, only: str | None, output: Path) -> None:
     if only in (None, "rest"):
         results["rest"] = rest.start_and_rest()
         results["after_stop_match"] = rest.after_stop_match()
+        results["after_leaving"] = rest.after_leaving()
         print_mapping("at rest", results["rest"])
         print_mapping("after a stop match", results["after_stop_match"])
+        print_mapping("after a client left", results["after_leaving"])
     if only in (None, "streaming"):
         results["streaming"] = []
         for row in streaming.run([int(count) for count in streams.split(",")]):

@@ -1,15 +1,18 @@
 """What a coordinator costs before the first request: start time and memory; and what follows a stop match."""
 
 import json
+import socket
 import sys
 import tempfile
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import httpx
 
 from benchmarks.processes import measured, simulated_pair
+from tokenwire.load import http_request
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 
@@ -41,6 +44,25 @@ def after_stop_match() -> dict[str, Any]:
         "surplus_tokens_max": max(surplus),
         "surplus_tokens_mean": sum(surplus) / len(surplus),
     }
+
+
+def after_leaving() -> dict[str, Any]:
+    """Return milliseconds from a client's hang-up to the worker without its sequence, for 50 streams."""
+    with simulated_pair("--sim-step-ms", "10") as (_, _, url, address):
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 20_000, "stream": True}
+        times = sorted(_leave(url, address, body) for _ in range(50))
+    return {"requests": len(times), "aborted_after_p50_ms": times[25], "aborted_after_max_ms": times[-1]}
+
+
+def _leave(url: str, address: str, body: dict[str, Any]) -> float:
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "", parts.port or 80)) as connection:
+        connection.sendall(http_request(url, "/v1/chat/completions", body))
+        connection.recv(65536)
+    left = time.monotonic()
+    while _info(address).open_slots:
+        pass
+    return 1000 * (time.monotonic() - left)
 
 
 def _surplus(url: str, address: str, body: dict[str, Any]) -> int:

@@ -7,6 +7,9 @@ that is being served; under any other ASGI server `AsgiConnection` does the same
 
 import asyncio
 import contextlib
+import fcntl
+import struct
+import termios
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _EXTENSION = "tokenwire.connection"
 # What an ASGI server may hold for a slow reader before we call it congested, in bytes.
 _ASGI_HIGH_WATER = 64 * 1024
+# How often in a stall timeout it is seen whether a slow reader has read anything.
+_STALL_CHECKS = 4
 
 
 class Connection(Protocol):
@@ -80,7 +85,9 @@ class WriteBatch:
         """Write everything now."""
         pending, self._pending = self._pending, []
         for transport, data in pending:
-            transport.write(data)
+            # One that was closed in this turn of the loop would raise, and take everybody else's data with it.
+            if not transport.is_closing():
+                transport.write(data)
 
 
 class LentConnection:
@@ -93,6 +100,7 @@ class LentConnection:
         "_stall_timeout_s",
         "_stall_timer",
         "_transport",
+        "_unread",
         "congested",
         "lost",
     )
@@ -102,6 +110,7 @@ class LentConnection:
         self._batch = batch
         self._stall_timeout_s = stall_timeout_s
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._unread = 0
         self._on_lost = self._on_drained = _nothing
         self.congested = False
         self.lost = False
@@ -132,10 +141,10 @@ class LentConnection:
     # Called by the protocol.
 
     def paused(self) -> None:
-        """The reader is behind: cut it off if it stays so."""
+        """The reader is behind: cut it off if it reads nothing for too long."""
         self.congested = True
-        loop = asyncio.get_running_loop()
-        self._stall_timer = loop.call_later(self._stall_timeout_s, self.cut)
+        self._unread = 0  # the first check counts: what is written in this turn of the loop is not all there yet
+        self._check_later(_STALL_CHECKS)
 
     def resumed(self) -> None:
         """The reader has caught up."""
@@ -148,6 +157,27 @@ class LentConnection:
         self.lost = True
         self._stop_timer()
         self._on_lost()
+
+    def _check_later(self, checks_left: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._stall_timer = loop.call_later(self._stall_timeout_s / _STALL_CHECKS, self._check_stall, checks_left)
+
+    def _check_stall(self, checks_left: int) -> None:
+        # A slow network may take minutes to drain a buffer: that alone is no stall.
+        before, self._unread = self._unread, self._count_unread()
+        if self._unread < before:
+            self._check_later(_STALL_CHECKS - 1)
+        elif checks_left:
+            self._check_later(checks_left - 1)
+        else:
+            self.cut()
+
+    def _count_unread(self) -> int:
+        """Count bytes that the client has not taken, here and in the kernel."""
+        in_kernel = bytes(4)
+        with contextlib.suppress(OSError):
+            in_kernel = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, in_kernel)
+        return self._transport.get_write_buffer_size() + int(struct.unpack("i", in_kernel)[0])
 
     def _stop_timer(self) -> None:
         if self._stall_timer is not None:

@@ -87,7 +87,8 @@ class ModelDirectory:
                 load = asyncio.to_thread(Tokenizer.from_directory, self._tokenizer_dir)
             else:
                 load = asyncio.to_thread(Tokenizer.from_files, await self._files(digest, fetch))
-            self._tokenizers[digest] = await load
+            # Another worker's session may have been quicker: one tokenizer for all that have the same files.
+            self._tokenizers.setdefault(digest, await load)
         return self._tokenizers[digest]
 
     async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:

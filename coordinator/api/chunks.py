@@ -11,6 +11,8 @@ from tokenwire.errors import TokenwireError
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
+
 
 class ChunkWriter:
     """Renders the chunks of one request. Subclass hooks say what a route's deltas look like.
@@ -23,6 +25,8 @@ class ChunkWriter:
     _before_text = ""
     _after_text = ""
     _object = ""
+    # The end of a delta without extras, the same in every chunk of a route.
+    _plain_tail = ""
 
     def __init__(
         self,
@@ -42,7 +46,6 @@ class ChunkWriter:
         self._heads = [
             f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode() for index in range(choices)
         ]
-        self._tail = f'{self._after_text},"logprobs":null,"finish_reason":null,"token_ids":null}}]}}\n\n'.encode()
         self._return_token_ids = return_token_ids
         self._include_usage = include_usage
         self._usages: list[Usage] | None = None
@@ -58,7 +61,7 @@ class ChunkWriter:
     def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
         """Render what a choice gained."""
         if finish is None and not self.shows_empty_deltas:
-            return self._heads[index] + encode_basestring(text).encode() + self._tail
+            return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
         return self._full_delta(index, text, token_ids, finish)
 
     def closing(self, usage: Usage) -> bytes:
@@ -103,6 +106,7 @@ class ChatChunks(ChunkWriter):
     _before_text = '"delta":{"content":'
     _after_text = "}"
     _object = "chat.completion.chunk"
+    _plain_tail = "}" + PLAIN_ENDING
 
     def __init__(self, *, role: str, **common: Any) -> None:
         super().__init__(**common)
@@ -131,6 +135,7 @@ class CompletionChunks(ChunkWriter):
 
     _before_text = '"text":'
     _object = "text_completion"
+    _plain_tail = PLAIN_ENDING
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)

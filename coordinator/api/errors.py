@@ -7,7 +7,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
 
 from tokenwire.errors import TokenwireError
 
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
+_CLIENT_CLOSED_REQUEST = 499
 _HTTP_TYPES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "RequestEntityTooLargeError"}
 
 
@@ -43,6 +45,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(TokenwireError, _on_tokenwire_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
     app.add_exception_handler(Exception, _on_unexpected_error)
 
 
@@ -67,6 +70,10 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     return JSONResponse(error_body(str(error.detail), kind, error.status_code), error.status_code, error.headers)
+
+
+async def _on_client_disconnect(request: Request, error: Exception) -> Response:
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)  # nobody reads it
 
 
 async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:

@@ -46,13 +46,28 @@ class StreamedReply:
     Memory is bounded by the reply's own text, however slow the reader.
     """
 
-    __slots__ = ("_backlog", "_done", "_failure", "_first", "_open", "_shape", "_sink", "_usage")
+    __slots__ = (
+        "_backlog",
+        "_completion_tokens",
+        "_done",
+        "_failure",
+        "_first",
+        "_open",
+        "_prompt_tokens",
+        "_render",
+        "_shape",
+        "_shows_empty",
+        "_sink",
+    )
 
     def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int) -> None:
         loop = asyncio.get_running_loop()
         self._shape = shape
         self._open = choices
-        self._usage = Usage(prompt_tokens)
+        self._render = shape.delta
+        self._shows_empty = shape.shows_empty_deltas
+        self._prompt_tokens = prompt_tokens
+        self._completion_tokens = 0
         self._sink: Sink | None = None
         self._backlog: dict[int, _Unsent] = {}
         self._failure: TokenwireError | None = None
@@ -68,12 +83,12 @@ class StreamedReply:
 
     def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
         """Take what a choice gained in one step."""
-        self._usage.completion_tokens += len(token_ids)
+        self._completion_tokens += len(token_ids)
         sink = self._sink
         if sink is None or sink.congested or self._backlog:
             self._keep(index, text, token_ids, finish)
-        elif text or finish is not None or self._shape.shows_empty_deltas:
-            sink.write(self._shape.delta(index, text, token_ids, finish))
+        elif text or finish is not None or self._shows_empty:
+            sink.write(self._render(index, text, token_ids, finish))
         if finish is not None:
             self._open -= 1
             self._finish_if_complete()
@@ -138,7 +153,8 @@ class StreamedReply:
         elif self._open:
             return
         else:
-            self._sink.write(self._shape.closing(self._usage) + DONE)
+            usage = Usage(self._prompt_tokens, self._completion_tokens)
+            self._sink.write(self._shape.closing(usage) + DONE)
         self._done.set_result(None)
 
 

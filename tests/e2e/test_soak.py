@@ -1,0 +1,348 @@
+"""A thousand streams at once, with clients of every kind: all that is asked for comes, and nothing is left behind."""
+
+import asyncio
+import json
+import random
+import resource
+import select
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+
+from tests.processes import Service, simulated_service
+
+STREAMS = 1000
+CHAT = "/v1/chat/completions"
+MESSAGES = [{"role": "user", "content": "Hi"}]
+TINY_BUFFER = 4096
+# It is in every chunk, so that few tokens fill the kernel's buffers of a connection that nobody reads.
+BULKY_ID = "x" * 8000
+NO_GROWTH = 15 * 1024 * 1024
+
+Client = Callable[["Round"], Awaitable[None]]
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Allow a few thousand open files, here and in processes that are started from here."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * STREAMS
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"needs {wanted} open files, at most {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Pulse:
+    """Wakes slow readers whenever a quick one has moved; once the quick ones are done, slow readers read on."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+        self.over = False
+        """Whether nobody quick is left."""
+
+    def beat(self) -> None:
+        """Wake everybody who waits now."""
+        self._next.set()
+        if not self.over:
+            self._next = asyncio.Event()
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        self.over = True
+        self._next.set()
+
+    async def wait(self) -> None:
+        """Wait for the next beat."""
+        await self._next.wait()
+
+
+class Round:
+    """One round of clients against a service: seeded, so that a failure can be repeated."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self.address = (parts.hostname, parts.port)
+        self.dice = random.Random(seed)
+        self.pulse = Pulse()
+        self.whole = 0
+        """Replies that were read to their end and were right."""
+        self.stopped = 0
+        """Choices among them that a stop string ended."""
+
+    def maybe_reset(self, stream: "Stream") -> None:
+        """Let every other client hang up with a reset."""
+        if self.dice.random() < 0.5:
+            stream.reset_on_close()
+
+    async def run(self) -> None:
+        """Run every client at once."""
+        quick = [read_whole] * 460 + [stop_early] * 120 + [two_choices] * 60 + [leave_midway] * 130
+        quick += [leave_at_once] * 100 + [hang_up_unstreamed] * 70
+        slow: list[Client] = [read_slowly] * 40
+        idle: list[Client] = [never_read] * 20
+        self.dice.shuffle(quick)
+        assert len(quick) + len(slow) + len(idle) == STREAMS
+        async with asyncio.TaskGroup() as others:
+            for client in slow + idle:
+                others.create_task(_run(client, self))
+            async with asyncio.TaskGroup() as group:
+                for client in quick:
+                    group.create_task(_run(client, self))
+            self.pulse.end()
+
+
+async def _run(client: Client, soak: Round) -> None:
+    await client(soak)
+
+
+class Stream:
+    """One request on a bare socket, so that nothing reads ahead."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.data = b""
+        self._connection = connection
+
+    @property
+    def complete(self) -> bool:
+        """Whether the body came to its proper end."""
+        return self.data.endswith(b"\r\n0\r\n\r\n")
+
+    async def read(self, size: int = 65536) -> bool:
+        """Read something; returns False when the server has closed."""
+        try:
+            part = await asyncio.get_running_loop().sock_recv(self._connection, size)
+        except ConnectionResetError:
+            return False
+        self.data += part
+        return bool(part)
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor."""
+        return self._connection.fileno()
+
+    def widen(self) -> None:
+        """Enlarge the receive buffer."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
+
+    def reset_on_close(self) -> None:
+        """Let the end of the block hang up with a reset."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@asynccontextmanager
+async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = None) -> AsyncIterator[Stream]:
+    """Connect and send a request, and hang up in the end."""
+    with socket.socket() as connection:
+        connection.setblocking(False)
+        if receive_buffer is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(connection, soak.address)
+        payload = json.dumps({"messages": MESSAGES, **body}).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}"
+        await loop.sock_sendall(connection, f"{head}\r\n\r\n".encode() + payload)
+        yield Stream(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A streamed reply that came to its end."""
+
+    texts: list[str]
+    finish_reasons: list[str]
+    completion_tokens: int
+
+
+def parse(data: bytes, choices: int) -> Reply:
+    """Parse a whole response; fails unless it is complete."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 "), data[:500]
+    events = _unchunk(body).split(b"\n\n")
+    assert events[-2:] == [b"data: [DONE]", b""], data[-500:]
+    chunks = [json.loads(event.removeprefix(b"data: ")) for event in events[:-2]]
+    texts, reasons = [""] * choices, [""] * choices
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            assert not reasons[choice["index"]], "text after the end"
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+            reasons[choice["index"]] = choice["finish_reason"] or ""
+    return Reply(texts, reasons, chunks[-1]["usage"]["completion_tokens"])
+
+
+def _unchunk(body: bytes) -> bytes:
+    parts = []
+    start = 0
+    while size := int(body[start : (end := body.index(b"\r\n", start))], 16):
+        parts.append(body[end + 2 : end + 2 + size])
+        assert body[end + 2 + size : end + 4 + size] == b"\r\n"
+        start = end + 4 + size
+    assert body[end:] == b"\r\n\r\n", "something follows the last chunk"
+    return b"".join(parts)
+
+
+def streamed(max_tokens: int, **fields: Any) -> dict[str, Any]:
+    """Return a streamed request that counts its tokens."""
+    return {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": max_tokens, **fields}
+
+
+# The clients.
+
+
+async def read_whole(soak: Round) -> None:
+    """Read a reply to its end: one character a token."""
+    tokens = soak.dice.randint(1, 300)
+    reply = await _read_quickly(soak, streamed(tokens))
+
+    assert [len(text) for text in reply.texts] == [tokens]
+    assert reply.finish_reasons == ["length"]
+    assert reply.completion_tokens == tokens
+
+
+async def stop_early(soak: Round) -> None:
+    """Ask for common characters as stop strings: the token of the match counts, its text does not."""
+    stops = soak.dice.sample("abcdefghijklmnop", soak.dice.randint(1, 4))
+    reply = await _read_quickly(soak, streamed(300, stop=stops, seed=soak.dice.getrandbits(31)))
+
+    text, stopped = reply.texts[0], reply.finish_reasons == ["stop"]
+    assert not set(stops) & set(text)
+    assert reply.completion_tokens == len(text) + stopped
+    assert stopped or len(text) == 300
+    soak.stopped += stopped
+
+
+async def two_choices(soak: Round) -> None:
+    """Ask for two choices, of which either may stop."""
+    reply = await _read_quickly(soak, streamed(200, n=2, stop=["q"], seed=soak.dice.getrandbits(31)), choices=2)
+
+    stopped = reply.finish_reasons.count("stop")
+    assert reply.completion_tokens == sum(map(len, reply.texts)) + stopped
+    assert all(
+        reason == "stop" or len(text) == 200 for text, reason in zip(reply.texts, reply.finish_reasons, strict=True)
+    )
+    soak.stopped += stopped
+
+
+async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> Reply:
+    async with sent(soak, body) as stream:
+        while not stream.complete:
+            assert await stream.read(), stream.data[-500:]
+            soak.pulse.beat()
+    soak.whole += 1
+    return parse(stream.data, choices)
+
+
+async def leave_at_once(soak: Round) -> None:
+    """Hang up before the first token."""
+    async with sent(soak, streamed(20_000)) as stream:
+        soak.maybe_reset(stream)
+
+
+async def leave_midway(soak: Round) -> None:
+    """Hang up after some of the reply."""
+    enough = soak.dice.randint(1, 20_000)
+    async with sent(soak, streamed(20_000, n=soak.dice.randint(1, 2))) as stream:
+        while len(stream.data) < enough:
+            assert await stream.read(4096), stream.data[-500:]
+        soak.maybe_reset(stream)
+
+
+async def hang_up_unstreamed(soak: Round) -> None:
+    """Hang up on a reply that would come whole, at once or when others have moved."""
+    async with sent(soak, {"max_tokens": 20_000, "n": soak.dice.randint(1, 2)}) as stream:
+        for _ in range(soak.dice.randint(0, 5)):
+            await soak.pulse.wait()
+        soak.maybe_reset(stream)
+
+
+async def read_slowly(soak: Round) -> None:
+    """Read little at a time, with a tiny buffer, until everybody quick is done; then read the rest."""
+    async with sent(soak, streamed(1500, request_id=BULKY_ID), TINY_BUFFER) as stream:
+        while not stream.complete:
+            assert await stream.read(soak.dice.randint(1000, 9000)), stream.data[-500:]
+            await soak.pulse.wait()
+            if soak.pulse.over:
+                stream.widen()
+    assert [len(text) for text in parse(stream.data, 1).texts] == [1500]
+    soak.whole += 1
+
+
+async def never_read(soak: Round) -> None:
+    """Read nothing until the server gives up: what is there then is no whole reply."""
+    async with sent(soak, streamed(30_000, request_id=BULKY_ID), TINY_BUFFER) as stream:
+        await _hung_up(stream)
+        while await stream.read():
+            pass
+    assert not stream.complete
+
+
+async def _hung_up(stream: Stream) -> None:
+    """Wait without reading until the peer has closed or reset the connection."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    poller = select.epoll()
+    poller.register(stream.fileno(), select.EPOLLRDHUP)
+    loop.add_reader(poller.fileno(), done.set)
+    await done.wait()
+    loop.remove_reader(poller.fileno())
+    poller.close()
+
+
+# The test.
+
+
+async def test_a_thousand_clients_of_every_kind_leave_nothing_behind(folder: Path, many_files: None) -> None:
+    """Whatever clients do, others get their whole replies, every slot is free again and memory does not grow."""
+    with simulated_service(
+        folder,
+        "--sim-step-ms",
+        "5",
+        "--sim-max-num-seqs",
+        "600",
+        workers=2,
+        coordinator_options=["--stall-timeout", "3"],
+    ) as service:
+        coordinator = psutil.Process(service.coordinator.popen.pid)
+        files = coordinator.num_fds()
+        sizes = []
+        for seed in range(2):
+            soak = Round(service.url, seed)
+            await soak.run()
+            print(soak.whole, soak.stopped, coordinator.memory_info().rss >> 20)
+            assert soak.whole == 680
+            assert soak.stopped > 100
+            for number in range(2):
+                service.wait_slots(0, worker=number)
+            _wait(lambda: coordinator.num_fds() <= files)
+            sizes.append(coordinator.memory_info().rss)
+
+        _wait(lambda: coordinator.memory_info().rss < sizes[0] + NO_GROWTH)
+        _check_service(service)
+
+
+def _wait(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _check_service(service: Service) -> None:
+    answer = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 5})
+    assert answer.json()["usage"]["completion_tokens"] == 5
+    for process in (service.coordinator, *service.workers):
+        for sign in ("Traceback", " E ", "Exception"):
+            assert sign not in process.log, process.log[-5000:]
