@@ -32,7 +32,7 @@ def _last(count: int) -> bytes:
 class _Writer(asyncio.Protocol):
     """Answers any request with a stream; one timer writes to all connections, as one frame does."""
 
-    def __init__(self, open_streams: "dict[asyncio.Transport, int]") -> None:
+    def __init__(self, open_streams: "dict[asyncio.Transport, tuple[int, int]]") -> None:
         self._open = open_streams
         self._request = b""
 
@@ -44,7 +44,8 @@ class _Writer(asyncio.Protocol):
         _, separator, body = self._request.partition(b"\r\n\r\n")
         if separator and body.endswith(b"}"):
             self._transport.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-            self._open[self._transport] = int(json.loads(body)["max_tokens"])
+            count = int(json.loads(body)["max_tokens"])
+            self._open[self._transport] = count, count
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.pop(self._transport, None)
@@ -52,7 +53,7 @@ class _Writer(asyncio.Protocol):
 
 async def serve_writes(step_s: float) -> None:
     """Write one chunk to every open stream per step, and nothing else."""
-    streams: dict[asyncio.Transport, int] = {}
+    streams: dict[asyncio.Transport, tuple[int, int]] = {}
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Writer(streams), "127.0.0.1", 0)
     print(f"ready: http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
@@ -61,12 +62,12 @@ async def serve_writes(step_s: float) -> None:
     while True:
         tick += step_s
         await asyncio.sleep(max(0.0, tick - loop.time()))
-        for transport, left in list(streams.items()):
+        for transport, (left, count) in list(streams.items()):
             if left:
                 transport.write(chunk)
-                streams[transport] = left - 1
+                streams[transport] = left - 1, count
             else:
-                transport.write(_framed(_last(1)) + b"0\r\n\r\n")
+                transport.write(_framed(_last(count)) + b"0\r\n\r\n")
                 del streams[transport]
 
 

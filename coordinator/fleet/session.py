@@ -83,7 +83,7 @@ class WorkerSession:
             connected = False
             try:
                 connected = await self._run_once()
-                self.last_error = "the worker ended the session"
+                log.warning("worker %s: session ended: %s", self.address, self.last_error)
             except (grpc.aio.AioRpcError, TokenwireError) as error:
                 self._note_failure(error)
             except Exception as error:
@@ -103,10 +103,8 @@ class WorkerSession:
             finally:
                 call.cancel()
         finally:
-            was_ready, self.state = self.state, SessionState.CONNECTING
+            self.state = SessionState.CONNECTING
             self.ready.clear()
-            if was_ready is not SessionState.CONNECTING:
-                log.warning("worker %s: session ended", self.address)
             self._lose_slots()
             await channel.close()
 
@@ -118,8 +116,7 @@ class WorkerSession:
         while isinstance(event := await call.read(), pb.SessionResponse):
             self._handle(event)
         code = await call.code()
-        if code is not grpc.StatusCode.OK:
-            self.last_error = f"{code.name}: {await call.details()}"
+        self.last_error = "lost" if code is grpc.StatusCode.UNAVAILABLE else str(await call.details() or code.name)
         return True
 
     async def _welcomed(self, welcome: pb.Welcome, channel: grpc.aio.Channel) -> None:
