@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from coordinator import limits
-from coordinator.fleet.pool import Ticket, WorkerPool
+from coordinator.fleet.slots import SlotListener
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.choice import Choice, Reply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
@@ -42,29 +43,43 @@ class PreparedRequest:
         return sum(len(prompt) for prompt in self.prompts)
 
 
-class Run:
-    """The submitted parts of one request."""
-
-    __slots__ = ("_tickets",)
-
-    def __init__(self) -> None:
-        self._tickets: list[Ticket] = []
-
-    def add(self, ticket: Ticket) -> None:
-        """Add a part."""
-        self._tickets.append(ticket)
+class Submission(Protocol):
+    """One submitted part of a request; see coordinator.fleet.pool.Ticket."""
 
     def abort(self) -> None:
         """End whatever still runs. Safe at any time, more than once."""
-        for ticket in self._tickets:
-            ticket.abort()
+
+
+class Fleet(Protocol):
+    """Takes submits; see coordinator.fleet.pool.WorkerPool."""
+
+    def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Submission:
+        """Send a request to a worker of a model, one listener per sequence. Raises Unavailable."""
+
+
+class Run:
+    """The submitted parts of one request."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[Submission] = []
+
+    def add(self, part: Submission) -> None:
+        """Add a part."""
+        self._parts.append(part)
+
+    def abort(self) -> None:
+        """End whatever still runs. Safe at any time, more than once."""
+        for part in self._parts:
+            part.abort()
 
 
 class Generation:
     """The one service between routes and workers."""
 
-    def __init__(self, pool: WorkerPool, models: ModelDirectory) -> None:
-        self._pool = pool
+    def __init__(self, fleet: Fleet, models: ModelDirectory) -> None:
+        self._fleet = fleet
         self._models = models
 
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
@@ -92,7 +107,7 @@ class Generation:
             raise
         return run
 
-    def _submit(self, prepared: PreparedRequest, position: int, token_ids: Sequence[int], reply: Reply) -> Ticket:
+    def _submit(self, prepared: PreparedRequest, position: int, token_ids: Sequence[int], reply: Reply) -> Submission:
         request, model = prepared.request, prepared.model
         sampling = pb.SamplingParams()
         sampling.CopyFrom(request.sampling)
@@ -113,7 +128,7 @@ class Generation:
             )
             for i in range(request.n)
         ]
-        return self._pool.submit(model.names[0], submit, choices)
+        return self._fleet.submit(model.names[0], submit, choices)
 
 
 async def tokenize(prompt: Prompt, model: ServedModel) -> Sequence[int]:

@@ -111,12 +111,14 @@ class WorkerSession:
     async def _serve(self, call: SessionCall, channel: grpc.aio.Channel) -> bool:
         event = await call.read()
         if not isinstance(event, pb.SessionResponse) or event.WhichOneof("event") != "welcome":
-            raise Unavailable(f"no welcome: {await call.details() or 'the worker closed the session'}")
+            raise Unavailable("the worker did not begin with a welcome")
         await self._welcomed(event.welcome, channel)
-        while isinstance(event := await call.read(), pb.SessionResponse):
-            self._handle(event)
-        code = await call.code()
-        self.last_error = "lost" if code is grpc.StatusCode.UNAVAILABLE else str(await call.details() or code.name)
+        try:
+            while isinstance(event := await call.read(), pb.SessionResponse):
+                self._handle(event)
+            self.last_error = "closed by the worker"
+        except grpc.aio.AioRpcError as error:
+            self.last_error = self._reason(error)
         return True
 
     async def _welcomed(self, welcome: pb.Welcome, channel: grpc.aio.Channel) -> None:
@@ -213,12 +215,14 @@ class WorkerSession:
         for listener in self._slots.release_all():
             listener.fail(error)
 
-    def _note_failure(self, error: Exception) -> None:
-        if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+    def _reason(self, error: grpc.aio.AioRpcError) -> str:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The details list every address and errno; that nobody listens is all there is to say.
-            message = "not reachable" if self.model is None else "lost"
-        else:
-            message = str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error)
+            return "not reachable" if self.model is None else "lost"
+        return error.details() or error.code().name
+
+    def _note_failure(self, error: Exception) -> None:
+        message = self._reason(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)
         if message != self.last_error:
             log.log(logging.WARNING if self.model else logging.INFO, "worker %s: %s", self.address, message)
         self.last_error = message

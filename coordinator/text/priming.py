@@ -18,7 +18,7 @@ def prime(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool
         return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
     # The prompt ends inside a character. Primed with all of it, a stream would give the whole prompt out again, so
     # this one gets only the tokens of that character.
-    for size in range(1, len(tail)):
+    for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never a cut one
         if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(_BROKEN):
             ids = tail[-size:]
             return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(

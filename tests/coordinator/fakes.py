@@ -1,0 +1,37 @@
+"""Fakes that several tests share."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+from coordinator.models import ServedModel
+from coordinator.text.template import ChatTemplate
+from coordinator.text.tokenizer import Tokenizer
+
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None) -> ServedModel:
+    """Return a model whose ids are the digits of English."""
+    backend = Backend(WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="zero"))
+    backend.pre_tokenizer = WhitespaceSplit()
+    template = "{% for message in messages %}{{ message.content }} {% endfor %}"
+    tokenizer = Tokenizer.from_files({"tokenizer.json": json.dumps(json.loads(backend.to_str())).encode()})
+    return ServedModel(
+        names=("digits", "alias"),
+        root="/models/digits",
+        max_model_len=max_model_len,
+        max_token_id=len(WORDS) - 1,
+        default_sampling_params=defaults or {},
+        tokenizer=tokenizer,
+        template=ChatTemplate(template, {}),
+    )
+
+
+def ids(text: str) -> Sequence[int]:
+    """Return the ids of English digits."""
+    return [WORDS.index(word) for word in text.split()]

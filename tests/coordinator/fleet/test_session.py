@@ -1,0 +1,407 @@
+"""A coordinator's session with one worker, over a real socket."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
+from tests.workers import (
+    Listener,
+    SessionContext,
+    running_worker,
+    scripted_worker,
+    submission,
+    unix_address,
+    until,
+    welcome,
+)
+from tokenwire import tokenizer_files
+from tokenwire.errors import InvalidRequest, WorkerDraining, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+Requests = AsyncIterator[pb.SessionRequest]
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """Where the worker listens."""
+    return unix_address(tmp_path)
+
+
+async def accept(model: pb.Model, fetch: FetchFiles) -> None:
+    """Be prepared for any model."""
+
+
+@asynccontextmanager
+async def connecting(
+    address: str, prepare: Callable[[pb.Model, FetchFiles], Awaitable[None]] = accept
+) -> AsyncIterator[WorkerSession]:
+    """Run a session, connected or not."""
+    session = WorkerSession(address, "test", prepare)
+    running = asyncio.create_task(session.run())
+    try:
+        yield session
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[WorkerSession]:
+    """Run a session that takes requests."""
+    async with connecting(address) as session:
+        await asyncio.wait_for(session.ready.wait(), 10)
+        yield session
+
+
+class Breaking(Listener):
+    """Cannot process tokens."""
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Fail."""
+        raise ValueError("cannot process this")
+
+
+class Satisfied(Listener):
+    """Wants no more after the first tokens."""
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Take it and ask for no more."""
+        super().step(token_ids, finish)
+        return True
+
+
+async def test_a_request_runs_to_its_end(address: str) -> None:
+    """Each listener hears of the prompt, then gets its tokens and one finish; then both slots are free."""
+    async with running_worker(address) as worker, connected(address) as session:
+        first, second = Listener(), Listener()
+        session.submit(submission(max_tokens=20), [first, second])
+        assert session.open_slots == 2
+
+        await first.ended.wait()
+        await second.ended.wait()
+
+        for listener in (first, second):
+            assert len(listener.prefills) == 1
+            assert len(listener.token_ids) == 20
+            assert listener.finish is not None
+            assert listener.finish.reason == pb.FINISH_REASON_LENGTH
+        assert session.open_slots == 0
+        assert worker.server_info().open_slots == 0
+
+
+async def test_requests_do_not_mix(address: str) -> None:
+    """Many requests in one session: each gets the tokens of its own prompt, as if it were alone."""
+    async with running_worker(address, step_ms=0) as _, connected(address) as session:
+        alone, together = {}, {}
+        for seed in range(10):
+            alone[seed] = Listener()
+            session.submit(_seeded(seed), [alone[seed]])
+            await alone[seed].ended.wait()
+        for seed in range(10):
+            together[seed] = Listener()
+            session.submit(_seeded(seed), [together[seed]])
+        for seed in range(10):
+            await together[seed].ended.wait()
+
+        assert {seed: it.token_ids for seed, it in together.items()} == {s: it.token_ids for s, it in alone.items()}
+        assert len({tuple(listener.token_ids) for listener in together.values()}) == 10
+
+
+def _seeded(seed: int) -> pb.Submit:
+    submit = submission(max_tokens=10 + seed)
+    submit.sampling_params.seed = seed
+    return submit
+
+
+async def test_an_aborted_slot_is_free_only_after_its_terminal_event(address: str) -> None:
+    """After an abort the listener hears nothing, and the slot stays taken until the worker has ended it."""
+    let_go = asyncio.Event()
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        submit = (await anext(requests)).submit
+        await context.write(_frame(submit.slots[0], [1]))
+        aborted = (await anext(requests)).abort.slots
+        await context.write(_frame(aborted[0], [2]))
+        second = (await anext(requests)).submit
+        await context.write(_frame(second.slots[0], [3]))
+        await let_go.wait()
+        await context.write(_frame(aborted[0], [], pb.Finish(slot=aborted[0], reason=pb.FINISH_REASON_ABORT)))
+        third = (await anext(requests)).submit
+        await context.write(_frame(third.slots[0], [4]))
+        await anext(requests)
+
+    async with scripted_worker(address, script), connected(address) as session:
+        first, second, third = Listener(), Listener(), Listener()
+        (slot,) = session.submit(submission(), [first])
+        await first.moved.wait()
+
+        session.abort([slot])
+        (other,) = session.submit(submission(), [second])
+        await second.moved.wait()
+        assert (slot, other, session.open_slots) == (0, 1, 2)
+        let_go.set()
+        await until(lambda: session.open_slots == 1)
+
+        assert session.submit(submission(), [third]) == [slot]
+        await third.moved.wait()
+        assert (first.token_ids, second.token_ids, third.token_ids) == ([1], [3], [4])
+        assert not first.ended.is_set()
+
+
+def _frame(slot: int, token_ids: list[int], *finishes: pb.Finish) -> pb.SessionResponse:
+    slots = [slot] if token_ids else []
+    return pb.SessionResponse(frame=pb.StepFrame(slots=slots, token_ids=token_ids, finishes=finishes))
+
+
+async def test_a_listener_that_wants_no_more_is_aborted(address: str) -> None:
+    """Asking for no more stops the worker; the slot comes back by itself."""
+    async with running_worker(address) as worker, connected(address) as session:
+        listener = Satisfied()
+        session.submit(submission(max_tokens=20_000), [listener])
+
+        await listener.moved.wait()
+        await until(lambda: session.open_slots == 0)
+
+        assert listener.finish is None
+        assert worker.server_info().generated_tokens < 1000
+
+
+async def test_a_refusal_reaches_every_listener_of_the_request(address: str) -> None:
+    """What the engine does not take fails all listeners with the engine's own words, and frees their slots."""
+    async with running_worker(address), connected(address) as session:
+        first, second, other = Listener(), Listener(), Listener()
+        wrong = submission()
+        wrong.prompt_token_ids[:] = [10**6]
+        session.submit(wrong, [first, second])
+        session.submit(submission(), [other])
+
+        await other.ended.wait()
+
+        assert other.finish is not None
+        for listener in (first, second):
+            assert isinstance(listener.error, InvalidRequest)
+            assert "out of vocabulary" in listener.error.message
+            assert listener.token_ids == []
+        assert session.open_slots == 0
+
+
+@pytest.mark.parametrize("max_tokens", [1, 20_000])
+async def test_a_listener_that_raises_loses_only_its_own_slot(
+    address: str, max_tokens: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session goes on."""
+    async with running_worker(address), connected(address) as session:
+        broken, whole = Breaking(), Listener()
+        session.submit(submission(max_tokens), [broken])
+        session.submit(submission(max_tokens=50), [whole])
+
+        await whole.ended.wait()
+        await until(lambda: session.open_slots == 0)
+
+        assert whole.finish is not None
+        assert len(whole.token_ids) == 50
+        assert broken.error is not None
+        assert "cannot process this" in broken.error.message
+        assert session.state is SessionState.READY
+    assert [record.levelno for record in caplog.records if "broke" in record.message] == [logging.ERROR]
+
+
+async def test_a_session_comes_back_with_its_worker(address: str) -> None:
+    """When the worker goes, open requests fail with the reason; when one listens again, requests work again."""
+    async with connecting(address) as session:
+        async with running_worker(address):
+            await asyncio.wait_for(session.ready.wait(), 10)
+            lost = Listener()
+            session.submit(submission(max_tokens=20_000), [lost])
+            await lost.moved.wait()
+        await lost.ended.wait()
+        # A worker that stops ends its streams in order: the last event is an abort, or the loss of the session.
+        assert isinstance(lost.error, WorkerLost) or lost.finish is not None
+        await until(lambda: session.state is SessionState.CONNECTING)
+        assert session.open_slots == 0
+
+        async with running_worker(address):
+            await asyncio.wait_for(session.ready.wait(), 10)
+            found = Listener()
+            session.submit(submission(), [found])
+            await found.ended.wait()
+            assert found.finish is not None
+
+
+async def test_a_lost_session_says_why(address: str) -> None:
+    """Listeners learn how the session ended, not what went wrong some time before."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        await anext(requests)
+        await context.abort(grpc.StatusCode.INTERNAL, "the engine melted")
+
+    async with scripted_worker(address, script), connected(address) as session:
+        listener = Listener()
+        session.submit(submission(), [listener])
+
+        await listener.ended.wait()
+
+        assert isinstance(listener.error, WorkerLost)
+        assert "the engine melted" in listener.error.message
+
+
+async def test_retries_are_quick_again_after_a_session_that_worked(address: str) -> None:
+    """Sessions that were ready and then broke are opened again at once, however many there were."""
+    sessions = 0
+    enough = asyncio.Event()
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        nonlocal sessions
+        sessions += 1
+        if sessions == 6:
+            enough.set()
+        await anext(requests)
+        await context.write(welcome())
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
+
+    async with scripted_worker(address, script), connecting(address):
+        # Five retries take 1.2 s at most when each is the first one, and more than 9 s when each wait is doubled.
+        await asyncio.wait_for(enough.wait(), 5)
+
+
+async def test_another_major_version_is_reported(address: str) -> None:
+    """A worker that speaks another protocol gets no requests, and the reason says what to upgrade."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome(major=2))
+        await asyncio.Event().wait()
+
+    async with scripted_worker(address, script), connecting(address) as session:
+        await until(lambda: "upgrade tokenwire on this side" in session.last_error)
+
+        assert session.state is SessionState.CONNECTING
+
+
+async def test_a_worker_that_refuses_our_version_is_reported(address: str) -> None:
+    """The sentence with which a worker refuses a session is the session's error."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "upgrade tokenwire on coordinator test.")
+
+    async with scripted_worker(address, script), connecting(address) as session:
+        await until(lambda: session.last_error == "upgrade tokenwire on coordinator test.")
+
+
+@pytest.mark.parametrize("first", [pb.SessionResponse(frame=pb.StepFrame()), pb.SessionResponse(), None])
+async def test_a_worker_that_does_not_begin_with_a_welcome_is_reported(
+    address: str, first: pb.SessionResponse | None
+) -> None:
+    """Another first event, or none, ends the session; it is tried again."""
+    sessions = 0
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        nonlocal sessions
+        sessions += 1
+        if first is not None:
+            await context.write(first)
+            await asyncio.Event().wait()
+
+    async with scripted_worker(address, script), connecting(address) as session:
+        await until(lambda: "welcome" in session.last_error)
+        assert session.state is SessionState.CONNECTING
+
+        await until(lambda: sessions == 2)
+
+
+async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> None:
+    """Whoever prepares the model can fetch the tokenizer, and the session waits for it."""
+    fetched: dict[str, bytes] = {}
+    seen: list[pb.Model] = []
+    prepared = asyncio.Event()
+
+    async def prepare(model: pb.Model, fetch: FetchFiles) -> None:
+        seen.append(model)
+        fetched.update(await fetch())
+        await prepared.wait()
+
+    async with running_worker(address), connecting(address, prepare) as session:
+        await until(lambda: bool(fetched))
+        assert session.state is SessionState.CONNECTING
+        assert tokenizer_files.digest(fetched) == seen[0].tokenizer_digest
+
+        prepared.set()
+        await asyncio.wait_for(session.ready.wait(), 10)
+
+
+async def test_a_model_that_cannot_be_prepared_is_reported_and_tried_again(address: str) -> None:
+    """A failure to prepare is the session's error, and does not end the attempts."""
+    errors: list[str] = []
+
+    async def prepare(model: pb.Model, fetch: FetchFiles) -> None:
+        errors.append(session.last_error)
+        if len(errors) == 1:
+            raise InvalidRequest("no such tokenizer")
+
+    async with running_worker(address), connecting(address, prepare) as session:
+        await asyncio.wait_for(session.ready.wait(), 10)
+
+        assert errors[1:] == ["no such tokenizer"]
+
+
+async def test_a_draining_worker_is_not_ready_but_finishes(address: str) -> None:
+    """From the announcement on a worker takes nothing new; what runs goes on, and a late request is refused."""
+    async with running_worker(address) as worker, connected(address) as session:
+        running, late = Listener(), Listener()
+        session.submit(submission(max_tokens=100), [running])
+        await running.moved.wait()
+
+        draining = asyncio.create_task(worker.drain(10))
+        await until(lambda: session.state is SessionState.DRAINING)
+        session.submit(submission(), [late])
+
+        await running.ended.wait()
+        await late.ended.wait()
+        await draining
+        assert not session.ready.is_set()
+        assert len(running.token_ids) == 100
+        assert isinstance(late.error, WorkerDraining)
+
+
+async def test_a_worker_that_drains_already_is_never_ready(address: str) -> None:
+    """A welcome can say that nothing new is taken."""
+    async with running_worker(address) as worker:
+        await worker.drain(0)
+        async with connecting(address) as session:
+            await until(lambda: session.state is SessionState.DRAINING)
+
+            assert not session.ready.is_set()
+
+
+async def test_the_load_follows_the_frames(address: str) -> None:
+    """A session knows its worker's load without asking."""
+    async with running_worker(address, max_num_seqs=1) as _, connected(address) as session:
+        first, second = Listener(), Listener()
+        session.submit(submission(max_tokens=20_000), [first])
+        session.submit(submission(max_tokens=20_000), [second])
+
+        await until(lambda: (session.load.running, session.load.waiting) == (1, 1))
+
+
+async def test_a_listener_is_asked_for_by_slot(address: str) -> None:
+    """A slot is somebody's only until it has ended: a late abort must not hit the next one."""
+    async with running_worker(address), connected(address) as session:
+        first, second = Listener(), Listener()
+        (slot,) = session.submit(submission(), [first])
+        assert session.listens(slot, first)
+        await first.ended.wait()
+
+        assert session.submit(submission(), [second]) == [slot]
+        assert not session.listens(slot, first)
+        assert session.listens(slot, second)
+        assert not session.listens(99, first)

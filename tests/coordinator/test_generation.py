@@ -1,0 +1,147 @@
+"""Generation: defaults, prompts and submits, without any worker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.fleet.slots import SlotListener
+from coordinator.generation import Generation
+from coordinator.models import ModelDirectory, ServedModel
+from coordinator.output.collect import CollectedReply
+from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
+from tests.coordinator.fakes import ids, served_model
+from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Directory(ModelDirectory):
+    """Knows one model."""
+
+    def __init__(self, model: ServedModel) -> None:
+        super().__init__(None, None, None)
+        self._models = {"digits": model}
+
+
+class Part:
+    """A submitted part."""
+
+    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
+        self.submit = submit
+        self.listeners = listeners
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Remember."""
+        self.aborted = True
+
+
+class Fleet:
+    """Takes so many submits."""
+
+    def __init__(self, room: int = 100) -> None:
+        self.parts: list[Part] = []
+        self._room = room
+
+    def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Part:
+        """Take a submit while there is room."""
+        if len(self.parts) == self._room:
+            raise Unavailable("no room")
+        self.parts.append(Part(submit, listeners))
+        return self.parts[-1]
+
+
+def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
+    """Return a request for the digits."""
+    return GenerationRequest("r", "digits", prompts, pb.SamplingParams(**sampling), n=n, text=TextRules(stop=stop))
+
+
+async def test_prompts_of_every_kind_become_ids() -> None:
+    """Messages go through the template, text through the tokenizer, ids stay."""
+    generation = Generation(Fleet(), Directory(served_model()))
+    chat = ChatPrompt([{"role": "user", "content": "one two"}])
+
+    prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
+
+    assert [list(prompt) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
+    assert (prepared.choices, prepared.prompt_tokens) == (3, 4)
+
+
+async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None:
+    """The request wins over the model's config, which wins over the built-in defaults; stop ids add up."""
+    fleet = Fleet()
+    model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
+    generation = Generation(fleet, Directory(model))
+
+    prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
+    generation.start(prepared, CollectedReply(1))
+
+    sampling = fleet.parts[0].submit.sampling_params
+    assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
+    assert list(sampling.stop_token_ids) == [8, 7]
+    assert sampling.max_tokens == 19
+
+
+async def test_stop_strings_never_reach_a_worker() -> None:
+    """The wire has no field for them; the choice finds them."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()))
+    reply = CollectedReply(1)
+    generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
+
+    stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
+
+    (choice,) = await reply.wait()
+    assert stopped == [False, True]
+    assert choice.finish.stop_reason == "three"
+    assert choice.token_ids == [2, 3]
+
+
+async def test_choices_are_numbered_over_prompts_and_n() -> None:
+    """Choice i of prompt p has index p * n + i."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()))
+    reply = CollectedReply(4)
+    generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
+
+    tokens = iter(range(4))
+    for part in fleet.parts:
+        for listener in part.listeners:
+            listener.step([next(tokens)], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert [choice.token_ids for choice in await reply.wait()] == [[0], [1], [2], [3]]
+    assert [part.submit.request_id for part in fleet.parts] == ["r-0", "r-1"]
+
+
+async def test_a_part_without_a_worker_ends_the_others() -> None:
+    """All prompts run or none."""
+    fleet = Fleet(room=1)
+    generation = Generation(fleet, Directory(served_model()))
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+
+    with pytest.raises(Unavailable):
+        generation.start(prepared, CollectedReply(2))
+
+    assert fleet.parts[0].aborted
+
+
+async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
+    """One wrong prompt of many costs the workers nothing."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()))
+
+    with pytest.raises(InvalidRequest, match="out of vocabulary"):
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])))
+
+    assert fleet.parts == []
+
+
+async def test_aborting_a_run_aborts_its_parts() -> None:
+    """What was submitted is given up together."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()))
+    run = generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2))
+
+    run.abort()
+
+    assert [part.aborted for part in fleet.parts] == [True, True]
