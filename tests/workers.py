@@ -1,0 +1,125 @@
+"""Workers inside the test's own process, on unix sockets: real ones with a simulated engine, and scripted ones."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+
+from tokenwire import protocol
+from tokenwire.channel import SERVER
+from tokenwire.errors import TokenwireError
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.v1 import inference_pb2_grpc
+from worker.engine import Engine
+from worker.server import WorkerServer
+from worker.settings import WorkerSettings
+from worker.simulated_engine.engine import SimulatedEngine
+from worker.simulated_engine.settings import SimulationSettings
+
+PROMPT = list(range(65, 91))
+
+SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
+Script = Callable[[AsyncIterator[pb.SessionRequest], SessionContext], Awaitable[None]]
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until something holds that tells nobody when it does."""
+    async with asyncio.timeout(timeout_s):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int] | None = None) -> pb.Submit:
+    """Return a request."""
+    return pb.Submit(
+        request_id=request_id,
+        slots=slots,
+        prompt_token_ids=PROMPT,
+        sampling_params=pb.SamplingParams(max_tokens=max_tokens),
+    )
+
+
+@asynccontextmanager
+async def running_worker(
+    address: str, engine: Engine | None = None, **simulation: object
+) -> AsyncIterator[WorkerServer]:
+    """Run a worker, with a simulated engine of these settings unless another one is given."""
+    if engine is None:
+        engine = SimulatedEngine(SimulationSettings(**{"step_ms": 1, **simulation}))  # type: ignore[arg-type]
+    server = WorkerServer(engine, WorkerSettings(address))
+    await server.startup()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def scripted_worker(address: str, script: Script) -> AsyncIterator[None]:
+    """Run a server whose sessions follow a script."""
+
+    class Servicer(inference_pb2_grpc.InferenceServicer):
+        async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+            await script(requests, context)
+
+    server = grpc.aio.server(options=SERVER)
+    inference_pb2_grpc.add_InferenceServicer_to_server(Servicer(), server)
+    server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(grace=None)
+
+
+def welcome(major: int = protocol.MAJOR, draining: bool = False) -> pb.SessionResponse:
+    """Return a scripted worker's first event."""
+    return pb.SessionResponse(
+        welcome=pb.Welcome(
+            protocol=pb.ProtocolVersion(major=major),
+            model=pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1),
+            draining=draining,
+        )
+    )
+
+
+def unix_address(folder: Path, name: str = "worker") -> str:
+    """Return a worker's address in a folder."""
+    return f"unix:{folder}/{name}.sock"
+
+
+class Listener:
+    """Listens to a slot and remembers."""
+
+    def __init__(self) -> None:
+        self.prefills: list[pb.PrefillInfo] = []
+        self.token_ids: list[int] = []
+        self.finish: pb.Finish | None = None
+        self.error: TokenwireError | None = None
+        self.moved = asyncio.Event()
+        """Set when the first tokens have come."""
+        self.ended = asyncio.Event()
+        """Set by the ending."""
+        self.steps_after_end = 0
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Remember."""
+        self.prefills.append(info)
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Remember."""
+        self.steps_after_end += self.ended.is_set()
+        self.token_ids += token_ids
+        self.moved.set()
+        if finish is not None:
+            self.finish = finish
+            self.ended.set()
+        return False
+
+    def fail(self, error: TokenwireError) -> None:
+        """Remember."""
+        self.steps_after_end += self.ended.is_set()
+        self.error = error
+        self.ended.set()
