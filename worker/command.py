@@ -93,6 +93,7 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not starting.done():
+            starting.add_done_callback(_take_note)
             log.info("stopped while starting")
             return 0
         await starting
@@ -108,6 +109,12 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
     finally:
         await server.stop()
         log.info("stopped")
+
+
+def _take_note(broken_off: asyncio.Task[None]) -> None:
+    """A start that is broken off fails, as it should: nobody needs its traceback."""
+    if not broken_off.cancelled():
+        broken_off.exception()
 
 
 def _on_signal(shutdown: asyncio.Event) -> None:
