@@ -269,8 +269,8 @@ class AsgiConnection:
         with contextlib.suppress(OSError):  # the server noticed first that the client is gone
             while True:
                 data = await self._queue.get()
-                was_congested = self.congested
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                was_congested = self.congested  # asked now: it may have become so during the send
                 self._unsent -= len(data)
                 self._queue.task_done()
                 if was_congested and not self.congested:

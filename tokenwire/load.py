@@ -39,13 +39,15 @@ class _StreamClient(asyncio.Protocol):
     """Reads one response: counts events as they come, parses only the last ones."""
 
     _TAIL = 2048
+    # At the start of a line: inside an event's JSON there are no line breaks.
+    _EVENT = b"\ndata: "
 
     def __init__(self, request: bytes, done: "asyncio.Future[StreamResult]") -> None:
         self._request = request
         self._done = done
         self._result = StreamResult(started=0.0)
         self._head: bytearray | None = bytearray()
-        self._tail = b""
+        self._tail = b"\n"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -63,11 +65,12 @@ class _StreamClient(asyncio.Protocol):
             result.status = int(head[9:12])
             data = rest
             if not data:
+                if result.status != 200:  # a body may never come
+                    self._finish()
                 return
         result.arrivals.append(time.monotonic())
-        # An event may be cut in two: "data: " is counted across the seam.
-        seam = self._tail[-5:]
-        result.events += (seam + data).count(b"data: ") - seam.count(b"data: ")
+        # An event may be cut in two: its beginning is counted across the seam.
+        result.events += (self._tail[1 - len(self._EVENT) :] + data).count(self._EVENT)
         self._tail = (self._tail + data)[-self._TAIL :]
         if result.status != 200 or self._tail.endswith(b"0\r\n\r\n"):
             self._finish()
@@ -80,7 +83,7 @@ class _StreamClient(asyncio.Protocol):
             return
         result = self._result
         tail = self._tail.decode(errors="replace")
-        result.complete = "data: [DONE]" in tail
+        result.complete = "\ndata: [DONE]" in tail
         result.events -= result.complete
         result.completion_tokens = _last_number(tail, '"completion_tokens":')
         marker = '"finish_reason":"'

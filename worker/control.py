@@ -13,6 +13,7 @@ from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from worker.engine import Engine, PauseMode
 
 Response = TypeVar("Response")
+Json = TypeVar("Json", dict[str, Any], list[Any])
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _PAUSE_MODES = {
@@ -72,7 +73,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.DrainResponse()
 
     async def PauseGeneration(self, request: pb.PauseGenerationRequest, context: Context) -> pb.PauseGenerationResponse:
-        await _call(context, lambda: self._engine.pause(_PAUSE_MODES[request.mode], request.clear_cache))
+        await _call(context, lambda: self._engine.pause(_pause_mode(request.mode), request.clear_cache))
         return pb.PauseGenerationResponse()
 
     async def ResumeGeneration(
@@ -85,7 +86,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
 
     async def Sleep(self, request: pb.SleepRequest, context: Context) -> pb.SleepResponse:
-        await _call(context, lambda: self._engine.sleep(request.level, _PAUSE_MODES[request.mode]))
+        await _call(context, lambda: self._engine.sleep(request.level, _pause_mode(request.mode)))
         return pb.SleepResponse()
 
     async def WakeUp(self, request: pb.WakeUpRequest, context: Context) -> pb.WakeUpResponse:
@@ -114,7 +115,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         async def update() -> None:
             if request.stage not in _STAGES:
                 raise InvalidRequest("stage must be set", param="stage")
-            await self._engine.update_weights(_STAGES[request.stage], _json(request.arguments_json, "{}"))
+            await self._engine.update_weights(_STAGES[request.stage], _json(request.arguments_json, dict))
 
         await _call(context, update)
         return pb.UpdateWeightsResponse()
@@ -132,18 +133,28 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
         async def call() -> list[Any]:
-            args, kwargs = _json(request.args_json, "[]"), _json(request.kwargs_json, "{}")
+            args, kwargs = _json(request.args_json, list), _json(request.kwargs_json, dict)
             return await self._engine.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
 
         results = await _call(context, call)
         return pb.CollectiveRpcResponse(results_json=json.dumps(results, default=repr))
 
 
-def _json(text: str, default: str) -> Any:
+def _pause_mode(mode: "pb.PauseMode") -> PauseMode:
+    if mode not in _PAUSE_MODES:
+        raise InvalidRequest(f"unknown pause mode {mode}", param="mode")
+    return _PAUSE_MODES[mode]
+
+
+def _json(text: str, kind: type[Json]) -> Json:
+    """Read a JSON object (`dict`) or array (`list`); no text is an empty one."""
     try:
-        return json.loads(text or default)
+        value = json.loads(text) if text else kind()
     except ValueError as error:
         raise InvalidRequest(f"not JSON: {error}") from error
+    if not isinstance(value, kind):
+        raise InvalidRequest(f"not a JSON {'object' if kind is dict else 'array'}: {text}")
+    return value
 
 
 async def _call(context: Context, verb: Callable[[], Awaitable[Response]]) -> Response:

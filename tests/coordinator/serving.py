@@ -1,0 +1,187 @@
+"""A uvicorn server whose one route is a test's own, and a client that decides when it reads."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from coordinator.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
+from tests.workers import until
+from tokenwire.listening import bind
+
+STALL_TIMEOUT_S = 60.0
+
+
+class Exchange:
+    """One request, as a route sees it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.path: str = scope["path"]
+        self.connection = connection_of(scope, receive, send)
+        self.lost = asyncio.Event()
+        self.drained = asyncio.Event()
+        self._receive = receive
+        self._send = send
+
+    def watch(self) -> None:
+        """Have both events set by the connection."""
+        self.connection.watch(self.lost.set, self.drained.set)
+
+    async def begin(self) -> None:
+        """Start the response."""
+        await self._send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def end(self) -> None:
+        """End the response, after everything that was written."""
+        await self.connection.flush()
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def disconnect(self) -> None:
+        """Wait until the server itself knows that the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def congest(self, piece: bytes = bytes(16_384)) -> int:
+        """Write until the reader is behind; returns how many bytes that took."""
+        size = 0
+        while not self.connection.congested:
+            self.connection.write(piece)
+            size += len(piece)
+            await asyncio.sleep(0)
+        return size
+
+
+Route = Callable[[Exchange], Awaitable[None]]
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to pytest."""
+        yield
+
+
+@asynccontextmanager
+async def serving(route: Route, lent: bool, stall_timeout_s: float = STALL_TIMEOUT_S) -> AsyncIterator[int]:
+    """Run a server, with our protocol or a plain one; yields its port. What a route raises is raised at the end."""
+    errors: list[Exception] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        exchange = Exchange(scope, receive, send)
+        try:
+            assert isinstance(exchange.connection, LentConnection if lent else AsgiConnection)
+            await route(exchange)
+        except Exception as error:
+            errors.append(error)
+            raise
+        finally:
+            exchange.connection.release()
+
+    protocol = lending_protocol(stall_timeout_s) if lent else "httptools"
+    config = uvicorn.Config(
+        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
+    server = _Server(config)
+    bound = bind("127.0.0.1", 0)
+    running = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        await until(lambda: server.started)
+        async with asyncio.timeout(20):
+            yield bound.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await running
+    if errors:
+        raise errors[0]
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a client got of a response."""
+
+    status: int
+    chunks: list[bytes] = field(default_factory=list)
+    complete: bool = False
+    """Whether the body ended as it should."""
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self.chunks)
+
+
+class Client:
+    """A connection that reads only when it is told to."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._unparsed = b""
+
+    async def send(self, *paths: str) -> None:
+        """Send requests, all at once."""
+        requests = "".join(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n" for path in paths)
+        await asyncio.get_running_loop().sock_sendall(self._socket, requests.encode())
+
+    async def read_some(self, size: int = 65_536) -> int:
+        """Read once; returns how much came, 0 at the end of the connection."""
+        try:
+            data = await asyncio.get_running_loop().sock_recv(self._socket, size)
+        except ConnectionResetError:
+            return 0
+        self._unparsed += data
+        return len(data)
+
+    async def read_reply(self) -> Reply:
+        """Read one response, to its end or that of the connection."""
+        head = await self._take_until(b"\r\n\r\n")
+        assert head is not None, "the connection ended before a response came"
+        assert b"transfer-encoding: chunked" in head
+        reply = Reply(int(head[9:12]))
+        while (line := await self._take_until(b"\r\n")) is not None:
+            size = int(line, 16)
+            while len(self._unparsed) < size + 2 and await self.read_some(1_000_000):
+                pass
+            chunk, end, self._unparsed = (
+                self._unparsed[:size],
+                self._unparsed[size : size + 2],
+                self._unparsed[size + 2 :],
+            )
+            if end != b"\r\n":
+                break
+            if not size:
+                reply.complete = True
+                break
+            reply.chunks.append(chunk)
+        return reply
+
+    async def at_end(self) -> bool:
+        """Tell whether nothing follows, by waiting for the end of the connection."""
+        return not self._unparsed and not await self.read_some()
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    async def _take_until(self, separator: bytes) -> bytes | None:
+        while separator not in self._unparsed:
+            if not await self.read_some():
+                return None
+        taken, _, self._unparsed = self._unparsed.partition(separator)
+        return taken
+
+
+@asynccontextmanager
+async def client_of(port: int) -> AsyncIterator[Client]:
+    """Connect, with a receive buffer that is soon full."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+        yield Client(connection)

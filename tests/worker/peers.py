@@ -1,0 +1,169 @@
+"""A worker's two neighbours: an engine that does what a test says, and a bare coordinator on a real socket."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tokenwire import protocol
+from tokenwire.channel import open_channel
+from tokenwire.errors import EngineFailed
+from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Sequence, Step
+from worker.simulated_engine.engine import SimulatedEngine
+from worker.simulated_engine.settings import SimulationSettings
+
+TIMEOUT_S = 10.0
+
+
+class ScriptedEngine(SimulatedEngine):
+    """Computes nothing by itself: steps are given by the test."""
+
+    def __init__(self) -> None:
+        super().__init__(SimulationSettings())
+        self.submitted: dict[int, Sequence] = {}
+        """Sequences that were submitted, the last one of each slot."""
+        self.aborted: list[Sequence] = []
+        self.aborts = asyncio.Event()
+        """Set by every abort."""
+        self.breaks: Exception | None = None
+        """What `submit` raises."""
+        self._steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
+
+    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+        """Remember the sequences."""
+        if self.breaks is not None:
+            raise self.breaks
+        self.submitted.update((sequence.slot, sequence) for sequence in sequences)
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """Remember the sequences; they end when the test says so."""
+        self.aborted += sequences
+        self.aborts.set()
+
+    async def steps(self) -> AsyncIterator[Step]:
+        """Yield what the test gives."""
+        while isinstance(step := await self._steps.get(), Step):
+            yield step
+        if step is not None:
+            raise EngineFailed(step)
+
+    async def stop(self) -> None:
+        """End the steps."""
+        self._steps.put_nowait(None)
+        await super().stop()
+
+    def give(self, tokens: dict[int, list[int]], ends: dict[int, "pb.FinishReason"] | None = None) -> None:
+        """Make a step: new tokens by slot, and slots that end."""
+        self._steps.put_nowait(
+            Step(
+                sequences=[self.submitted[slot] for slot in tokens],
+                token_ids=list(tokens.values()),
+                finishes=[(self.submitted[slot], pb.Finish(reason=reason)) for slot, reason in (ends or {}).items()],
+            )
+        )
+
+    def die(self, message: str) -> None:
+        """Fail without a word to anybody."""
+        self._steps.put_nowait(message)
+
+    def end_steps(self) -> None:
+        """End the steps though nobody has stopped the engine."""
+        self._steps.put_nowait(None)
+
+
+class Peer:
+    """A client of a worker: control and health calls, and one session that remembers what it read."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.control = control_pb2_grpc.ControlStub(channel)
+        self.call = inference_pb2_grpc.InferenceStub(channel).Session()
+        self.tokens: dict[int, list[int]] = {}
+        self.endings: Counter[int] = Counter()
+        """Terminal events by slot."""
+        self.finishes: dict[int, pb.Finish] = {}
+        self.refusals: list[pb.Refusal] = []
+        self.draining: list[pb.Draining] = []
+        self.frames = 0
+        self._health = health_pb2_grpc.HealthStub(channel)
+
+    async def hello(self) -> pb.Welcome:
+        """Open the session."""
+        await self.send(hello=pb.Hello(protocol=protocol.version(), coordinator_id="peer"))
+        event = await self._next()
+        assert event.WhichOneof("event") == "welcome"
+        return event.welcome
+
+    async def send(self, **command: object) -> None:
+        """Send one command."""
+        await self.call.write(pb.SessionRequest(**command))  # type: ignore[arg-type]
+
+    async def read(self) -> None:
+        """Read one event."""
+        event = await self._next()
+        match event.WhichOneof("event"):
+            case "frame":
+                self._take(event.frame)
+            case "refusal":
+                self.refusals.append(event.refusal)
+                self.endings.update(event.refusal.slots)
+            case "draining":
+                self.draining.append(event.draining)
+            case other:
+                raise AssertionError(f"unexpected event {other}")
+
+    async def read_until_ended(self, *slots: int) -> None:
+        """Read until these slots have had a terminal event."""
+        while not all(self.endings[slot] for slot in slots):
+            await self.read()
+
+    async def read_to_end(self) -> None:
+        """Read until the worker ends the session; raises what it ended with."""
+        while await self.call.read() is not grpc.aio.EOF:
+            pass
+
+    async def health(self, service: str = "") -> str:
+        """Ask for a service's health."""
+        answer = await self._health.Check(health_pb2.HealthCheckRequest(service=service))
+        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+
+    async def _next(self) -> pb.SessionResponse:
+        event = await asyncio.wait_for(self.call.read(), TIMEOUT_S)
+        assert event is not grpc.aio.EOF, "the worker ended the session"
+        assert isinstance(event, pb.SessionResponse)
+        return event
+
+    def _take(self, frame: pb.StepFrame) -> None:
+        self.frames += 1
+        start = 0
+        assert len(set(frame.slots)) == len(frame.slots), "a slot came twice in one frame"
+        for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
+            assert not self.endings[slot], "tokens came after the end"
+            self.tokens.setdefault(slot, []).extend(frame.token_ids[start : start + count])
+            start += count
+        for finish in frame.finishes:
+            self.endings[finish.slot] += 1
+            self.finishes[finish.slot] = finish
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Peer]:
+    """Connect to a worker; the session opens with a hello."""
+    async with open_channel(address) as channel:
+        peer = Peer(channel)
+        try:
+            yield peer
+        finally:
+            peer.call.cancel()
+
+
+@asynccontextmanager
+async def in_session(address: str) -> AsyncIterator[Peer]:
+    """Connect to a worker and open a session."""
+    async with connected(address) as peer:
+        await peer.hello()
+        yield peer
