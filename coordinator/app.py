@@ -34,8 +34,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
-    app.include_router(chat_routes(generation))
-    app.include_router(completion_routes(generation))
+    app.include_router(chat_routes(generation, settings.api))
+    app.include_router(completion_routes(generation, settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)

@@ -1,15 +1,18 @@
-"""Generation: takes a request to its choices. Renders, tokenizes, checks, submits, and aborts."""
+"""Generation: takes a request to its choices. Checks, submits, and aborts."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from coordinator import limits
 from coordinator.fleet.slots import SlotListener
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.choice import Choice, Reply
-from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
+from coordinator.prompts import PreparedPrompt, prepare_prompt
+from coordinator.request import GenerationRequest
 from coordinator.text.detokenizer import text_stream
+from coordinator.text.logprobs import LogprobDecoder
 from tokenwire.v1 import inference_pb2 as pb
 
 # vLLM's order: the request, then the model's generation config, then these.
@@ -30,7 +33,7 @@ class PreparedRequest:
 
     request: GenerationRequest
     model: ServedModel
-    prompts: Sequence[Sequence[int]]
+    prompts: Sequence[PreparedPrompt]
 
     @property
     def choices(self) -> int:
@@ -40,7 +43,11 @@ class PreparedRequest:
     @property
     def prompt_tokens(self) -> int:
         """Tokens of all prompts."""
-        return sum(len(prompt) for prompt in self.prompts)
+        return sum(len(prompt.token_ids) for prompt in self.prompts)
+
+    def prompt_of(self, choice: int) -> PreparedPrompt:
+        """Return the prompt of the choice with this index."""
+        return self.prompts[choice // self.request.n]
 
 
 class Submission(Protocol):
@@ -89,19 +96,19 @@ class Generation:
         limits.check_request(request, model)
         prompts = []
         for prompt in request.prompts:
-            token_ids = await tokenize(prompt, model)
-            limits.check_prompt(token_ids, model)
-            max_tokens = limits.resolve_max_tokens(request.sampling, len(token_ids), model)
+            prepared = await prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
+            limits.check_prompt(prepared.token_ids, model)
+            max_tokens = limits.resolve_max_tokens(request.sampling, len(prepared.token_ids), model)
             limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
-            prompts.append(token_ids)
+            prompts.append(prepared)
         return PreparedRequest(request, model, prompts)
 
     def start(self, prepared: PreparedRequest, reply: Reply) -> Run:
         """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""
         run = Run()
         try:
-            for position, token_ids in enumerate(prepared.prompts):
-                run.add(self._submit(prepared, position, token_ids, reply))
+            for position, prompt in enumerate(prepared.prompts):
+                run.add(self._submit(prepared, position, prompt.token_ids, reply))
         except BaseException:
             run.abort()
             raise
@@ -119,31 +126,24 @@ class Generation:
             priority=request.priority,
             cache_salt=request.cache_salt,
             session_id=request.session_id,
+            data_parallel_rank=request.data_parallel_rank,
+            reasoning_ended=request.reasoning_ended,
+            reasoning_parser_kwargs_json=_json(request.reasoning_parser_kwargs),
         )
         choices = [
             Choice(
                 position * request.n + i,
                 text_stream(model.tokenizer, token_ids, request.text, sampling.min_tokens),
                 reply,
+                lambda: LogprobDecoder(model.token_texts),
             )
             for i in range(request.n)
         ]
         return self._fleet.submit(model.names[0], submit, choices)
 
 
-async def tokenize(prompt: Prompt, model: ServedModel) -> Sequence[int]:
-    """Turn a prompt into ids. Raises InvalidRequest where the template refuses the messages."""
-    if isinstance(prompt, ChatPrompt):
-        text = model.template.render_messages(
-            prompt.messages,
-            add_generation_prompt=prompt.add_generation_prompt,
-            continue_final_message=prompt.continue_final_message,
-            **prompt.template_kwargs,
-        )
-        return await model.tokenizer.encode_async(text, prompt.add_special_tokens)
-    if isinstance(prompt, TextPrompt):
-        return await model.tokenizer.encode_async(prompt.text, prompt.add_special_tokens)
-    return prompt.token_ids
+def _json(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else json.dumps(value)
 
 
 def _fill_defaults(sampling: pb.SamplingParams, model: ServedModel) -> None:

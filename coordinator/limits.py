@@ -4,12 +4,18 @@ import math
 from collections.abc import Sequence
 
 from coordinator.models import ServedModel
-from coordinator.request import GenerationRequest
+from coordinator.request import GenerationRequest, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
 MAX_STOP_STRINGS = 4
+
+_OUT_OF_VOCABULARY = {
+    "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
+    "prompt": "Token id {0} is out of vocabulary",
+    "tokens": "Token id {0} is out of vocabulary",
+}
 
 
 def check_request(request: GenerationRequest, model: ServedModel) -> None:
@@ -28,9 +34,35 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
     _check_ranges(sampling)
     if request.n > 1 and sampling.temperature < 1e-5:
         raise InvalidRequest(f"n must be 1 when using greedy sampling, got {request.n}.", param="n")
-    _check_ids(sampling.stop_token_ids, model, "stop_token_ids")
-    _check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
-    _check_ids(list(sampling.logit_bias), model, "logit_bias")
+    check_ids(sampling.stop_token_ids, model, "stop_token_ids")
+    check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
+    check_ids(list(sampling.logit_bias), model, "logit_bias")
+    check_ids(sampling.logprob_token_ids, model, "logprob_token_ids")
+
+
+def check_text_length(text: str, model: ServedModel) -> None:
+    """Check that a text can be short enough at all, before it is tokenized. Raises InvalidRequest."""
+    limit = model.max_model_len * model.tokenizer.max_chars_per_token
+    if len(text) > limit:
+        raise InvalidRequest(
+            f"This model's maximum context length is {model.max_model_len} tokens. However, your prompt contains "
+            f"{len(text)} characters (more than {limit} characters, which is the upper bound for "
+            f"{model.max_model_len} input tokens). Please reduce the length of the input prompt.",
+            param="input_text",
+        )
+
+
+def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:
+    """Return how many tokens of a prompt to keep at most. Raises InvalidRequest."""
+    if truncation.length > model.max_model_len:
+        raise InvalidRequest(
+            f"truncate_prompt_tokens={truncation.length} cannot be greater than max_model_len = {model.max_model_len}. "
+            "Please request a smaller truncation size.",
+            param="truncate_prompt_tokens",
+        )
+    if truncation.length >= 0:
+        return truncation.length
+    return model.max_model_len - 1 if max_tokens else model.max_model_len
 
 
 def check_prompt(token_ids: Sequence[int], model: ServedModel) -> None:
@@ -52,7 +84,7 @@ def check_prompt(token_ids: Sequence[int], model: ServedModel) -> None:
             "of text tokens (prompt + requested output tokens).",
             param="input_tokens",
         )
-    _check_ids(token_ids, model, "prompt")
+    check_ids(token_ids, model, "prompt")
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:
@@ -102,10 +134,16 @@ def _check_ranges(sampling: pb.SamplingParams) -> None:
         raise InvalidRequest(f"max_tokens must be at least 1, got {sampling.max_tokens}.", param="max_tokens")
 
 
-def _check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
-    # An id outside of the vocabulary kills a bare engine: nothing of the kind leaves this process.
+def out_of_vocabulary(token_id: int, param: str) -> InvalidRequest:
+    """Return the error for an id that no vocabulary has, or not this model's."""
+    message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
+    return InvalidRequest(message.format(token_id, param), param=param)
+
+
+def check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
+    """Check that ids are in the vocabulary: an engine may die of one that is not. Raises InvalidRequest."""
     if not token_ids:
         return
     for token_id in (min(token_ids), max(token_ids)):
         if not 0 <= token_id <= model.max_token_id:
-            raise InvalidRequest(f"Token id {token_id} is out of vocabulary", param=param)
+            raise out_of_vocabulary(token_id, param)

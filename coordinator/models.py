@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from coordinator.fleet.session import FetchFiles
+from coordinator.text.logprobs import TokenTexts
 from coordinator.text.template import ChatTemplate
 from coordinator.text.tokenizer import Tokenizer
 from tokenwire import tokenizer_files
@@ -35,6 +36,7 @@ class ServedModel:
     """The generation config's sampling defaults, with vLLM's names."""
     tokenizer: Tokenizer
     template: ChatTemplate
+    token_texts: TokenTexts
 
 
 class ModelDirectory:
@@ -74,6 +76,7 @@ class ModelDirectory:
             default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
             tokenizer=tokenizer,
             template=ChatTemplate(self._chat_template or tokenizer.chat_template, tokenizer.special_tokens),
+            token_texts=TokenTexts(tokenizer),
         )
         for name in model.names:
             known = self._models.get(name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -46,6 +46,16 @@ class TextRules:
     spaces_between_special_tokens: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Cuts a prompt that is too long, as the client asked for."""
+
+    length: int
+    """Tokens to keep; -1 keeps what fits into the model's context."""
+    side: Literal["left", "right"] | None = None
+    """Where to cut, special tokens or not. None: at the left of the text, and special tokens stay."""
+
+
 @dataclass(slots=True)
 class GenerationRequest:
     """One request, whichever route it came through. Choice i of prompt p has index p * n + i."""
@@ -62,6 +72,13 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str | None = None
     session_id: str | None = None
+    data_parallel_rank: int | None = None
+    truncation: Truncation | None = None
+    stream_interval: int = 1
+    """Tokens of a choice to gather for each streamed chunk, but for the first and the last."""
+    reasoning_ended: bool | None = None
+    """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
+    reasoning_parser_kwargs: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -70,14 +87,48 @@ class Usage:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int | None = None
+    """Prompt tokens that came from the worker's prefix cache; None where nobody asked."""
+    reasoning_tokens: int | None = None
+    """Completion tokens that were reasoning; None without a reasoning parser."""
 
-    def as_dict(self) -> dict[str, int]:
-        """Return OpenAI's usage object."""
-        return {
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's usage object; details only where there are some."""
+        usage: dict[str, Any] = {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "completion_tokens": self.completion_tokens,
         }
+        if self.cached_tokens is not None:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
+        if self.reasoning_tokens is not None:
+            usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
+        return usage
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token with its log-probability at one position."""
+
+    token_id: int
+    text: str
+    """Decoded; empty while it is a part of a character that later tokens complete."""
+    logprob: float
+    rank: int
+    """Place in the vocabulary at this position; 1 is the likeliest."""
+
+
+ScoredPosition = Sequence[ScoredToken]
+"""The token that stands at a position, then others by rank. No token twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """How a choice's prompt was computed."""
+
+    cached_tokens: int
+    logprobs: Sequence[ScoredPosition | None] | None = None
+    """One entry per prompt token, the first one None; None where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +139,5 @@ class Finish:
     """stop, length, abort or repetition."""
     stop_reason: int | str | None = None
     """The stop string or stop id that matched; None for end of sequence."""
+    kv_transfer_params: Any = None
+    """What a prefill worker hands on to a decode worker."""

@@ -7,6 +7,20 @@ from tokenwire.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """What replies contain, where clients do not say."""
+
+    prompt_tokens_details: bool = False
+    """Whether usage tells how much of a prompt was cached."""
+    tokens_as_token_ids: bool = False
+    """Whether logprobs write tokens as "token_id:N"."""
+    force_include_usage: bool = False
+    """Whether every stream ends with usage."""
+    trust_request_chat_template: bool = False
+    """Whether requests may bring a chat template of their own."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """What a coordinator serves, and its limits."""
 
@@ -25,6 +39,7 @@ class CoordinatorSettings:
     """How long replies may run on after SIGTERM."""
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
+    api: ApiSettings = ApiSettings()
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
 

@@ -95,6 +95,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.prefills: list[pb.PrefillInfo] = []
+        self.rows: list[pb.LogprobRows] = []
         self.token_ids: list[int] = []
         self.finish: pb.Finish | None = None
         self.error: TokenwireError | None = None
@@ -107,6 +108,10 @@ class Listener:
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Remember."""
         self.prefills.append(info)
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Remember."""
+        self.rows.append(rows)
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Remember."""

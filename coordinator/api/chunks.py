@@ -2,16 +2,35 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.errors import error_event
-from coordinator.request import Finish, Usage
+from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
+from coordinator.generation import PreparedRequest
+from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOptions:
+    """What a client wants to see in a stream beside the text."""
+
+    return_token_ids: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False
+    usage_details: bool = False
+    """Whether usage tells how much of the prompt was cached."""
+    logprobs: LogprobStyle | None = None
+    show_prompt: bool = False
+    """Whether the first chunk carries the prompt's text; completions put it before the text."""
+    scores_only: bool = False
+    """Whether the reply is the prompt itself, and what was generated is left out."""
 
 
 class ChunkWriter:
@@ -28,72 +47,103 @@ class ChunkWriter:
     # The end of a delta without extras, the same in every chunk of a route.
     _plain_tail = ""
 
-    def __init__(
-        self,
-        *,
-        response_id: str,
-        created: int,
-        model: str,
-        choices: int,
-        return_token_ids: bool = False,
-        include_usage: bool = False,
-        continuous_usage: bool = False,
-        prompts: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self.shows_empty_deltas = return_token_ids or continuous_usage
-        self._envelope = {"id": response_id, "object": self._object, "created": created, "model": model}
+    def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
+        self._prepared = prepared
+        self._options = options
+        self.shows_empty_deltas = bool(options.return_token_ids or options.continuous_usage or options.logprobs)
+        self._envelope = {
+            "id": prepared.request.request_id,
+            "object": self._object,
+            "created": created,
+            "model": prepared.model.names[0],
+        }
         head = _compact(self._envelope)[:-1]
         self._heads = [
-            f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode() for index in range(choices)
+            f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode()
+            for index in range(prepared.choices)
         ]
-        self._return_token_ids = return_token_ids
-        self._include_usage = include_usage
+        self._plain = not self.shows_empty_deltas
+        self._cached_tokens: int | None = None
         self._usages: list[Usage] | None = None
-        self._choices_per_prompt = choices // len(prompts) if prompts else choices
-        self._prompts = prompts
-        if continuous_usage:
-            self._usages = [Usage(len(self._prompts[self._prompt_of(index)])) for index in range(choices)]
+        if options.continuous_usage:
+            self._usages = [Usage(len(prepared.prompt_of(index).token_ids)) for index in range(prepared.choices)]
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Note how much of the prompt was cached."""
+        if self._options.usage_details and self._cached_tokens is None:
+            self._cached_tokens = prefill.cached_tokens
 
     def opening(self) -> bytes:
         """Render what comes before the first delta."""
         return b""
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
         """Render what a choice gained."""
-        if finish is None and not self.shows_empty_deltas:
+        if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
-        return self._full_delta(index, text, token_ids, finish)
+        return self._full_delta(index, text, token_ids, finish, logprobs)
 
     def closing(self, usage: Usage) -> bytes:
         """Render the usage chunk, when it was asked for."""
-        if not self._include_usage:
+        if not self._options.include_usage:
             return b""
+        usage.cached_tokens = self._cached_tokens
         return self._event({**self._envelope, "choices": [], "usage": usage.as_dict()})
 
     def error(self, error: TokenwireError) -> bytes:
         """Render an error in mid-stream."""
         return error_event(error)
 
-    def _full_delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
-        after: dict[str, Any] = {"logprobs": None, "finish_reason": finish.reason if finish else None}
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        body = f"{encode_basestring(text)}{self._after_text},{self._ending(index, token_ids, finish, logprobs)}}}\n\n"
+        return self._heads[index] + body.encode()
+
+    def _ending(
+        self,
+        index: int,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> str:
+        """Render a choice from behind its text to the end of the chunk's last field."""
+        after: dict[str, Any] = {
+            "logprobs": self._logprobs(index, token_ids, logprobs),
+            "finish_reason": finish.reason if finish else None,
+        }
         if finish is not None:
             after["stop_reason"] = finish.stop_reason
         after.update(self._first_delta_extras(index))
-        after["token_ids"] = token_ids if self._return_token_ids else None
+        after["token_ids"] = token_ids if self._options.return_token_ids else None
         end = _compact(after)[1:] + "]"
         if self._usages is not None:
             usage = self._usages[index]
             usage.completion_tokens += len(token_ids)
             end += f',"usage":{_compact(usage.as_dict())}'
-        body = f"{encode_basestring(text)}{self._after_text},{end}}}\n\n"
-        return self._heads[index] + body.encode()
+        return end
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        """Return the logprobs of a delta in the route's shape."""
+        raise NotImplementedError
 
     def _first_delta_extras(self, index: int) -> dict[str, Any]:
         """Return fields that only a choice's first delta has."""
         return {}
-
-    def _prompt_of(self, index: int) -> int:
-        return index // self._choices_per_prompt
 
     @staticmethod
     def _event(body: dict[str, Any]) -> bytes:
@@ -108,26 +158,39 @@ class ChatChunks(ChunkWriter):
     _object = "chat.completion.chunk"
     _plain_tail = "}" + PLAIN_ENDING
 
-    def __init__(self, *, role: str, **common: Any) -> None:
-        super().__init__(**common)
+    def __init__(
+        self, prepared: PreparedRequest, created: int, options: ChunkOptions, *, role: str, echo: str = ""
+    ) -> None:
+        super().__init__(prepared, created, options)
         self._role = role
+        self._echo = echo
 
     def opening(self) -> bytes:
-        """Render one chunk per choice that names the role."""
-        events = []
-        for index in range(len(self._heads)):
-            choice = {
-                "index": index,
-                "delta": {"role": self._role, "content": ""},
-                "logprobs": None,
-                "finish_reason": None,
-            }
-            body = {**self._envelope, "choices": [choice]}
-            body["prompt_token_ids"] = list(self._prompts[0]) if self._return_token_ids else None
-            if self._usages is not None:
-                body["usage"] = self._usages[index].as_dict()
-            events.append(self._event(body))
+        """Render one chunk per choice that names the role; then, where asked, the message that is continued."""
+        events = [self._opening(index, {"role": self._role, "content": ""}, first=True) for index in self._indexes()]
+        if self._echo:
+            events += [self._opening(index, {"content": self._echo}, first=False) for index in self._indexes()]
         return b"".join(events)
+
+    def _indexes(self) -> range:
+        return range(len(self._heads))
+
+    def _opening(self, index: int, delta: dict[str, Any], first: bool) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        body: dict[str, Any] = {**self._envelope, "choices": [choice]}
+        if first:
+            prompt = self._prepared.prompts[0]
+            body["prompt_token_ids"] = list(prompt.token_ids) if self._options.return_token_ids else None
+            body["prompt_text"] = prompt.text if self._options.show_prompt else None
+        if self._usages is not None:
+            body["usage"] = self._usages[index].as_dict()
+        return self._event(body)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        style = self._options.logprobs
+        return None if style is None else chat_logprobs(positions or [], style)
 
 
 class CompletionChunks(ChunkWriter):
@@ -137,12 +200,73 @@ class CompletionChunks(ChunkWriter):
     _object = "text_completion"
     _plain_tail = PLAIN_ENDING
 
-    def __init__(self, **common: Any) -> None:
-        super().__init__(**common)
-        self._shown: set[int] = set()
+    def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
+        super().__init__(prepared, created, options)
+        self._offsets = [0] * prepared.choices
+        self._prefills: dict[int, Prefill] = {}
+        self._unopened = set(range(prepared.choices)) if options.show_prompt or options.return_token_ids else set()
+        """Choices whose first delta says something of the prompt."""
+        self._plain = self._plain and not options.show_prompt
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Keep what an echo shows of the prompt."""
+        super().prefilled(index, prefill)
+        if self._options.show_prompt:
+            self._prefills[index] = prefill
+
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        if self._options.show_prompt and index in self._unopened:
+            shown = "" if self._options.return_token_ids else prompt_text(self._prepared, index)
+            text = shown if self._options.scores_only else shown + text
+        return super()._full_delta(index, text, token_ids, finish, logprobs)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        style = self._options.logprobs
+        if style is None:
+            return None
+        shown: Sequence[int] = token_ids
+        scored: Sequence[ScoredPosition | None] = positions or []
+        if self._options.show_prompt and index in self._unopened:
+            shown, scored = with_prompt(self._prepared, index, self._prefills.get(index), token_ids, scored)
+            if self._options.scores_only:
+                count = len(shown) - len(token_ids)
+                shown, scored = shown[:count], scored[:count]
+        decode = self._prepared.model.token_texts.text
+        rendered, self._offsets[index] = completion_logprobs(shown, scored, style, decode, self._offsets[index])
+        return rendered
 
     def _first_delta_extras(self, index: int) -> dict[str, Any]:
-        if not self._return_token_ids or index in self._shown:
+        if index not in self._unopened:
             return {"prompt_token_ids": None}
-        self._shown.add(index)
-        return {"prompt_token_ids": list(self._prompts[self._prompt_of(index)])}
+        self._unopened.discard(index)
+        return {"prompt_token_ids": list(self._prepared.prompt_of(index).token_ids)}
+
+
+def prompt_text(prepared: PreparedRequest, index: int) -> str:
+    """Return the text of a choice's prompt; one that came as ids is decoded."""
+    prompt = prepared.prompt_of(index)
+    if prompt.text is not None:
+        return prompt.text
+    return prepared.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+
+
+def with_prompt(
+    prepared: PreparedRequest,
+    index: int,
+    prefill: Prefill | None,
+    token_ids: Sequence[int],
+    positions: Sequence[ScoredPosition | None],
+) -> tuple[list[int], list[ScoredPosition | None]]:
+    """Put the prompt's tokens and log-probabilities before a choice's own."""
+    prompt_ids = prepared.prompt_of(index).token_ids
+    scored = (prefill.logprobs if prefill is not None else None) or [None] * len(prompt_ids)
+    return [*prompt_ids, *token_ids], [*scored, *positions]

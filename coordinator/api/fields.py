@@ -1,49 +1,31 @@
 """Request fields that several routes share, and what becomes of them."""
 
-import json
-import logging
 import uuid
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
+from coordinator.api.sampling import check_cache_salt, ids, int32, logit_bias, to_json
+from coordinator.api.structured import ResponseFormat, StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
-from coordinator.request import TextRules
+from coordinator.request import TextRules, Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-log = logging.getLogger(__name__)
-
 _INT64_MAX = 2**63 - 1
 Int64 = Annotated[int, Field(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
+UInt32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
 StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | None
 
-# Fields that vLLM knows and tokenwire does not serve yet, with the values that change nothing.
-_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+# Fields that vLLM knows and tokenwire does not serve, with the values that change nothing.
+NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (None, False),
+    "best_of": (None, 1),
     "length_penalty": (None, 1.0),
-    "truncate_prompt_tokens": (None,),
-    "truncation_side": (None,),
-    "prompt_logprobs": (None,),
-    "logprob_token_ids": (None, []),
-    "watermarking": (None,),
-    "thinking_token_budget": (None,),
-    "response_format": (None, {"type": "text"}),
-    "structured_outputs": (None,),
-    "return_tokens_as_token_ids": (None, False),
-    "routed_experts_prompt_start": (None, 0),
-    "kv_transfer_params": (None,),
-    "ec_transfer_params": (None,),
-    "vllm_xargs": (None,),
-    "repetition_detection": (None,),
-    "stream_interval": (None, 1),
-    "echo": (None, False),
+    "return_token_offsets": (None, False),
+    "mm_payload": (None, "tensors"),
 }
-# Fields that change nothing about the answer: accepted, as vLLM and OpenAI do.
-_HARMLESS = frozenset(
-    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
-)
 
 
 class StreamOptions(BaseModel):
@@ -51,6 +33,14 @@ class StreamOptions(BaseModel):
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
+
+
+class RepetitionDetection(BaseModel):
+    """vLLM's repetition_detection: ends a sequence that repeats itself."""
+
+    max_pattern_size: UInt32 = 0
+    min_pattern_size: UInt32 = 0
+    min_count: UInt32 = 0
 
 
 class SamplingFields(BaseModel):
@@ -78,9 +68,25 @@ class SamplingFields(BaseModel):
     logit_bias: dict[str, float] | None = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
+    prompt_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=_INT64_MAX)] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    repetition_detection: RepetitionDetection | None = None
+    thinking_token_budget: StrictInt | None = None
+    watermarking: bool | None = None
+    routed_experts_prompt_start: UInt32 = 0
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
+    vllm_xargs: dict[str, str | int | float | list[str | int | float]] | None = None
+    echo: bool | None = False
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stream_interval: Annotated[int, Field(ge=1)] | None = None
     return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     priority: Int64 = 0
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     session_id: str | None = None
@@ -107,54 +113,86 @@ class SamplingFields(BaseModel):
             self.skip_special_tokens or self.spaces_between_special_tokens,
         )
 
-    def sampling(self, max_tokens: int | None) -> pb.SamplingParams:
-        """Return what concerns ids. Raises InvalidRequest for numbers that no engine could take."""
+    def truncation(self) -> Truncation | None:
+        """Return how to cut a long prompt, if at all."""
+        if self.truncate_prompt_tokens is None:
+            return None
+        return Truncation(self.truncate_prompt_tokens, self.truncation_side)
+
+    def check_logprobs(self) -> None:
+        """Check what concerns log-probabilities of prompts. Raises InvalidRequest."""
+        count = self.prompt_logprobs
+        if count is not None and self.stream and (count > 0 or count == -1):
+            raise InvalidRequest("`prompt_logprobs` are not available when `stream=True`.", param="prompt_logprobs")
+        if count is not None and count < -1:
+            raise InvalidRequest("`prompt_logprobs` must be a positive value or -1.", param="prompt_logprobs")
+
+    def sampling(
+        self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
+    ) -> pb.SamplingParams:
+        """Return what concerns ids. Raises InvalidRequest for numbers that no engine could take.
+
+        logprobs: likeliest tokens to report with each token, None for no report; prompt_logprobs: with each prompt
+        token, where the request does not say so itself.
+        """
         if max_tokens is not None and max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
         if self.min_tokens < 0:
             raise InvalidRequest(
                 f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.", param="min_tokens"
             )
-        if self.cache_salt is not None:
-            _check_cache_salt(self.cache_salt)
+        check_cache_salt(self.cache_salt)
+        if self.allowed_token_ids == []:
+            raise InvalidRequest("allowed_token_ids is not None and empty!", param="allowed_token_ids")
+        wanted = prompt_logprobs if self.prompt_logprobs is None else self.prompt_logprobs
         return pb.SamplingParams(
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             repetition_penalty=self.repetition_penalty,
             temperature=self.temperature,
             top_p=self.top_p,
-            top_k=_int32(self.top_k, "top_k"),
+            top_k=int32(self.top_k, "top_k"),
             min_p=self.min_p,
             # vLLM takes -1 for no seed.
             seed=None if self.seed == -1 else self.seed,
-            stop_token_ids=_ids(self.stop_token_ids, "stop_token_ids"),
+            stop_token_ids=ids(self.stop_token_ids, "stop_token_ids"),
             ignore_eos=self.ignore_eos,
             max_tokens=min(max_tokens, 2**32 - 1) if max_tokens is not None else None,
             min_tokens=min(self.min_tokens, 2**32 - 1),
-            logit_bias=_logit_bias(self.logit_bias),
-            allowed_token_ids=_ids(self.allowed_token_ids, "allowed_token_ids"),
+            logprobs=None if self.logprob_token_ids else int32(logprobs, "logprobs"),
+            prompt_logprobs=int32(wanted, "prompt_logprobs"),
+            logprob_token_ids=ids(self.logprob_token_ids, "logprob_token_ids"),
+            logit_bias=logit_bias(self.logit_bias),
+            allowed_token_ids=ids(self.allowed_token_ids, "allowed_token_ids"),
             bad_words=self.bad_words,
+            structured_outputs=structured_outputs(self.structured_outputs, self.response_format),
+            thinking_token_budget=self._thinking_token_budget(),
+            repetition_detection=self._repetition_detection(),
+            watermarking=self.watermarking,
+            routed_experts_prompt_start=self.routed_experts_prompt_start or None,
+            kv_transfer_params_json=to_json(self.kv_transfer_params),
+            ec_transfer_params_json=to_json(self.ec_transfer_params),
+            extra_args_json=to_json(self.vllm_xargs),
         )
 
+    def _thinking_token_budget(self) -> int | None:
+        budget = self.thinking_token_budget
+        if budget is not None and (budget < -1 or budget >= 2**31):
+            raise InvalidRequest(
+                "`thinking_token_budget` must be a non-negative integer or -1 for unlimited.",
+                param="thinking_token_budget",
+            )
+        return None if budget == -1 else budget
 
-class FieldGate:
-    """Refuses known fields that are not served, and names unknown ones once in the log."""
+    def _repetition_detection(self) -> pb.RepetitionDetection | None:
+        asked = self.repetition_detection
+        return None if asked is None else pb.RepetitionDetection(**asked.model_dump())
 
-    def __init__(self, route_fields: Mapping[str, tuple[Any, ...]]) -> None:
-        self._not_served = {**_NOT_SERVED, **route_fields}
-        self._named: set[str] = set()
 
-    def check(self, body: SamplingFields) -> None:
-        """Check the fields that the body's model does not declare. Raises InvalidRequest."""
-        for name, value in (body.model_extra or {}).items():
-            if name in self._not_served:
-                if value not in self._not_served[name]:
-                    raise InvalidRequest(f"`{name}` is not supported yet.", param=name)
-            elif name not in _HARMLESS and name not in self._named and len(self._named) < 100:
-                self._named.add(name)
-                log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))
-        if body.stream_options is not None and not body.stream:
-            raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
+def check_stream_options(body: SamplingFields) -> None:
+    """Check that stream options come with a stream. Raises InvalidRequest."""
+    if body.stream_options is not None and not body.stream:
+        raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
 
 
 def request_id(prefix: str, body: SamplingFields, header: str | None) -> str:
@@ -162,38 +200,34 @@ def request_id(prefix: str, body: SamplingFields, header: str | None) -> str:
     return f"{prefix}-{header or body.request_id or uuid.uuid4().hex}"
 
 
-def _check_cache_salt(salt: str) -> None:
-    if len(salt) > 128 or any(character in salt for character in "@/\\\0"):
-        raise InvalidRequest(
-            "cache_salt must have at most 128 characters, without '@', '/', '\\' and NUL.", param="cache_salt"
-        )
+class Headers:
+    """What a request's headers say beside its body."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.request_id = headers.get("x-request-id")
+        self.session_id = headers.get("x-session-id")
+        self._priority = headers.get("x-vllm-priority")
+        self._rank = headers.get("x-data-parallel-rank")
+
+    def priority(self, body: int) -> int:
+        """Return the header's priority, or else the body's. One that is no number counts as absent, as in vLLM."""
+        return _number(self._priority, body)
+
+    @property
+    def data_parallel_rank(self) -> int | None:
+        """The rank that the request is to run on."""
+        rank = _number(self._rank, -1)
+        return rank if rank >= 0 else None
+
+    def session(self, body: SamplingFields) -> str | None:
+        """Return the session: the body's, the header's, or that of vllm_xargs."""
+        extra = (body.vllm_xargs or {}).get("session_id")
+        return body.session_id or self.session_id or (extra if isinstance(extra, str) and extra else None)
 
 
-def _int32(value: int | None, param: str) -> int | None:
-    if value is not None and not -(2**31) <= value < 2**31:
-        raise InvalidRequest(f"{param} is out of range: {value}", param=param)
-    return value
-
-
-def _ids(token_ids: list[int] | None, param: str) -> list[int]:
-    for token_id in token_ids or ():
-        if not 0 <= token_id < 2**32:
-            raise InvalidRequest(f"Token id {token_id} is out of vocabulary", param=param)
-    return list(dict.fromkeys(token_ids or ()))
-
-
-def _logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
-    resolved: dict[int, float] = {}
-    invalid: list[str] = []
-    for key, value in (bias or {}).items():
-        try:
-            resolved[int(key)] = min(100.0, max(-100.0, value))
-        except ValueError:
-            invalid.append(key)
-    if invalid:
-        raise InvalidRequest(
-            f"logit_bias contains key(s) that cannot be converted to integer token IDs: {invalid!r}",
-            param="logit_bias",
-        )
-    _ids(list(resolved), "logit_bias")
-    return resolved
+def _number(text: str | None, otherwise: int) -> int:
+    try:
+        value = int(text) if text is not None else otherwise
+    except ValueError:
+        return otherwise
+    return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else otherwise

@@ -49,7 +49,9 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = connection_of(scope, receive, send)
-        reply = StreamedReply(self._shape, self._prepared.choices, self._prepared.prompt_tokens)
+        prepared = self._prepared
+        interval = prepared.request.stream_interval
+        reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
         run = self._generation.start(self._prepared, reply)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)

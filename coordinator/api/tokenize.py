@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from coordinator.generation import tokenize
+from coordinator.limits import check_ids
 from coordinator.models import ModelDirectory
+from coordinator.prompts import prepare_prompt
 from coordinator.request import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest
 
@@ -59,7 +60,7 @@ def tokenize_routes(models: ModelDirectory) -> APIRouter:
     @router.post("/tokenize")
     async def tokenize_text(body: TokenizeRequest) -> Response:
         model = models.find(body.model)
-        token_ids = await tokenize(body.to_prompt(), model)
+        token_ids = (await prepare_prompt(body.to_prompt(), model)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
         return JSONResponse(
             {
@@ -73,9 +74,7 @@ def tokenize_routes(models: ModelDirectory) -> APIRouter:
     @router.post("/detokenize")
     async def detokenize(body: DetokenizeRequest) -> Response:
         model = models.find(body.model)
-        for token_id in body.tokens:
-            if not 0 <= token_id <= model.max_token_id:
-                raise InvalidRequest(f"Token id {token_id} is out of vocabulary", param="tokens")
+        check_ids(body.tokens, model, "tokens")
         return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})
 
     return router

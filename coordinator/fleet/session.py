@@ -5,6 +5,7 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 import grpc
 
@@ -159,11 +160,23 @@ class WorkerSession:
     def _handle_frame(self, frame: pb.StepFrame) -> None:
         self.load = frame.load
         listeners = self._slots.listeners
-        for info in frame.prefills:
-            listeners[info.slot].prefilled(info)
+        broken = [
+            info.slot for info in frame.prefills if not self._tell(info.slot, listeners[info.slot].prefilled, info)
+        ]
+        for scores in frame.logprobs:
+            if not self._tell(scores.slot, listeners[scores.slot].scored, scores.rows):
+                broken.append(scores.slot)
         stopped = self._step_mixed(frame) if frame.finishes or frame.counts else self._step_plain(frame)
-        if stopped:
-            self.abort(stopped)
+        if stopped or broken:
+            self.abort([*stopped, *broken])
+
+    def _tell(self, slot: int, hear: Callable[[Any], None], what: Any) -> bool:
+        try:
+            hear(what)
+        except Exception as error:
+            self._break(slot, error)
+            return False
+        return True
 
     def _step_plain(self, frame: pb.StepFrame) -> list[int]:
         """Hand out the usual frame: one token for each slot, and no sequence ends."""
@@ -208,7 +221,10 @@ class WorkerSession:
     def _break(self, slot: int, error: Exception) -> None:
         # One reply that cannot be decoded or written must not end its neighbours.
         log.error("slot %d of %s broke", slot, self.address, exc_info=error)
-        self._slots.listeners[slot].fail(EngineFailed(f"The reply could not be processed: {error}"))
+        told = (
+            error if isinstance(error, TokenwireError) else EngineFailed(f"The reply could not be processed: {error}")
+        )
+        self._slots.listeners[slot].fail(told)
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

@@ -12,6 +12,9 @@ class SlotListener(Protocol):
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Hear how the prompt was computed, before the first tokens."""
 
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Take the log-probabilities of the tokens that the next step brings, if the request asked for them."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take new tokens, with the finish if these are the last. Return True to want no more."""
 
@@ -23,6 +26,9 @@ class _Deaf:
     """Stands in a slot that was given up until the worker's terminal event arrives."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
+        pass
+
+    def scored(self, rows: pb.LogprobRows) -> None:
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:

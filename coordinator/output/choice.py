@@ -1,8 +1,10 @@
 """One choice of a reply: turns a slot's tokens into text, ends it at a stop string, and feeds its reply."""
 
+import json
+from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.request import Finish
+from coordinator.request import Finish, Prefill, ScoredPosition
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -21,14 +23,31 @@ class TextSource(Protocol):
         """Take tokens; return new text, how many of the tokens count, and the stop string that matched."""
 
 
+class LogprobSource(Protocol):
+    """Decodes log-probabilities of one sequence or prompt; see coordinator.text.logprobs."""
+
+    def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
+        """Decode rows in the order of the sequence."""
+
+
 class Reply(Protocol):
     """What a request's choices write to."""
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Hear how a choice's prompt was computed, before its first delta."""
 
     def first_tokens(self) -> None:
         """Hear that the engine has begun, before the first delta of any choice."""
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
-        """Take what a choice gained in one step; with the finish, its last."""
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> None:
+        """Take what a choice gained in one step; with the finish, its last. Log-probabilities only if asked for."""
 
     def fail(self, error: TokenwireError) -> None:
         """Hear that a choice, and so the reply, cannot be completed."""
@@ -37,17 +56,33 @@ class Reply(Protocol):
 class Choice:
     """Listens to one slot on behalf of one choice of a reply."""
 
-    __slots__ = ("_begun", "_ended", "_index", "_reply", "_text")
+    __slots__ = ("_begun", "_decode_logprobs", "_ended", "_index", "_logprobs", "_reply", "_text")
 
-    def __init__(self, index: int, text: TextSource, reply: Reply) -> None:
+    def __init__(
+        self, index: int, text: TextSource, reply: Reply, decode_logprobs: Callable[[], LogprobSource] | None = None
+    ) -> None:
         self._index = index
         self._text = text
         self._reply = reply
         self._begun = False
         self._ended = False
+        self._decode_logprobs = decode_logprobs
+        self._logprobs: _Logprobs | None = None
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Hear how the prompt was computed."""
+        logprobs: list[ScoredPosition | None] | None = None
+        if info.HasField("prompt_logprobs") and self._decode_logprobs is not None:
+            # Nothing comes before the first token that could make it likely.
+            logprobs = [None, *self._decode_logprobs().decode(info.prompt_logprobs)]
+        self._reply.prefilled(self._index, Prefill(info.cached_tokens, logprobs))
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Take the log-probabilities of the tokens that the next step brings."""
+        if self._decode_logprobs is not None:
+            if self._logprobs is None:
+                self._logprobs = _Logprobs(self._decode_logprobs())
+            self._logprobs.add(rows)
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take the tokens of one frame. Returns True when a stop string ended the choice before the engine did."""
@@ -57,7 +92,10 @@ class Choice:
         if finish is None:
             text, kept, matched = self._text.step(token_ids, False, False)
             if matched is None:
-                self._reply.delta(self._index, text, token_ids, None)
+                if self._logprobs is None:
+                    self._reply.delta(self._index, text, token_ids, None)
+                else:
+                    self._reply.delta(self._index, text, token_ids, None, self._logprobs.take(kept))
                 return False
         elif finish.reason == pb.FINISH_REASON_ERROR:
             self.fail(EngineFailed(finish.error_message or "The engine failed on this request."))
@@ -66,7 +104,8 @@ class Choice:
             text, kept, matched = self._text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
         self._ended = True
         ending = _ending(finish) if matched is None and finish is not None else Finish("stop", matched)
-        self._reply.delta(self._index, text, token_ids[:kept], ending)
+        logprobs = None if self._logprobs is None else self._logprobs.take(kept)
+        self._reply.delta(self._index, text, token_ids[:kept], ending, logprobs)
         return True
 
     def fail(self, error: TokenwireError) -> None:
@@ -76,6 +115,24 @@ class Choice:
             self._reply.fail(error)
 
 
+class _Logprobs:
+    """Log-probabilities that wait for the tokens they belong to."""
+
+    __slots__ = ("_source", "_waiting")
+
+    def __init__(self, source: LogprobSource) -> None:
+        self._source = source
+        self._waiting: list[ScoredPosition] = []
+
+    def add(self, rows: pb.LogprobRows) -> None:
+        self._waiting += self._source.decode(rows)
+
+    def take(self, count: int) -> list[ScoredPosition]:
+        taken, self._waiting = self._waiting[:count], []
+        return taken
+
+
 def _ending(finish: pb.Finish) -> Finish:
     stop_id = finish.stop_token_id if finish.WhichOneof("matched") == "stop_token_id" else None
-    return Finish(_REASONS.get(finish.reason, "stop"), stop_id)
+    handed_on = json.loads(finish.kv_transfer_params_json) if finish.kv_transfer_params_json else None
+    return Finish(_REASONS.get(finish.reason, "stop"), stop_id, handed_on)

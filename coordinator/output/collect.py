@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from coordinator.request import Finish
+from coordinator.request import Finish, Prefill, ScoredPosition
 from tokenwire.errors import TokenwireError
 
 
@@ -14,6 +14,9 @@ class CollectedChoice:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish: Finish = field(default=Finish("abort"))
+    prefill: Prefill = field(default=Prefill(0))
+    logprobs: list[ScoredPosition] | None = None
+    """One entry per token, where they were asked for."""
 
 
 class CollectedReply:
@@ -25,15 +28,30 @@ class CollectedReply:
         self._open = choices
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
 
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Keep what is known of the prompt."""
+        self._choices[index].prefill = prefill
+
     def first_tokens(self) -> None:
         """Nothing to do: nobody sees the beginning alone."""
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> None:
         """Take what a choice gained in one step."""
         if text:
             self._texts[index].append(text)
         choice = self._choices[index]
         choice.token_ids += token_ids
+        if logprobs is not None:
+            if choice.logprobs is None:
+                choice.logprobs = []
+            choice.logprobs += logprobs
         if finish is not None:
             choice.finish = finish
             choice.text = "".join(self._texts[index])

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from coordinator.request import Finish, Usage
+from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
 DONE = b"data: [DONE]\n\n"
@@ -27,11 +27,21 @@ class ChunkShape(Protocol):
     shows_empty_deltas: bool
     """Whether a step without new text still says something (its token ids)."""
 
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Hear how a choice's prompt was computed, before anything is rendered of it."""
+
     def opening(self) -> bytes:
         """Render what comes before the first delta."""
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
-        """Render what a choice gained."""
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Render what a choice gained; nothing where there is nothing to say."""
 
     def closing(self, usage: Usage) -> bytes:
         """Render what comes after the last delta."""
@@ -43,7 +53,8 @@ class ChunkShape(Protocol):
 class StreamedReply:
     """Renders steps into a sink. Until a sink is attached, and while it is congested, steps are merged.
 
-    Memory is bounded by the reply's own text, however slow the reader.
+    Memory is bounded by the reply's own text, however slow the reader. With an interval, steps are always merged until
+    a choice has gained as many tokens; its first and last ones wait for nothing.
     """
 
     __slots__ = (
@@ -52,15 +63,17 @@ class StreamedReply:
         "_done",
         "_failure",
         "_first",
+        "_interval",
         "_open",
         "_prompt_tokens",
         "_render",
         "_shape",
         "_shows_empty",
         "_sink",
+        "_started",
     )
 
-    def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int) -> None:
+    def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int, interval: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self._shape = shape
         self._open = choices
@@ -68,6 +81,8 @@ class StreamedReply:
         self._shows_empty = shape.shows_empty_deltas
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
+        self._interval = interval
+        self._started: set[int] = set()
         self._sink: Sink | None = None
         self._backlog: dict[int, _Unsent] = {}
         self._failure: TokenwireError | None = None
@@ -81,14 +96,27 @@ class StreamedReply:
         if not self._first.done():
             self._first.set_result(None)
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Pass on how a choice's prompt was computed."""
+        self._shape.prefilled(index, prefill)
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> None:
         """Take what a choice gained in one step."""
         self._completion_tokens += len(token_ids)
         sink = self._sink
-        if sink is None or sink.congested or self._backlog:
-            self._keep(index, text, token_ids, finish)
+        if sink is None or sink.congested or self._interval > 1 or self._backlog:
+            self._keep(index, text, token_ids, finish, logprobs)
+            if self._interval > 1 and self._is_due(index):
+                self._send(index)
         elif text or finish is not None or self._shows_empty:
-            sink.write(self._render(index, text, token_ids, finish))
+            sink.write(self._render(index, text, token_ids, finish, logprobs))
         if finish is not None:
             self._open -= 1
             self._finish_if_complete()
@@ -100,7 +128,7 @@ class StreamedReply:
         self._failure = error
         if not self._first.done():
             self._first.set_result(error)
-        self._finish_if_complete()
+        self.resume()
 
     # What the response uses.
 
@@ -118,9 +146,8 @@ class StreamedReply:
         """Send what was held back, now that the reader has caught up."""
         if self._sink is None or self._sink.congested:
             return
-        backlog, self._backlog = self._backlog, {}
-        for index, unsent in backlog.items():
-            self._sink.write(self._shape.delta(index, "".join(unsent.texts), unsent.token_ids, unsent.finish))
+        for index in list(self._backlog):
+            self._send(index)
         self._finish_if_complete()
 
     def give_up(self) -> None:
@@ -136,7 +163,14 @@ class StreamedReply:
 
     # Internals.
 
-    def _keep(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
+    def _keep(
+        self,
+        index: int,
+        text: str,
+        token_ids: Sequence[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> None:
         unsent = self._backlog.get(index)
         if unsent is None:
             unsent = self._backlog[index] = _Unsent()
@@ -144,6 +178,22 @@ class StreamedReply:
             unsent.texts.append(text)
         unsent.token_ids += token_ids
         unsent.finish = finish
+        if logprobs is not None:
+            unsent.add_logprobs(logprobs)
+
+    def _is_due(self, index: int) -> bool:
+        unsent = self._backlog[index]
+        if self._sink is None or self._sink.congested:
+            return False
+        return index not in self._started or unsent.finish is not None or len(unsent.token_ids) >= self._interval
+
+    def _send(self, index: int) -> None:
+        assert self._sink is not None
+        unsent = self._backlog.pop(index)
+        self._started.add(index)
+        if unsent.texts or unsent.finish is not None or self._shows_empty:
+            text = "".join(unsent.texts)
+            self._sink.write(self._render(index, text, unsent.token_ids, unsent.finish, unsent.logprobs))
 
     def _finish_if_complete(self) -> None:
         if self._sink is None or self._backlog or self._done.done():
@@ -161,9 +211,15 @@ class StreamedReply:
 class _Unsent:
     """What a choice gained and the reader has not seen."""
 
-    __slots__ = ("finish", "texts", "token_ids")
+    __slots__ = ("finish", "logprobs", "texts", "token_ids")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.token_ids: list[int] = []
         self.finish: Finish | None = None
+        self.logprobs: list[ScoredPosition] | None = None
+
+    def add_logprobs(self, logprobs: list[ScoredPosition]) -> None:
+        if self.logprobs is None:
+            self.logprobs = []
+        self.logprobs += logprobs

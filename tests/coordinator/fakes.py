@@ -9,6 +9,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from coordinator.models import ServedModel
+from coordinator.text.logprobs import TokenTexts
 from coordinator.text.template import ChatTemplate
 from coordinator.text.tokenizer import Tokenizer
 
@@ -29,6 +30,7 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
         default_sampling_params=defaults or {},
         tokenizer=tokenizer,
         template=ChatTemplate(template, {}),
+        token_texts=TokenTexts(tokenizer),
     )
 
 

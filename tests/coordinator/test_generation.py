@@ -63,7 +63,7 @@ async def test_prompts_of_every_kind_become_ids() -> None:
 
     prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
 
-    assert [list(prompt) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
+    assert [list(prompt.token_ids) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
     assert (prepared.choices, prepared.prompt_tokens) == (3, 4)
 
 

@@ -7,23 +7,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.api.chunks import ChatChunks, CompletionChunks
-from coordinator.request import Finish, Usage
+from coordinator.api.chunks import ChatChunks, ChunkOptions, CompletionChunks
+from coordinator.api.logprobs import LogprobStyle
+from coordinator.generation import PreparedRequest
+from coordinator.prompts import PreparedPrompt
+from coordinator.request import (
+    Finish,
+    GenerationRequest,
+    Prefill,
+    Prompt,
+    ScoredPosition,
+    ScoredToken,
+    TokenPrompt,
+    Usage,
+)
+from tests.coordinator.fakes import served_model
 from tokenwire.errors import WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
 
-PROMPTS = [[1, 2], [3, 4]]
+LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2)]]
 
 
-def chat(**options: Any) -> ChatChunks:
+def prepared(*prompts: Prompt, n: int = 1) -> PreparedRequest:
+    """Return a request for digits."""
+    made = [PreparedPrompt([1, 2], "one two"), PreparedPrompt([3, 4], None)][: len(prompts)]
+    return PreparedRequest(GenerationRequest("r-1", "digits", prompts, pb.SamplingParams(), n=n), served_model(), made)
+
+
+def chat(echo: str = "", **options: Any) -> ChatChunks:
     """Return chat chunks of two choices."""
-    common = {"response_id": "chatcmpl-1", "created": 7, "model": "m", "choices": 2, "prompts": PROMPTS[:1]}
-    return ChatChunks(role="assistant", **{**common, **options})
+    request = prepared(TokenPrompt([1, 2]), n=2)
+    return ChatChunks(request, 7, ChunkOptions(**options), role="assistant", echo=echo)
 
 
 def completion(**options: Any) -> CompletionChunks:
     """Return completion chunks of two prompts with one choice each."""
-    common = {"response_id": "cmpl-1", "created": 7, "model": "m", "choices": 2, "prompts": PROMPTS}
-    return CompletionChunks(**{**common, **options})
+    return CompletionChunks(prepared(TokenPrompt([1, 2]), TokenPrompt([3, 4])), 7, ChunkOptions(**options))
 
 
 def parse(data: bytes) -> list[Any]:
@@ -94,7 +113,7 @@ def test_usage_comes_when_asked() -> None:
 
 def test_continuous_usage_counts_each_choice() -> None:
     """Every delta carries its own choice's count so far."""
-    writer = chat(continuous_usage=True)
+    writer = chat(continuous_usage=True, include_usage=True)
     writer.delta(0, "a", [1, 2], None)
 
     (again,) = parse(writer.delta(0, "", [3], None))
@@ -109,3 +128,57 @@ def test_an_error_has_openais_shape() -> None:
     (event,) = parse(chat().error(WorkerLost("gone")))
 
     assert event == {"error": {"message": "gone", "type": "ServiceUnavailableError", "param": None, "code": 503}}
+
+
+def test_chat_logprobs_come_with_their_delta() -> None:
+    """Each token has its text, bytes and the likeliest; minus infinity becomes a number."""
+    (chunk,) = parse(chat(logprobs=LogprobStyle(2)).delta(0, "x", [5], None, LOGPROBS))
+
+    (entry,) = chunk["choices"][0]["logprobs"]["content"]
+    assert (entry["token"], entry["logprob"], entry["bytes"]) == ("x", -0.5, [120])
+    assert [other["logprob"] for other in entry["top_logprobs"]] == [-0.5, -9999.0]
+
+
+def test_completion_logprobs_count_characters_on() -> None:
+    """Text offsets go on from delta to delta, each choice for itself."""
+    writer = completion(logprobs=LogprobStyle(1))
+
+    offsets = [
+        parse(writer.delta(index, "x", [5], None, LOGPROBS))[0]["choices"][0]["logprobs"]["text_offset"]
+        for index in (0, 0, 1)
+    ]
+
+    assert offsets == [[0], [1], [0]]
+
+
+def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
+    """A completion repeats its prompt once, decoded where it came as ids; a chat the message that it continues."""
+    writer = completion(show_prompt=True)
+    texts = [parse(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
+    assert texts == ["one twox", "x", "three fourx"]
+
+    *_, echoed = parse(chat(echo="Once").opening())
+    assert echoed["choices"][0]["delta"] == {"content": "Once"}
+
+
+def test_an_echo_alone_is_the_scored_prompt() -> None:
+    """Asked for no token, a completion shows the prompt with its log-probabilities and not what was generated."""
+    writer = completion(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
+    writer.prefilled(0, Prefill(0, [None, [ScoredToken(2, "two", -1.5, 1)]]))
+
+    (chunk,) = parse(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
+
+    choice = chunk["choices"][0]
+    assert choice["text"] == "one two"
+    assert choice["logprobs"]["tokens"] == ["one", "two"]
+    assert choice["logprobs"]["token_logprobs"] == [None, -1.5]
+
+
+def test_usage_tells_what_was_cached_when_asked() -> None:
+    """The server's option adds details of the prompt to the usage."""
+    writer = chat(include_usage=True, usage_details=True)
+    writer.prefilled(0, Prefill(16))
+
+    (chunk,) = parse(writer.closing(Usage(20, 3)))
+
+    assert chunk["usage"]["prompt_tokens_details"] == {"cached_tokens": 16}

@@ -1,15 +1,12 @@
-"""Request fields: refused by name, ignored once, or translated exactly."""
+"""Request fields: translated exactly, or refused."""
 
-import logging
 from typing import Any
 
 import pytest
 
-from coordinator.api.fields import FieldGate, SamplingFields, request_id
-from coordinator.request import TextRules
+from coordinator.api.fields import Headers, SamplingFields, check_stream_options, request_id
+from coordinator.request import TextRules, Truncation
 from tokenwire.errors import InvalidRequest
-
-GATE_FIELDS: dict[str, tuple[Any, ...]] = {"tools": (None,), "logprobs": (None, False)}
 
 
 def body(**fields: Any) -> SamplingFields:
@@ -17,34 +14,10 @@ def body(**fields: Any) -> SamplingFields:
     return SamplingFields.model_validate(fields)
 
 
-@pytest.mark.parametrize("fields", [{"tools": []}, {"logprobs": True}, {"use_beam_search": True}, {"echo": True}])
-def test_known_fields_that_are_not_served_are_refused(fields: dict[str, Any]) -> None:
-    """The error names the field."""
-    with pytest.raises(InvalidRequest) as caught:
-        FieldGate(GATE_FIELDS).check(body(**fields))
-
-    assert caught.value.param == next(iter(fields))
-
-
-def test_values_that_change_nothing_pass() -> None:
-    """Clients that spell defaults out are served."""
-    FieldGate(GATE_FIELDS).check(body(tools=None, logprobs=False, response_format={"type": "text"}, echo=False))
-
-
-def test_unknown_fields_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names an unknown field at its first appearance only; harmless ones never."""
-    gate = FieldGate(GATE_FIELDS)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            gate.check(body(frobnicate=1, metadata={}, store=True))
-
-    assert [record.args for record in caplog.records] == [('"frobnicate"',)]
-
-
 def test_stream_options_need_a_stream() -> None:
     """stream_options without stream is an error, as in vLLM."""
     with pytest.raises(InvalidRequest, match="stream=True"):
-        FieldGate({}).check(body(stream_options={"include_usage": True}))
+        check_stream_options(body(stream_options={"include_usage": True}))
 
 
 def test_absent_fields_stay_absent() -> None:
@@ -92,6 +65,10 @@ def test_seed_minus_one_is_no_seed() -> None:
         ({"stop_token_ids": [2**33]}, None, "stop_token_ids"),
         ({"logit_bias": {"-3": 1}}, None, "logit_bias"),
         ({"cache_salt": "a/b"}, None, "cache_salt"),
+        ({"allowed_token_ids": []}, None, "allowed_token_ids"),
+        ({"logprob_token_ids": [-1]}, None, "logprob_token_ids"),
+        ({"thinking_token_budget": -2}, None, "thinking_token_budget"),
+        ({"prompt_logprobs": 2**40}, None, "prompt_logprobs"),
     ],
 )
 def test_numbers_that_no_engine_takes_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
@@ -113,3 +90,30 @@ def test_the_request_id_is_the_clients_when_given() -> None:
     assert request_id("chatcmpl", body(request_id="b"), "h") == "chatcmpl-h"
     assert request_id("chatcmpl", body(request_id="b"), None) == "chatcmpl-b"
     assert len(request_id("cmpl", body(), None)) == len("cmpl-") + 32
+
+
+def test_engine_objects_travel_as_json() -> None:
+    """What only the engine understands is handed on as it came; empty objects are nothing."""
+    sampling = body(kv_transfer_params={"a": [1]}, vllm_xargs={"b": "c"}, ec_transfer_params={}).sampling(None)
+
+    assert sampling.kv_transfer_params_json == '{"a": [1]}'
+    assert sampling.extra_args_json == '{"b": "c"}'
+    assert not sampling.HasField("ec_transfer_params_json")
+
+
+def test_truncation_keeps_the_side_unsaid() -> None:
+    """Without a side, special tokens are kept around the end of the text."""
+    assert body().truncation() is None
+    assert body(truncate_prompt_tokens=5).truncation() == Truncation(5, None)
+    assert body(truncate_prompt_tokens=-1, truncation_side="right").truncation() == Truncation(-1, "right")
+
+
+def test_headers_add_to_the_body() -> None:
+    """A header's priority wins, a body's session does; headers that are no numbers count as absent."""
+    headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
+    assert (headers.priority(5), headers.data_parallel_rank, headers.session(body())) == (3, 1, "h")
+    assert headers.session(body(session_id="b")) == "b"
+
+    nothing = Headers({"x-vllm-priority": "high", "x-data-parallel-rank": "-"})
+    assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
+    assert nothing.session(body(vllm_xargs={"session_id": "x"})) == "x"

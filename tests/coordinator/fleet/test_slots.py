@@ -11,6 +11,9 @@ class Listener:
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Ignore."""
 
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Hear nothing."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Ignore."""
         return False

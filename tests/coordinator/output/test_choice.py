@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.output.choice import Choice
-from coordinator.request import Finish
+from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken
 from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -25,19 +25,51 @@ class Recorder:
     def __init__(self) -> None:
         self.begun = 0
         self.deltas: list[tuple[int, str, list[int], Finish | None]] = []
+        self.logprobs: list[list[ScoredPosition] | None] = []
+        self.prefills: list[Prefill] = []
         self.errors: list[TokenwireError] = []
 
     def first_tokens(self) -> None:
         """Count beginnings."""
         self.begun += 1
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> None:
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Remember."""
+        self.prefills.append(prefill)
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> None:
         """Remember a delta."""
         self.deltas.append((index, text, token_ids, finish))
+        self.logprobs.append(logprobs)
 
     def fail(self, error: TokenwireError) -> None:
         """Remember an error."""
         self.errors.append(error)
+
+
+class Scores:
+    """Decodes one token a row."""
+
+    def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
+        """Decode."""
+        return [[scored(token_id)] for token_id in rows.token_ids]
+
+
+def scored(token_id: int) -> ScoredToken:
+    """Return what a row of one token says."""
+    return ScoredToken(token_id, chr(97 + token_id), -1.0, 1)
+
+
+def rows(*token_ids: int) -> pb.LogprobRows:
+    """Return a row for each token."""
+    return pb.LogprobRows(width=1, token_ids=token_ids, logprobs=[-1.0] * len(token_ids))
 
 
 @pytest.fixture
@@ -120,3 +152,30 @@ def test_failures_after_the_end_are_not_told(choice: Choice, reply: Recorder) ->
     choice.fail(WorkerLost("gone"))
 
     assert reply.errors == []
+
+
+def test_logprobs_come_with_their_tokens(reply: Recorder) -> None:
+    """Rows of a frame belong to the step that follows; those behind a stop string are cut with their tokens."""
+    choice = Choice(0, Letters(), reply, Scores)
+    choice.scored(rows(0))
+    choice.step([0], None)
+    choice.scored(rows(1, 23, 5))
+    choice.step([1, 23, 5], None)
+
+    assert reply.logprobs == [[[scored(0)]], [[scored(1)], [scored(23)]]]
+
+
+def test_a_prompts_logprobs_begin_with_nothing(reply: Recorder) -> None:
+    """The first token of a prompt has no log-probability; how much was cached is told with it."""
+    choice = Choice(0, Letters(), reply, Scores)
+
+    choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows(4)))
+
+    assert reply.prefills == [Prefill(7, [None, [scored(4)]])]
+
+
+def test_what_a_prefill_worker_hands_on_is_kept(choice: Choice, reply: Recorder) -> None:
+    """KV-transfer parameters of the finish come as an object."""
+    choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json='{"block": 1}'))
+
+    assert reply.deltas[-1][3] == Finish("length", None, {"block": 1})

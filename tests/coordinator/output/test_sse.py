@@ -1,7 +1,7 @@
 """Streamed replies: order, merging for slow readers, endings."""
 
 from coordinator.output.sse import DONE, StreamedReply
-from coordinator.request import Finish, Usage
+from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 
@@ -14,8 +14,22 @@ class Shape:
         """Mark the opening."""
         return b"<"
 
-    def delta(self, index: int, text: str, token_ids: list[int], finish: Finish | None) -> bytes:
+    def __init__(self) -> None:
+        self.logprobs: list[ScoredPosition] = []
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Hear nothing."""
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
         """Show everything."""
+        self.logprobs += logprobs or []
         ids = ",".join(map(str, token_ids))
         return f"[{index} {text} {ids}{' ' + finish.reason if finish else ''}]".encode()
 
@@ -155,3 +169,45 @@ async def test_giving_up_ends_all_waiting() -> None:
 
     assert await reply.begin() is None
     await reply.wait()
+
+
+async def test_an_interval_gathers_tokens() -> None:
+    """The first and the last chunk come at once, those between when they have so many tokens; each choice counts."""
+    reply, reader = StreamedReply(Shape(), 2, 0, interval=3), Reader()
+    reply.attach(reader)
+
+    for token_id in range(6):
+        reply.delta(0, "a", [token_id], None)
+    reply.delta(1, "b", [9], None)
+    assert reader.data == b"<[0 a 0][0 aaa 1,2,3][1 b 9]"
+
+    reply.delta(0, "c", [6], STOP)
+    reply.delta(1, "d", [8], STOP)
+    await reply.wait()
+    assert reader.data.endswith(b"[0 aac 4,5,6 stop][1 d 8 stop]0+9>" + DONE)
+
+
+async def test_an_error_lets_out_what_was_gathered() -> None:
+    """When a reply fails, the client first gets all text that there is."""
+    reply, reader = StreamedReply(Shape(), 1, 0, interval=10), Reader()
+    reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+    reply.delta(0, "b", [2], None)
+
+    reply.fail(WorkerLost("gone"))
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1][0 b 2]!gone" + DONE
+
+
+async def test_merged_steps_keep_their_logprobs() -> None:
+    """Log-probabilities of steps that a slow reader gets together are all there, in order."""
+    shape, reader = Shape(), Reader()
+    reply = StreamedReply(shape, 1, 0)
+    scores: list[ScoredPosition] = [[ScoredToken(token_id, "", -1.0, 1)] for token_id in range(3)]
+    for score in scores:
+        reply.delta(0, "a", [0], None, [score])
+
+    reply.attach(reader)
+
+    assert shape.logprobs == scores

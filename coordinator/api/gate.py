@@ -1,0 +1,34 @@
+"""Fields that a route's model does not declare: known ones are refused by name, unknown ones named once in the log."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from tokenwire.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
+
+# Fields that change nothing about the answer: accepted, as vLLM and OpenAI do.
+_HARMLESS = frozenset(
+    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+)
+_MOST_NAMED = 100
+
+
+class FieldGate:
+    """Refuses known fields that are not served, with the values that change nothing let through."""
+
+    def __init__(self, not_served: Mapping[str, tuple[Any, ...]]) -> None:
+        self._not_served = not_served
+        self._named: set[str] = set()
+
+    def check(self, extra: Mapping[str, Any] | None) -> None:
+        """Check the fields that the request's model does not declare. Raises InvalidRequest."""
+        for name, value in (extra or {}).items():
+            if name in self._not_served:
+                if value not in self._not_served[name]:
+                    raise InvalidRequest(f"`{name}` is not supported.", param=name)
+            elif name not in _HARMLESS and name not in self._named and len(self._named) < _MOST_NAMED:
+                self._named.add(name)
+                log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))

@@ -1,0 +1,55 @@
+"""Values of request fields as the wire takes them; what the wire cannot carry is refused by name."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.limits import out_of_vocabulary
+from tokenwire.errors import InvalidRequest
+
+
+def int32(value: int | None, param: str) -> int | None:
+    """Return a number that fits the wire. Raises InvalidRequest."""
+    if value is not None and not -(2**31) <= value < 2**31:
+        raise InvalidRequest(f"{param} is out of range: {value}", param=param)
+    return value
+
+
+def ids(token_ids: list[int] | None, param: str) -> list[int]:
+    """Return ids, each once. Raises InvalidRequest for what can be no id."""
+    for token_id in token_ids or ():
+        if not 0 <= token_id < 2**32:
+            raise out_of_vocabulary(token_id, param)
+    return list(dict.fromkeys(token_ids or ()))
+
+
+def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
+    """Return biases by id, cut to the allowed range. Raises InvalidRequest."""
+    resolved: dict[int, float] = {}
+    invalid: list[str] = []
+    for key, value in (bias or {}).items():
+        try:
+            resolved[int(key)] = min(100.0, max(-100.0, value))
+        except ValueError:
+            invalid.append(key)
+    if invalid:
+        raise InvalidRequest(
+            f"logit_bias contains key(s) that cannot be converted to integer token IDs: {invalid!r}",
+            param="logit_bias",
+        )
+    ids(list(resolved), "logit_bias")
+    return resolved
+
+
+def check_cache_salt(salt: str | None) -> None:
+    """Check what caches behind the engine cannot take. Raises InvalidRequest."""
+    if salt is not None and (len(salt) > 128 or any(character in salt for character in "@/\\\0")):
+        raise InvalidRequest(
+            "Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\\\', or NUL.",
+            param="cache_salt",
+        )
+
+
+def to_json(value: Mapping[str, Any] | None) -> str | None:
+    """Return an object as the JSON text that the wire carries; nothing for an empty one, as vLLM does."""
+    return json.dumps(value) if value else None

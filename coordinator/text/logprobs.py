@@ -1,0 +1,108 @@
+"""Log-probabilities with the texts of their tokens, as vLLM decodes them."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from coordinator.request import ScoredPosition, ScoredToken
+from coordinator.text.tokenizer import Tokenizer
+from tokenwire.v1 import inference_pb2 as pb
+
+_BROKEN = "\ufffd"
+# As many tokens as a character has bytes can be parts of it.
+_CONTEXT = 4
+
+
+class TokenTexts:
+    """Gives single tokens their texts. One per tokenizer: it remembers what it decoded."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._space = _space_marker(tokenizer)
+        self._known: dict[int, str] = {}
+
+    def text(self, token_id: int) -> str:
+        """Return a token's text by itself; it ends in U+FFFD where the token is a part of a character."""
+        text = self._known.get(token_id)
+        if text is None:
+            text = self._known[token_id] = self._decode(token_id)
+        return text
+
+    def text_after(self, token_id: int, before: Sequence[int]) -> str:
+        """Return a token's text behind the last tokens of its sequence: "" while its character is incomplete."""
+        text = self.text(token_id)
+        return text if not text.endswith(_BROKEN) else self._complete(token_id, before)
+
+    def _decode(self, token_id: int) -> str:
+        text = self._tokenizer.decode([token_id], skip_special_tokens=False)
+        if self._space is None:
+            return text
+        # Decoders of this kind take a leading blank for the one that the tokenizer put in front.
+        piece = self._tokenizer.token_to_str(token_id) or ""
+        blanks = len(piece) - len(piece.lstrip(self._space))
+        return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text if blanks else text
+
+    def _complete(self, token_id: int, before: Sequence[int]) -> str:
+        decode = self._tokenizer.decode
+        for count in range(1, min(len(before), _CONTEXT) + 1):
+            context = list(before[-count:])
+            text = decode([*context, token_id], skip_special_tokens=False)
+            if text.endswith(_BROKEN):
+                continue
+            # Earlier parts of the same character had no text of their own: this token gets it all.
+            while context and decode([context[-1]], skip_special_tokens=False).endswith(_BROKEN):
+                context.pop()
+            prefix = decode(context, skip_special_tokens=False) if context else ""
+            return text[_common_length(prefix, text) :]
+        return ""
+
+
+def _common_length(one: str, other: str) -> int:
+    length = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
+
+
+def _space_marker(tokenizer: Tokenizer) -> str | None:
+    """Return the sign that stands for a blank in the vocabulary, where decoding one token may lose it."""
+    if tokenizer.backend.pre_tokenizer is None:
+        return None
+    pre_tokenizer = json.loads(tokenizer.backend.pre_tokenizer.__getstate__())
+    for part in [pre_tokenizer, *pre_tokenizer.get("pretokenizers", [])]:
+        if part.get("type") == "Metaspace":
+            return str(part.get("replacement", "\u2581"))
+    return None
+
+
+class LogprobDecoder:
+    """Follows one sequence, or one prompt, and decodes the rows of its positions."""
+
+    __slots__ = ("_before", "_texts")
+
+    def __init__(self, texts: TokenTexts) -> None:
+        self._texts = texts
+        self._before: list[int] = []
+
+    def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
+        """Decode a frame's rows, in the order of the sequence."""
+        width = rows.width
+        if not width:
+            return []
+        token_ids, logprobs = list(rows.token_ids), list(rows.logprobs)
+        ranks: Iterable[int] = rows.sampled_ranks or [0] * (len(token_ids) // width)
+        positions = []
+        for start, rank in zip(range(0, len(token_ids), width), ranks, strict=True):
+            end = start + width
+            positions.append(self._position(token_ids[start:end], logprobs[start:end], rank))
+            self._before = [*self._before[1 - _CONTEXT :], token_ids[start]]
+        return positions
+
+    def _position(self, token_ids: list[int], logprobs: list[float], rank: int) -> ScoredPosition:
+        scored: dict[int, ScoredToken] = {}
+        for column, (token_id, logprob) in enumerate(zip(token_ids, logprobs, strict=True)):
+            # The token itself stands first, and again among the likeliest if it is one of them.
+            text = self._texts.text_after(token_id, self._before)
+            scored[token_id] = ScoredToken(token_id, text, logprob, column or rank)
+        return list(scored.values())
