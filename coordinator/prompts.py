@@ -32,23 +32,14 @@ async def prepare_prompt(
         token_ids = prompt.token_ids
         return PreparedPrompt(token_ids if truncation is None else _cut(token_ids, truncation, keep), None)
     if isinstance(prompt, ChatPrompt):
-        text, add_special_tokens = await render(prompt, model), prompt.add_special_tokens
+        text = await model.template.render_messages_async(prompt.messages, prompt.options)
+        add_special_tokens = prompt.add_special_tokens
     else:
         text, add_special_tokens = prompt.text, prompt.add_special_tokens
     if truncation is None:
         check_text_length(text, model)
         return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
     return PreparedPrompt(await _encode_truncated(model.tokenizer, text, add_special_tokens, truncation, keep), text)
-
-
-async def render(prompt: ChatPrompt, model: ServedModel) -> str:
-    """Render messages to text. Raises InvalidRequest."""
-    return model.template.render_messages(
-        prompt.messages,
-        add_generation_prompt=prompt.add_generation_prompt,
-        continue_final_message=prompt.continue_final_message,
-        **prompt.template_kwargs,
-    )
 
 
 def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int | None) -> Sequence[int]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from coordinator.text.options import TemplateOptions
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -12,10 +13,8 @@ class ChatPrompt:
     """Messages that the chat template turns into text."""
 
     messages: Sequence[Mapping[str, Any]]
-    add_generation_prompt: bool = True
-    continue_final_message: bool = False
+    options: TemplateOptions = field(default=TemplateOptions())
     add_special_tokens: bool = False
-    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TokenPrompt, Usage
 from coordinator.settings import ApiSettings
+from coordinator.text.options import TemplateOptions
+from coordinator.text.tools import parse_tools
 from tokenwire.errors import InvalidRequest
 
 # Known to vLLM's chat route only, not served, with the values that change nothing.
@@ -91,16 +93,16 @@ class ChatCompletionRequest(SamplingFields):
         handed_on = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
         if handed_on is not None and not self.echo:
             return TokenPrompt(_checked_ids(handed_on))
-        kwargs = dict(self.chat_template_kwargs or {})
-        if self.documents is not None:
-            kwargs["documents"] = self.documents
-        if self.reasoning_effort is not None:
-            kwargs["reasoning_effort"] = self.reasoning_effort
-            # Templates that think only when told to are told by asking for an effort.
-            kwargs.setdefault("enable_thinking", self.reasoning_effort != "none")
-        return ChatPrompt(
-            self.messages, self.add_generation_prompt, self.continue_final_message, self.add_special_tokens, kwargs
+        options = TemplateOptions(
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            tools=parse_tools(self.tools),
+            documents=self.documents,
+            reasoning_effort=self.reasoning_effort,
+            chat_template=self.chat_template,
+            kwargs=self.chat_template_kwargs or {},
         )
+        return ChatPrompt(self.messages, options, self.add_special_tokens)
 
     def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
         """Translate into the internal noun. Raises InvalidRequest."""

@@ -3,13 +3,15 @@
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from coordinator.limits import check_ids
 from coordinator.models import ModelDirectory
 from coordinator.prompts import prepare_prompt
 from coordinator.request import ChatPrompt, TextPrompt
+from coordinator.text.options import TemplateOptions
+from coordinator.text.tools import parse_tools
 from tokenwire.errors import InvalidRequest
 
 
@@ -23,7 +25,9 @@ class TokenizeRequest(BaseModel):
     """Default: true for a prompt, false for messages, whose template adds them."""
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
     return_token_strs: bool | None = False
 
     def to_prompt(self) -> ChatPrompt | TextPrompt:
@@ -37,13 +41,14 @@ class TokenizeRequest(BaseModel):
                 "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
                 param="continue_final_message",
             )
-        return ChatPrompt(
-            self.messages or [],
-            self.add_generation_prompt,
-            self.continue_final_message,
-            bool(self.add_special_tokens),
-            self.chat_template_kwargs,
+        options = TemplateOptions(
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            tools=parse_tools(self.tools),
+            chat_template=self.chat_template,
+            kwargs=self.chat_template_kwargs or {},
         )
+        return ChatPrompt(self.messages or [], options, bool(self.add_special_tokens))
 
 
 class DetokenizeRequest(BaseModel):
