@@ -1,0 +1,62 @@
+"""Puts a tokenizer's files where libraries look for them, for as long as they read."""
+
+import base64
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from coordinator.parsing.message import ParserUnusable
+
+_FOLDER_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
+
+
+@contextmanager
+def folder_of(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Lend a temporary folder with these files. Raises ParserUnusable for a name that leads out of it."""
+    with tempfile.TemporaryDirectory(prefix="tokenwire-") as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            if not path.resolve().is_relative_to(Path(folder).resolve()):
+                raise ParserUnusable(f"The tokenizer has a file outside of its folder: {name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        yield folder
+
+
+@contextmanager
+def harmony_vocabulary(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Let openai_harmony find gpt-oss's vocabulary, made from the tokenizer instead of downloaded, while this lasts.
+
+    An operator's own folder stays in force. The library checks the file's digest: no other model's tokenizer
+    can slip in.
+    """
+    if _FOLDER_VARIABLE in os.environ:
+        yield
+        return
+    with folder_of({"o200k_base.tiktoken": tiktoken_file(files["tokenizer.json"])}) as folder:
+        os.environ[_FOLDER_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_FOLDER_VARIABLE]
+
+
+def tiktoken_file(tokenizer_json: bytes) -> bytes:
+    """Return a byte-level BPE vocabulary in tiktoken's format: base64 of the token's bytes, and its rank, by rank."""
+    byte_of = _bytes_by_character()
+    vocabulary: dict[str, int] = json.loads(tokenizer_json)["model"]["vocab"]
+    lines = [
+        base64.b64encode(bytes(byte_of[character] for character in token)) + b" %d\n" % rank
+        for token, rank in sorted(vocabulary.items(), key=lambda item: item[1])
+    ]
+    return b"".join(lines)
+
+
+def _bytes_by_character() -> dict[str, int]:
+    # GPT-2's table: printable bytes stand for themselves, the others for characters from 256 on.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}

@@ -1,0 +1,139 @@
+"""How a request wants its message: which tool calls show, what the finish reason says, when reasoning stays hidden."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tokenwire.errors import InvalidRequest
+
+_USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A complete tool call."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's tool call."""
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRules:
+    """The rules of one request, as vLLM's chat route has them."""
+
+    tool_choice: Literal["none", "auto", "required", "named"] = "none"
+    parses_tools: bool = False
+    """Whether a tool parser is configured, for automatic choice too."""
+    parallel_tool_calls: bool = True
+    """False: only the first call shows."""
+    include_reasoning: bool = True
+
+    @property
+    def hides_tokens(self) -> bool:
+        """Whether log-probabilities and token ids must not show: they would give hidden reasoning away."""
+        return not self.include_reasoning
+
+    def shows_call(self, index: int) -> bool:
+        """Tell whether a streamed tool call shows."""
+        return self.parallel_tool_calls or index == 0
+
+    def streamed_finish(self, reason: str, tools_streamed: bool) -> str:
+        """Return the finish reason of a stream, given the engine's. A named tool was no decision of the model's."""
+        if tools_streamed and self.tool_choice != "named" and reason == "stop":
+            return "tool_calls"
+        return reason
+
+    def whole_content(self, content: str | None) -> str | None:
+        """Return the content of a whole message: where a tool was forced it is text, if empty, and never null."""
+        return content or "" if self._forced else content
+
+    def whole_calls(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+        """Return the tool calls of a whole message."""
+        if not self._forced and not (self.tool_choice == "auto" and self.parses_tools):
+            return ()
+        return tuple(calls if self.parallel_tool_calls else calls[:1])
+
+    def whole_finish(self, reason: str, calls: Sequence[ToolCall]) -> str:
+        """Return the finish reason of a whole message, given the engine's."""
+        called = self.tool_choice == "auto" and len(calls) > 0
+        return "tool_calls" if called or (self.tool_choice == "required" and reason == "stop") else reason
+
+    @property
+    def _forced(self) -> bool:
+        return self.tool_choice in ("required", "named")
+
+
+def check_tool_choice(body: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+    """Check tools and tool_choice of a chat request, as vLLM does; return the choice. Raises InvalidRequest."""
+    tools = body.get("tools")
+    if tools == []:
+        raise InvalidRequest(
+            "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.",
+            param="tools",
+        )
+    choice: Any = body.get("tool_choice", "auto" if tools else "none")
+    if choice is None or choice == "none":
+        return "none" if choice else None
+    if tools is None:
+        raise InvalidRequest("When using `tool_choice`, `tools` must be set.", param="tool_choice")
+    if isinstance(choice, dict):
+        _check_named(choice, tools)
+    elif choice not in ("auto", "required"):
+        raise InvalidRequest(
+            f'Invalid value for `tool_choice`: {choice}! Only named tools, "none", "auto" or "required" are supported.',
+            param="tool_choice",
+        )
+    checked: str | Mapping[str, Any] = choice
+    return checked
+
+
+def _check_named(choice: Mapping[str, Any], tools: Sequence[Any]) -> None:
+    function = choice.get("function")
+    if not isinstance(function, dict):
+        message, param = f"Invalid value for `function`: `{function}` in `tool_choice`! {_USAGE}", "function"
+    elif "name" not in function:
+        message, param = f"Expected field `name` in `function` in `tool_choice`! {_USAGE}", "function.name"
+    elif not isinstance(name := function["name"], str) or not name:
+        message, param = f"Invalid `name` in `function`: `{name}` in `tool_choice`! {_USAGE}", "function.name"
+    elif not any(_name(tool) == name for tool in tools):
+        message = "The tool specified in `tool_choice` does not match any of the specified `tools`"
+        raise InvalidRequest(message, param="tool_choice")
+    else:
+        return
+    raise InvalidRequest(message, param=f"tool_choice.{param}")
+
+
+def _name(tool: Any) -> Any:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool_choice: bool) -> None:
+    """Refuse a choice that needs a tool parser where there is none. Raises InvalidRequest."""
+    if choice is None or choice == "none":
+        return
+    if choice == "auto":
+        if enable_auto_tool_choice:
+            return
+        raise InvalidRequest('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
+    named = f'"{choice}"' if isinstance(choice, str) else f'function "{choice["function"]["name"]}"'
+    raise InvalidRequest(f"tool_choice={named} requires --tool-call-parser to be set")
+
+
+class NoParsers:
+    """Parsers of a model that has none: refuses what would need them, and needs no vLLM for that."""
+
+    counts_reasoning = False
+
+    def plan(self, body: Mapping[str, Any]) -> None:
+        """Check a chat request. Raises InvalidRequest."""
+        require_tool_parser(check_tool_choice(body), enable_auto_tool_choice=False)

@@ -1,0 +1,42 @@
+"""Which parsers to use, by vLLM's names and flags, and what they are told about the model."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+# Parsers that belong to one kind of model, for workers that do not say which kind theirs is.
+_KINDS = {"openai": "gpt_oss", "openai_gptoss": "gpt_oss", "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3"}
+
+
+@dataclass(frozen=True, slots=True)
+class ParserSettings:
+    """What an operator configures."""
+
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    enable_auto_tool_choice: bool = False
+    tool_parser_plugin: str | None = None
+    """Path of a Python file that registers more tool parsers."""
+    reasoning_parser_plugin: str | None = None
+    tool_strict_level: str = "auto"
+    default_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    """As the chat template has them: some parsers ask whether thinking is on."""
+
+    @property
+    def parses(self) -> bool:
+        """Whether any of it needs vLLM: a tool parser alone does nothing without automatic choice, as in vLLM."""
+        return bool(self.reasoning_parser or (self.tool_call_parser and self.enable_auto_tool_choice))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What parsers ask about a model."""
+
+    name: str = ""
+    model_type: str | None = None
+    """As the model's config.json says."""
+    architecture: str | None = None
+
+    def kind(self, settings: ParserSettings) -> str | None:
+        """Return the model's type, or the one that its parsers are made for."""
+        names = (settings.tool_call_parser, settings.reasoning_parser)
+        return self.model_type or next((_KINDS[name] for name in names if name in _KINDS), None)

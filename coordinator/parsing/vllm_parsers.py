@@ -1,0 +1,300 @@
+"""vLLM's own parsers behind our seam. The only module of the coordinator that imports vLLM."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from transformers import PreTrainedTokenizerFast
+from vllm.entrypoints.generate.base.protocol import DeltaMessage
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.parser import harmony_utils
+from vllm.exceptions import VLLMClientError
+from vllm.parser import Parser, ParserManager
+from vllm.reasoning import ReasoningParserManager
+from vllm.renderers import merge_kwargs
+from vllm.renderers.chat_utils import make_tool_call_id
+from vllm.tokenizers.hf import get_cached_tokenizer
+from vllm.tool_parsers import ToolParserManager
+
+from coordinator.parsing import grammar
+from coordinator.parsing.choice import ChoiceParser
+from coordinator.parsing.folders import folder_of, harmony_vocabulary
+from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, ParserUnusable, ToolCallDelta
+from coordinator.parsing.rules import MessageRules, ToolCall, check_tool_choice, require_tool_parser
+from coordinator.parsing.settings import ModelFacts, ParserSettings
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+T = TypeVar("T")
+
+
+def check_names(settings: ParserSettings) -> None:
+    """Import plugins and check that parsers of these names exist. Raises ParserUnusable that lists those that do."""
+    if settings.tool_parser_plugin:
+        ToolParserManager.import_tool_parser(settings.tool_parser_plugin)
+    if settings.reasoning_parser_plugin:
+        ReasoningParserManager.import_reasoning_parser(settings.reasoning_parser_plugin)
+    for flag, name, manager in (
+        ("--tool-call-parser", settings.tool_call_parser, ToolParserManager),
+        ("--reasoning-parser", settings.reasoning_parser, ReasoningParserManager),
+    ):
+        known = manager.list_registered()
+        if name and name not in known:
+            raise ParserUnusable(f"{flag} {name}: vLLM has no such parser. It has: {', '.join(known)}")
+
+
+class VllmParsers:
+    """The parsers of one model. Plans may be made in any thread, parsers belong to one each."""
+
+    def __init__(self, settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> None:
+        """Load the tokenizer and the parsers' classes. Raises ParserUnusable."""
+        kind = model.kind(settings)
+        self.settings = settings
+        self.is_harmony = kind == "gpt_oss"
+        # What parsers read of vLLM's ModelConfig: kimi's ids of tool calls, cohere's grammar.
+        hf_config = SimpleNamespace(model_type=kind)
+        self.model_config = SimpleNamespace(
+            model=model.name,
+            architecture=model.architecture,
+            hf_config=hf_config,
+            hf_text_config=hf_config,
+            hf_overrides=None,
+        )
+        self.tokenizer = _tokenizer(files)
+        self.parser_cls = cls = self._parser_class(model.name)
+        self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
+        self.marks = frozenset(self.tokenizer.added_tokens_decoder)
+        if self.is_harmony:
+            _load_harmony(files)
+
+    @property
+    def counts_reasoning(self) -> bool:
+        """Whether usage says how many tokens were reasoning."""
+        return bool(self.settings.reasoning_parser)
+
+    def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
+        """Check a chat request and plan for it. Raises InvalidRequest."""
+        choice = check_tool_choice(body)
+        if self.parser_cls.tool_parser_cls is None and not self.is_harmony:
+            require_tool_parser(choice, self.settings.enable_auto_tool_choice)
+        if self._changes_nothing(choice, body):
+            return None
+        request = _as_request(lambda: ChatCompletionRequest.model_validate(_copy(body)))
+        return VllmPlan(self, request)
+
+    @property
+    def incremental(self) -> bool:
+        """Whether the parsers take deltas of any size: those on vLLM's parser engine do, by construction."""
+        parts = (self.parser_cls.reasoning_parser_cls, self.parser_cls.tool_parser_cls)
+        return not self.is_harmony and all(part is None or part.engine_based_streaming for part in parts)
+
+    def _changes_nothing(self, choice: object, body: Mapping[str, Any]) -> bool:
+        # A tool parser that is not asked for calls passes text on, unless it belongs to vLLM's parser engine.
+        if self.is_harmony or self.always_adjusts:
+            return False
+        idle = choice in (None, "none") and body.get("include_reasoning", True) is True
+        return idle and not self.incremental
+
+    def _parser_class(self, model_name: str) -> type[Parser]:
+        settings = self.settings
+        try:
+            cls: type[Parser] | None = ParserManager.get_parser(
+                tool_parser_name=settings.tool_call_parser,
+                reasoning_parser_name=settings.reasoning_parser,
+                enable_auto_tools=settings.enable_auto_tool_choice,
+                model_name=model_name,
+                is_harmony=self.is_harmony,
+                tool_strict_level=settings.tool_strict_level,
+                tokenizer=self.tokenizer,
+            )
+        except (TypeError, ValueError) as error:
+            raise ParserUnusable(str(error)) from error
+        if cls is None:
+            raise ParserUnusable("No parser is configured.")
+        return cls
+
+
+class VllmPlan:
+    """One request's plan: vLLM's request as its parsers adjusted it."""
+
+    def __init__(self, parsers: VllmParsers, request: ChatCompletionRequest) -> None:
+        """Let the parsers adjust the request, as vLLM's renderer does. Raises InvalidRequest."""
+        self._parsers = parsers
+        self._template_kwargs = _template_kwargs(parsers, request)
+        self.rules = MessageRules(
+            tool_choice=_choice_of(request.tool_choice),
+            parses_tools=parsers.parser_cls.tool_parser_cls is not None,
+            parallel_tool_calls=request.parallel_tool_calls is not False,
+            include_reasoning=request.include_reasoning,
+        )
+        self.prompt_token_ids: Sequence[int] | None = None
+        if parsers.is_harmony:
+            request = _as_request(lambda: self._new_parser(request).adjust_request(request))
+            self.prompt_token_ids = _as_request(lambda: _harmony_prompt(request))
+        elif parsers.always_adjusts or request.tool_choice != "none":
+            request = _as_request(lambda: self._new_parser(request).adjust_request(request))
+        self._request = request
+
+    @property
+    def skip_special_tokens(self) -> bool:
+        """Whether the text leaves special tokens out."""
+        return bool(self._request.skip_special_tokens)
+
+    @property
+    def spaces_between_special_tokens(self) -> bool:
+        """As the detokenizer's rule of that name."""
+        return bool(self._request.spaces_between_special_tokens)
+
+    @cached_property
+    def structured_outputs(self) -> pb.StructuredOutputs | None:
+        """The grammar to generate by."""
+        params = _as_request(self._request.extract_structured_outputs)
+        return None if params is None else grammar.to_wire(params)
+
+    @property
+    def reasoning_parser_kwargs(self) -> Mapping[str, Any] | None:
+        """Arguments of the engine's own reasoning parser."""
+        if self._parsers.parser_cls.reasoning_parser_cls is None:
+            return None
+        return {"chat_template_kwargs": self._template_kwargs}
+
+    def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
+        """Tell whether the prompt ends behind its reasoning."""
+        ended: bool | None = self._request.resolve_reasoning_ended(
+            self._new_parser(self._request), list(prompt_token_ids)
+        )
+        return ended
+
+    def parser(self, prompt_token_ids: Sequence[int]) -> MessageParser:
+        """Return a parser for one choice."""
+        parsers, settings = self._parsers, self._parsers.settings
+        tools = settings.tool_call_parser if settings.enable_auto_tool_choice else None
+        names = {"tool call parser": tools, "reasoning parser": settings.reasoning_parser}
+        return ChoiceParser(
+            _VllmParser(self._new_parser(self._request), self._request, prompt_token_ids, self.rules),
+            self.rules,
+            " with ".join(f"{what} {name}" for what, name in names.items() if name),
+            parsers.marks,
+            splits_text=not parsers.incremental,
+        )
+
+    def _new_parser(self, request: ChatCompletionRequest) -> Parser:
+        parsers = self._parsers
+        return parsers.parser_cls(
+            parsers.tokenizer,
+            request.tools,
+            chat_template_kwargs=self._template_kwargs,
+            model_config=parsers.model_config,
+        )
+
+
+class _VllmParser:
+    """One choice's Parser in our nouns."""
+
+    __slots__ = ("_parser", "_prompt", "_request", "_rules")
+
+    def __init__(
+        self, parser: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
+    ) -> None:
+        self._parser = parser
+        self._request = request
+        self._prompt = prompt if isinstance(prompt, list) else list(prompt)
+        self._rules = rules
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+        self._parser.set_prompt_token_ids(self._prompt)
+        reasoning, content, calls = self._parser.parse(
+            text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
+        )
+        return (
+            reasoning,
+            content,
+            tuple(ToolCall(call.id or make_tool_call_id(), call.name, call.arguments) for call in calls or ()),
+        )
+
+    def count_reasoning(self, token_ids: Sequence[int]) -> int:
+        return int(self._parser.count_reasoning_tokens(tuple(token_ids)))
+
+
+def _delta(delta: DeltaMessage | None) -> MessageDelta | None:
+    if delta is None:
+        return None
+    calls = tuple(
+        ToolCallDelta(call.index, call.id, call.function.name, call.function.arguments)
+        if call.function is not None
+        else ToolCallDelta(call.index, call.id)
+        for call in delta.tool_calls
+    )
+    if not (calls or delta.content or delta.reasoning):
+        return None
+    return MessageDelta(delta.content or None, delta.reasoning or None, calls)
+
+
+def _tokenizer(files: Mapping[str, bytes]) -> Any:
+    # Straight from tokenizer.json, as the coordinator's own: some classes that a tokenizer_config.json names build
+    # another tokenizer out of its vocabulary. No class of a model's own code is ever imported.
+    with folder_of(files) as folder:
+        try:
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ParserUnusable(f"The tokenizer cannot be loaded for the parsers: {error}") from error
+    return get_cached_tokenizer(tokenizer)
+
+
+def _load_harmony(files: Mapping[str, bytes]) -> None:
+    try:
+        with harmony_vocabulary(files):
+            harmony_utils.get_encoding()
+    except Exception as error:  # the library has errors of its own and no common class
+        raise ParserUnusable(f"gpt-oss's vocabulary cannot be loaded: {error}") from error
+
+
+def _harmony_prompt(request: ChatCompletionRequest) -> list[int]:
+    # gpt-oss has no use for a template: its messages become ids directly.
+    if request.reasoning_effort == "none":
+        raise InvalidRequest("Harmony does not support reasoning_effort='none'", param="reasoning_effort")
+    instructions, messages = harmony_utils.extract_instructions_from_messages(list(request.messages))
+    preamble = harmony_utils.build_harmony_preamble(
+        instructions=instructions,
+        tools=request.tools,
+        reasoning_effort=request.reasoning_effort,
+        with_custom_tools=request.tools is not None,
+    )
+    conversation = harmony_utils.parse_chat_inputs_to_harmony_messages(messages)
+    return list(harmony_utils.render_for_completion([*preamble, *conversation]))
+
+
+def _template_kwargs(parsers: VllmParsers, request: ChatCompletionRequest) -> dict[str, Any]:
+    asked = request.build_chat_params(None, "auto").chat_template_kwargs
+    return dict(merge_kwargs(parsers.settings.default_chat_template_kwargs, asked))
+
+
+def _choice_of(choice: Any) -> Any:
+    return (choice or "none") if choice is None or isinstance(choice, str) else "named"
+
+
+def _copy(body: Mapping[str, Any]) -> dict[str, Any]:
+    # vLLM's validators write into what they read.
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return dict(body)
+    return {**body, "messages": [dict(message) if isinstance(message, dict) else message for message in messages]}
+
+
+def _as_request(work: Callable[[], T]) -> T:
+    # Everything that vLLM raises over a request, as its server answers it.
+    try:
+        return work()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"] if "[" not in str(part))
+        raise InvalidRequest(f"{where}: {first['msg']}" if where else first["msg"], param=where or None) from error
+    except VLLMClientError as error:
+        raise InvalidRequest(str(error.args[0]), param=getattr(error, "parameter", None)) from error
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise InvalidRequest(str(error)) from error
