@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from coordinator.api.chat import chat_routes
+from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.service import service_routes
@@ -22,7 +22,7 @@ from tokenwire import __version__
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
-    models = ModelDirectory(settings.chat_template, settings.tokenizer, settings.cache_dir)
+    models = ModelDirectory(settings)
     pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare)
     generation = Generation(pool, models)
 
@@ -34,7 +34,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
-    app.include_router(chat_routes(generation, settings.api))
+    app.include_router(chat_routes(ChatService(generation, models, settings.api)))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))

@@ -1,14 +1,19 @@
 """`tokenwire coordinator`: serves HTTP in this process, or in several that share the port."""
 
+import json
 import logging
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from coordinator.parsing.load import import_parsers
+from coordinator.parsing.settings import ParserSettings
 from coordinator.server import CoordinatorServer
-from coordinator.settings import CoordinatorSettings
+from coordinator.settings import ApiSettings, CoordinatorSettings, TemplateSettings
+from tokenwire.api_options import api_options
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import InvalidRequest
 from tokenwire.listening import bind
@@ -29,7 +34,6 @@ log = logging.getLogger(__name__)
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any.")
 @option("--processes", type=click.IntRange(1, 256), default=1, help="Processes that share the port.")
-@option("--chat-template", help="Jinja template, a file or its text, that replaces the model's own.")
 @option(
     "--tokenizer",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -39,6 +43,7 @@ log = logging.getLogger(__name__)
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
+@api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
 def command(
@@ -46,7 +51,6 @@ def command(
     host: str,
     port: int,
     processes: int,
-    chat_template: str | None,
     tokenizer: Path | None,
     cache_dir: Path | None,
     max_body_mb: float,
@@ -54,24 +58,64 @@ def command(
     stall_timeout: float,
     listen_fd: int | None,
     ready_fd: int | None,
+    **api: Any,
 ) -> None:
     """Run the text half: OpenAI's HTTP in front, workers behind."""
     configure_logging("coordinator")
     settings = CoordinatorSettings(
         workers=workers,
-        chat_template=_read_template(chat_template),
+        template=_template_settings(api),
+        parsers=_parser_settings(api),
+        api=ApiSettings(
+            prompt_tokens_details=api["enable_prompt_tokens_details"],
+            tokens_as_token_ids=api["return_tokens_as_token_ids"],
+            force_include_usage=api["enable_force_include_usage"],
+            exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
+        ),
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
         max_body_bytes=int(max_body_mb * 1024 * 1024),
         drain_timeout_s=drain_timeout,
         stall_timeout_s=stall_timeout,
     )
+    if settings.parsers.parses:
+        log.info("loading parsers; this takes some seconds")
+        import_parsers(settings.parsers)
     if listen_fd is not None:
         CoordinatorServer(settings).run_on(socket.socket(fileno=listen_fd), ready_fd)
     elif processes == 1:
         CoordinatorServer(settings).run_on(bind(host, port))
     else:
         sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes))
+
+
+def _template_settings(api: dict[str, Any]) -> TemplateSettings:
+    return TemplateSettings(
+        source=_read_template(api["chat_template"]),
+        content_format=api["chat_template_content_format"],
+        default_kwargs=_json_object(api["default_chat_template_kwargs"]),
+        trust_request=api["trust_request_chat_template"],
+    )
+
+
+def _parser_settings(api: dict[str, Any]) -> ParserSettings:
+    names = ("tool_call_parser", "reasoning_parser", "tool_parser_plugin", "reasoning_parser_plugin")
+    return ParserSettings(
+        **{name: api[name] for name in names},
+        enable_auto_tool_choice=api["enable_auto_tool_choice"],
+        tool_strict_level=api["tool_strict_level"],
+        default_chat_template_kwargs=_json_object(api["default_chat_template_kwargs"]),
+    )
+
+
+def _json_object(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidRequest(f"--default-chat-template-kwargs is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"--default-chat-template-kwargs must be a JSON object, got {text}")
+    return value
 
 
 def _read_template(value: str | None) -> str | None:

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from coordinator.fleet.session import FetchFiles
+from coordinator.parsing.load import load_parsers
+from coordinator.parsing.message import Parsers
+from coordinator.parsing.settings import ModelFacts
+from coordinator.settings import CoordinatorSettings
 from coordinator.text.logprobs import TokenTexts
 from coordinator.text.template import ChatTemplate
-from coordinator.text.tokenizer import Tokenizer
+from coordinator.text.tokenizer import Tokenizer, read_directory
 from tokenwire import tokenizer_files
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.v1 import control_pb2
@@ -32,22 +36,23 @@ class ServedModel:
     root: str
     max_model_len: int
     max_token_id: int
+    tokenizer_digest: str
     default_sampling_params: dict[str, Any]
     """The generation config's sampling defaults, with vLLM's names."""
     tokenizer: Tokenizer
     template: ChatTemplate
     token_texts: TokenTexts
+    parsers: Parsers
 
 
 class ModelDirectory:
     """Learns models from workers' welcomes and finds them by name. Models stay known when workers leave."""
 
-    def __init__(self, chat_template: str | None, tokenizer_dir: Path | None, cache_dir: Path | None) -> None:
-        self._chat_template = chat_template
-        self._tokenizer_dir = tokenizer_dir
-        self._cache_dir = cache_dir
+    def __init__(self, settings: CoordinatorSettings) -> None:
+        self._settings = settings
         self._models: dict[str, ServedModel] = {}
-        self._tokenizers: dict[str, Tokenizer] = {}
+        self._prepared: dict[str, ServedModel] = {}
+        """By what workers say of their model: those that say the same share it."""
 
     def list(self) -> list[ServedModel]:
         """Return every model once, in the order in which they became known."""
@@ -67,37 +72,26 @@ class ModelDirectory:
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Make a worker's model servable: get its tokenizer, from memory, disk or the worker itself."""
-        tokenizer = await self._tokenizer(info.tokenizer_digest, fetch)
-        model = ServedModel(
-            names=tuple(info.names),
-            root=info.root,
-            max_model_len=info.max_model_len,
-            max_token_id=info.max_token_id,
-            default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
-            tokenizer=tokenizer,
-            template=ChatTemplate(self._chat_template or tokenizer.chat_template, tokenizer.special_tokens),
-            token_texts=TokenTexts(tokenizer),
-        )
+        said = info.SerializeToString(deterministic=True).hex()
+        if said not in self._prepared:
+            files = await self._files(info.tokenizer_digest, fetch)
+            model = await asyncio.to_thread(_build, info, files, self._settings)
+            # Another worker's session may have been quicker: one model for all that say the same of it.
+            self._prepared.setdefault(said, model)
+        model = self._prepared[said]
         for name in model.names:
             known = self._models.get(name)
-            if known is not None and known.tokenizer is not tokenizer:
+            if known is not None and known.tokenizer_digest != model.tokenizer_digest:
                 log.warning("a worker announces %s with another tokenizer; new requests use the new one", name)
             self._models[name] = model
 
-    async def _tokenizer(self, digest: str, fetch: FetchFiles) -> Tokenizer:
-        if digest not in self._tokenizers:
-            if self._tokenizer_dir is not None:
-                load = asyncio.to_thread(Tokenizer.from_directory, self._tokenizer_dir)
-            else:
-                load = asyncio.to_thread(Tokenizer.from_files, await self._files(digest, fetch))
-            # Another worker's session may have been quicker: one tokenizer for all that have the same files.
-            self._tokenizers.setdefault(digest, await load)
-        return self._tokenizers[digest]
-
     async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
+        settings = self._settings
+        if settings.tokenizer is not None:
+            return read_directory(settings.tokenizer)
         kept = None
-        if self._cache_dir is not None and digest.isalnum():
-            kept = self._cache_dir / "tokenizers" / f"{digest}.pb"
+        if settings.cache_dir is not None and digest.isalnum():
+            kept = settings.cache_dir / "tokenizers" / f"{digest}.pb"
             files = _read_kept(kept)
             if files and tokenizer_files.digest(files) == digest:
                 return files
@@ -105,6 +99,30 @@ class ModelDirectory:
         if kept is not None:
             _keep(kept, files)
         return files
+
+
+def _build(info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings) -> ServedModel:
+    """Build what takes time: for a thread. Raises InvalidRequest or ParserUnusable."""
+    tokenizer = Tokenizer.from_files(files)
+    template = settings.template
+    facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
+    return ServedModel(
+        names=tuple(info.names),
+        root=info.root,
+        max_model_len=info.max_model_len,
+        max_token_id=info.max_token_id,
+        tokenizer_digest=info.tokenizer_digest,
+        default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
+        tokenizer=tokenizer,
+        template=ChatTemplate(
+            template.source or tokenizer.chat_template,
+            tokenizer.special_tokens,
+            template.content_format,
+            default_kwargs=template.default_kwargs,
+        ),
+        token_texts=TokenTexts(tokenizer),
+        parsers=load_parsers(settings.parsers, facts, files),
+    )
 
 
 def _read_kept(path: Path) -> dict[str, bytes]:

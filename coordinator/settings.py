@@ -1,8 +1,10 @@
 """The coordinator's configuration: one frozen object, validated once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
+from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 
 
@@ -16,8 +18,21 @@ class ApiSettings:
     """Whether logprobs write tokens as "token_id:N"."""
     force_include_usage: bool = False
     """Whether every stream ends with usage."""
-    trust_request_chat_template: bool = False
-    """Whether requests may bring a chat template of their own."""
+    exclude_tools_when_tool_choice_none: bool = False
+    """Whether a template does not see tools that the model must not call."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSettings:
+    """How messages are rendered."""
+
+    source: str | None = None
+    """Jinja source that replaces the model's own."""
+    content_format: Literal["auto", "string", "openai"] = "auto"
+    default_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Values for templates, where requests do not give them."""
+    trust_request: bool = False
+    """Whether requests may bring a template of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +43,8 @@ class CoordinatorSettings:
     """Worker addresses, HOST:PORT or unix:PATH."""
     host: str = "127.0.0.1"
     port: int = 8000
-    chat_template: str | None = None
-    """Jinja source that replaces the model's own."""
+    template: TemplateSettings = field(default_factory=TemplateSettings)
+    parsers: ParserSettings = field(default_factory=ParserSettings)
     tokenizer: Path | None = None
     """Directory to read the tokenizer from, instead of asking the worker."""
     cache_dir: Path | None = None

@@ -4,9 +4,11 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
+from tokenwire.api_options import api_arguments, api_options
 from tokenwire.cli import configure_logging, option
 from tokenwire.supervisor import Part, supervise_coordinators
 
@@ -23,19 +25,20 @@ from tokenwire.supervisor import Part, supervise_coordinators
     "--engine", type=click.Choice(["vllm", "sim"]), default="vllm", help="The real engine, or one that makes up tokens."
 )
 @option("--served-model-name", multiple=True, help="Name(s) that requests may use. [default: MODEL]")
-@option("--chat-template", help="Jinja template, a file or its text, that replaces the model's own.")
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where models and tokenizers are kept.")
+@api_options
 @click.pass_obj
 def command(
     engine_arguments: list[str],
+    /,
     model: str | None,
     host: str,
     port: int,
     processes: int,
     engine: str,
     served_model_name: tuple[str, ...],
-    chat_template: str | None,
     cache_dir: Path | None,
+    **api: Any,
 ) -> None:
     """Serve a model: a worker and a coordinator in one command.
 
@@ -49,9 +52,10 @@ def command(
         worker = ["worker", *([model] if model else []), "--listen", address, "--engine", engine, *cache]
         for name in served_model_name:
             worker += ["--served-model-name", name]
-        coordinator = ["coordinator", "--worker", address, *cache]
-        if chat_template:
-            coordinator += ["--chat-template", chat_template]
+        coordinator = ["coordinator", "--worker", address, *cache, *api_arguments(api)]
+        if engine == "vllm" and api["reasoning_parser"]:
+            # The engine has to know too: grammars begin where reasoning ends.
+            engine_arguments = ["--reasoning-parser", api["reasoning_parser"], *engine_arguments]
         # Arguments given after -- go by the environment: the worker's own parser never sees them.
         environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
         first = [Part("worker", worker, environment=environment)]

@@ -127,13 +127,20 @@ class ChunkWriter:
         if finish is not None:
             after["stop_reason"] = finish.stop_reason
         after.update(self._first_delta_extras(index))
-        after["token_ids"] = token_ids if self._options.return_token_ids else None
+        after["token_ids"] = self._shown_ids(token_ids)
         end = _compact(after)[1:] + "]"
         if self._usages is not None:
-            usage = self._usages[index]
-            usage.completion_tokens += len(token_ids)
-            end += f',"usage":{_compact(usage.as_dict())}'
+            self._count(index, token_ids)
+            end += f',"usage":{_compact(self._usages[index].as_dict())}'
         return end
+
+    def _count(self, index: int, token_ids: list[int]) -> None:
+        """Count tokens for chunks that carry usage."""
+        if self._usages is not None:
+            self._usages[index].completion_tokens += len(token_ids)
+
+    def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
+        return token_ids if self._options.return_token_ids else None
 
     def _logprobs(
         self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None

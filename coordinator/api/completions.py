@@ -92,8 +92,8 @@ class CompletionRequest(SamplingFields):
         """Return what a stream shows beside the text."""
         return ChunkOptions(
             return_token_ids=bool(self.return_token_ids),
-            include_usage=self.include_usage,
-            continuous_usage=self.continuous_usage,
+            include_usage=self.shows_usage(api),
+            continuous_usage=self.shows_continuous_usage(api),
             usage_details=api.prompt_tokens_details,
             logprobs=self.logprob_style(api),
             show_prompt=bool(self.echo),

@@ -10,6 +10,7 @@ from coordinator.api.sampling import check_cache_salt, ids, int32, logit_bias, t
 from coordinator.api.structured import ResponseFormat, StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
 from coordinator.request import TextRules, Truncation
+from coordinator.settings import ApiSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -93,15 +94,13 @@ class SamplingFields(BaseModel):
     request_id: str | None = None
     user: str | None = None
 
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with a usage chunk."""
-        return bool(self.stream_options and self.stream_options.include_usage)
+    def shows_usage(self, api: ApiSettings) -> bool:
+        """Tell whether a stream ends with a usage chunk."""
+        return bool(self.stream_options and self.stream_options.include_usage) or api.force_include_usage
 
-    @property
-    def continuous_usage(self) -> bool:
-        """Whether every chunk of a stream carries usage; as in vLLM, only together with include_usage."""
-        return self.include_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+    def shows_continuous_usage(self, api: ApiSettings) -> bool:
+        """Tell whether every chunk of a stream carries usage; as in vLLM, only where it ends with usage."""
+        return self.shows_usage(api) and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     def text_rules(self) -> TextRules:
         """Return what concerns text and never reaches a worker."""

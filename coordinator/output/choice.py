@@ -102,10 +102,10 @@ class Choice:
             return False
         else:
             text, kept, matched = self._text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
-        self._ended = True
         ending = _ending(finish) if matched is None and finish is not None else Finish("stop", matched)
         logprobs = None if self._logprobs is None else self._logprobs.take(kept)
         self._reply.delta(self._index, text, token_ids[:kept], ending, logprobs)
+        self._ended = True  # now: a reply that cannot take its last delta has yet to hear of that
         return True
 
     def fail(self, error: TokenwireError) -> None:

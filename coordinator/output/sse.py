@@ -193,7 +193,10 @@ class StreamedReply:
         self._started.add(index)
         if unsent.texts or unsent.finish is not None or self._shows_empty:
             text = "".join(unsent.texts)
-            self._sink.write(self._render(index, text, unsent.token_ids, unsent.finish, unsent.logprobs))
+            try:
+                self._sink.write(self._render(index, text, unsent.token_ids, unsent.finish, unsent.logprobs))
+            except TokenwireError as error:
+                self.fail(error)
 
     def _finish_if_complete(self) -> None:
         if self._sink is None or self._backlog or self._done.done():

@@ -140,6 +140,10 @@ class Parsers(Protocol):
     def counts_reasoning(self) -> bool:
         """Whether usage says how many tokens were reasoning."""
 
+    @property
+    def reads_messages(self) -> bool:
+        """Whether a plan needs the whole request, or only its tools and tool_choice."""
+
     def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
         """Check a chat request, as JSON, and plan for it. None: its output is content as it is.
 

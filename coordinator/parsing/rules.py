@@ -133,6 +133,7 @@ class NoParsers:
     """Parsers of a model that has none: refuses what would need them, and needs no vLLM for that."""
 
     counts_reasoning = False
+    reads_messages = False
 
     def plan(self, body: Mapping[str, Any]) -> None:
         """Check a chat request. Raises InvalidRequest."""

@@ -74,6 +74,11 @@ class VllmParsers:
         """Whether usage says how many tokens were reasoning."""
         return bool(self.settings.reasoning_parser)
 
+    @property
+    def reads_messages(self) -> bool:
+        """Whether a plan needs the whole request: vLLM's own request is made of it."""
+        return True
+
     def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
         """Check a chat request and plan for it. Raises InvalidRequest."""
         choice = check_tool_choice(body)

@@ -60,14 +60,7 @@ class Tokenizer:
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer":
         """Build from a model's directory. Raises InvalidRequest that names what is missing."""
-        folder = Path(path)
-        if not (folder / "tokenizer.json").is_file():
-            what = "tokenizer.json in it" if folder.is_dir() else "such directory"
-            raise InvalidRequest(f"The tokenizer cannot be loaded from {folder}: there is no {what}.")
-        names = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
-        paths = [folder / name for name in names if (folder / name).is_file()]
-        paths += sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))
-        return cls.from_files({str(file.relative_to(folder)): file.read_bytes() for file in paths})
+        return cls.from_files(read_directory(path))
 
     @cached_property
     def max_chars_per_token(self) -> int:
@@ -100,6 +93,18 @@ class Tokenizer:
     def token_to_str(self, token_id: int) -> str | None:
         """Return a token as the vocabulary spells it, None for an id outside of it."""
         return self.backend.id_to_token(token_id)
+
+
+def read_directory(path: str | Path) -> dict[str, bytes]:
+    """Return a model directory's tokenizer files by name. Raises InvalidRequest that names what is missing."""
+    folder = Path(path)
+    if not (folder / "tokenizer.json").is_file():
+        what = "tokenizer.json in it" if folder.is_dir() else "such directory"
+        raise InvalidRequest(f"The tokenizer cannot be loaded from {folder}: there is no {what}.")
+    names = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
+    paths = [folder / name for name in names if (folder / name).is_file()]
+    paths += sorted((folder / _NAMED_TEMPLATES).glob("*.jinja"))
+    return {str(file.relative_to(folder)): file.read_bytes() for file in paths}
 
 
 def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:

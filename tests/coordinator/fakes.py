@@ -9,6 +9,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from coordinator.models import ServedModel
+from coordinator.parsing.rules import NoParsers
 from coordinator.text.logprobs import TokenTexts
 from coordinator.text.template import ChatTemplate
 from coordinator.text.tokenizer import Tokenizer
@@ -31,6 +32,8 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
         tokenizer=tokenizer,
         template=ChatTemplate(template, {}),
         token_texts=TokenTexts(tokenizer),
+        tokenizer_digest="d",
+        parsers=NoParsers(),
     )
 
 

@@ -10,6 +10,7 @@ from coordinator.generation import Generation
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.collect import CollectedReply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
+from coordinator.settings import CoordinatorSettings
 from tests.coordinator.fakes import ids, served_model
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -19,7 +20,7 @@ class Directory(ModelDirectory):
     """Knows one model."""
 
     def __init__(self, model: ServedModel) -> None:
-        super().__init__(None, None, None)
+        super().__init__(CoordinatorSettings(workers=("nowhere:1",)))
         self._models = {"digits": model}
 
 

@@ -111,6 +111,8 @@ class VllmEngine(VllmControl):
             default_sampling_params_json=json.dumps(config.get_diff_sampling_param()),
             max_num_seqs=llm.vllm_config.scheduler_config.max_num_seqs,
             engine=f"vllm {vllm.__version__.partition('+')[0]}",
+            model_type=config.hf_config.model_type or "",
+            architecture=next(iter(config.architectures or ()), ""),
         )
 
     def tokenizer_files(self) -> dict[str, bytes]:

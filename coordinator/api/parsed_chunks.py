@@ -1,0 +1,81 @@
+"""Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
+
+import json
+from typing import Any
+
+from coordinator.api.chunks import ChatChunks, ChunkOptions
+from coordinator.generation import PreparedRequest
+from coordinator.parsing.message import ParserPlan
+from coordinator.request import Finish, ScoredPosition, Usage
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class ParsedChatChunks(ChatChunks):
+    """Chunks of /v1/chat/completions behind a tool or reasoning parser."""
+
+    _before_text = '"delta":'
+
+    def __init__(
+        self,
+        prepared: PreparedRequest,
+        created: int,
+        options: ChunkOptions,
+        *,
+        role: str,
+        echo: str,
+        plan: ParserPlan,
+        counts_reasoning: bool,
+    ) -> None:
+        super().__init__(prepared, created, options, role=role, echo=echo)
+        prompt = prepared.prompts[0].token_ids
+        self._parsers = [plan.parser(prompt) for _ in range(prepared.choices)]
+        self._hides_tokens = plan.rules.hides_tokens
+        self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
+        # Parsers see every token, also those that have no text.
+        self.shows_empty_deltas = True
+        self._plain = False
+        self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
+
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        message = self._parsers[index].delta(text, token_ids, finish is not None)
+        if self._token_ids is not None:
+            self._token_ids[index] += token_ids
+        if finish is not None:
+            reason = self._parsers[index].finish_reason(finish.reason)
+            finish = Finish(reason, finish.stop_reason, finish.kv_transfer_params)
+        elif message is None and not self._shows_tokens:
+            self._count(index, token_ids)
+            return b""
+        delta = _compact({} if message is None else message.as_dict())
+        return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
+
+    def closing(self, usage: Usage) -> bytes:
+        """Render the usage chunk, when it was asked for."""
+        if self._token_ids is not None and self._options.include_usage:
+            usage.reasoning_tokens = sum(self._reasoning_tokens(index) for index in range(len(self._parsers)))
+        return super().closing(usage)
+
+    def _reasoning_tokens(self, index: int) -> int:
+        assert self._token_ids is not None
+        return self._parsers[index].reasoning_tokens(self._token_ids[index])
+
+    def _count(self, index: int, token_ids: list[int]) -> None:
+        super()._count(index, token_ids)
+        if self._usages is not None and self._token_ids is not None:
+            self._usages[index].reasoning_tokens = self._reasoning_tokens(index)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        return None if self._hides_tokens else super()._logprobs(index, token_ids, positions)
+
+    def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
+        return None if self._hides_tokens else super()._shown_ids(token_ids)

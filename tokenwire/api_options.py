@@ -1,0 +1,54 @@
+"""Options of the OpenAI API, with vLLM's names: `tokenwire coordinator` reads them, `tokenwire serve` hands them on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from tokenwire.cli import Command, option
+
+_FLAGS = {
+    "enable_auto_tool_choice": "Let the model choose to call tools; needs --tool-call-parser.",
+    "exclude_tools_when_tool_choice_none": "Do not show templates the tools of requests with tool_choice none.",
+    "trust_request_chat_template": "Let requests bring chat templates of their own.",
+    "enable_prompt_tokens_details": "Tell in usage how much of a prompt was cached.",
+    "enable_force_include_usage": "End every stream with usage.",
+    "return_tokens_as_token_ids": 'Write tokens in logprobs as "token_id:N".',
+}
+_VALUES: dict[str, dict[str, Any]] = {
+    "chat_template": {"help": "Jinja template, a file or its text, that replaces the model's own."},
+    "chat_template_content_format": {
+        "type": click.Choice(["auto", "string", "openai"]),
+        "default": "auto",
+        "help": "How templates get message content: as text, or as a list of parts.",
+    },
+    "default_chat_template_kwargs": {"help": "JSON object of values for templates, where requests give none."},
+    "tool_call_parser": {"help": "vLLM's name of the parser for tool calls. Needs the extra `parsers`."},
+    "reasoning_parser": {"help": "vLLM's name of the parser for reasoning. Needs the extra `parsers`."},
+    "tool_parser_plugin": {"help": "Python file that registers more tool parsers."},
+    "reasoning_parser_plugin": {"help": "Python file that registers more reasoning parsers."},
+    "tool_strict_level": {
+        "default": "auto",
+        "help": "How strictly tool calls are bound to their schemas, as in vLLM.",
+    },
+}
+
+
+def api_options(command: Command) -> Command:
+    """Add every option of the API to a command, which gets their values as keyword arguments."""
+    decorators: list[Callable[[Command], Command]] = [
+        option(f"--{name.replace('_', '-')}", **attributes) for name, attributes in _VALUES.items()
+    ]
+    decorators += [option(f"--{name.replace('_', '-')}", is_flag=True, help=text) for name, text in _FLAGS.items()]
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+def api_arguments(values: Mapping[str, Any]) -> list[str]:
+    """Return command line arguments that give another command these values."""
+    arguments = []
+    for name in _VALUES:
+        if values[name] is not None and values[name] != _VALUES[name].get("default"):
+            arguments += [f"--{name.replace('_', '-')}", str(values[name])]
+    return arguments + [f"--{name.replace('_', '-')}" for name in _FLAGS if values[name]]
