@@ -1,6 +1,6 @@
 """The sandbox that chat templates run in, as transformers defines it, and what is known of each template."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from coordinator.text.budget import RenderLimits
 from coordinator.text.content_format import ContentFormat, detect
+from coordinator.text.sandbox import BoundedEnvironment
 from tokenwire.errors import InvalidRequest
 
 
@@ -30,18 +31,25 @@ class CompiledTemplate:
         """Whether the template has a case for the role "developer"."""
         return "'developer'" in self.source or '"developer"' in self.source
 
+    def render(self, values: Mapping[str, Any], limits: RenderLimits) -> str:
+        """Render with variables. Raises whatever the template raises, TemplateError beyond the limits."""
+        return _ENVIRONMENT.render(self.template, values, limits)
+
 
 @lru_cache(maxsize=64)
 def compile_template(source: str) -> CompiledTemplate:
-    """Compile a template, once per source. Raises InvalidRequest where its syntax is wrong."""
+    """Compile a template, once per source. Raises InvalidRequest where it is wrong."""
     try:
         tree = _ENVIRONMENT.parse(source)
-        template = _ENVIRONMENT.from_string(source)
+        variables, content_format = frozenset(meta.find_undeclared_variables(tree)), detect(tree)
+        return CompiledTemplate(source, _ENVIRONMENT.compile_tree(tree), variables, content_format)
     except TemplateSyntaxError as error:
         raise InvalidRequest(
             f"The chat template does not parse: {error.message} (line {error.lineno}).", param="chat_template"
         ) from error
-    return CompiledTemplate(source, template, frozenset(meta.find_undeclared_variables(tree)), detect(tree))
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        # What Jinja lets through and Python does not: expressions or loops too deep, numbers too long.
+        raise InvalidRequest(f"The chat template cannot be compiled: {error}", param="chat_template") from error
 
 
 class _Generation(Extension):
@@ -58,27 +66,13 @@ def _raise_exception(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    # Jinja's own filter escapes HTML characters, which models were not trained on.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
 def _strftime_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
+def _environment() -> BoundedEnvironment:
     # No autoescaping: what is rendered is a prompt, not HTML.
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
+    environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment

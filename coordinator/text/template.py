@@ -1,19 +1,36 @@
 """The chat template: a conversation to the prompt's text, as transformers and vLLM render it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from jinja2 import TemplateError
 
+from coordinator.text import continuation
+from coordinator.text.budget import RenderLimits
 from coordinator.text.content_format import ContentFormat
 from coordinator.text.jinja import CompiledTemplate, compile_template
 from coordinator.text.messages import Message, developer_as_system, parse_messages
+from coordinator.text.options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 
-_CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+# Below this weight rendering takes less than about a millisecond.
+_INLINE_WEIGHT = 16_384
+# What an object costs by itself, in characters' worth of rendering.
+_OBJECT_WEIGHT = 96
 
-# Values that have their own arguments, or that would bypass the template.
-_RESERVED = frozenset({"chat_template", "conversation", "messages", "tokenize"})
+# What templates get whether they name it or not.
+_ALWAYS = ("add_generation_prompt", "documents", "tools")
+
+# A template may put whole conversations into its complaint.
+_MAX_REASON = 4096
+
+
+class UntrustedRenderer(Protocol):
+    """Renders templates that requests bring; see coordinator.text.isolation."""
+
+    async def render(self, template: str, job: Mapping[str, Any]) -> str:
+        """Render messages by a template out of harm's way. Raises InvalidRequest."""
 
 
 class ChatTemplate:
@@ -24,44 +41,95 @@ class ChatTemplate:
         source: str | Mapping[str, str] | None,
         special_tokens: Mapping[str, str],
         content_format: Literal["auto", "string", "openai"] = "auto",
+        *,
+        default_kwargs: Mapping[str, Any] | None = None,
+        untrusted: UntrustedRenderer | None = None,
+        limits: RenderLimits | None = None,
     ) -> None:
+        """untrusted: renders templates that come with requests; without it these are refused."""
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
         self._templates = {name: compile_template(text) for name, text in sources.items()}
         self._special_tokens = dict(special_tokens)
         self._content_format = content_format
+        self._default_kwargs = dict(default_kwargs or {})
+        self._untrusted = untrusted
+        self._limits = limits or RenderLimits()
 
     def content_format(self, tools: Sequence[Any] | None = None) -> ContentFormat:
         """Return how this template wants message content: as a string, or as a list of parts."""
-        return self._select(tools).content_format if self._content_format == "auto" else self._content_format
+        return self._format(self._select(tools, None))
+
+    def values(self, options: TemplateOptions) -> dict[str, Any]:
+        """Return every value that a request and the server give to templates; parsers of replies want them too."""
+        return options.values(self._default_kwargs)
+
+    async def render_messages_async(
+        self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
+    ) -> str:
+        """Render OpenAI messages without ever blocking the event loop for long. Raises InvalidRequest."""
+        options = TemplateOptions() if options is None else options
+        template = options.template()
+        if template is not None and template not in self._templates:
+            return await self._render_untrusted(template, messages, options)
+        values = self.values(options)
+        if _is_light([messages, values]):
+            return self.render_values(messages, values, template)
+        return await asyncio.to_thread(self.render_values, messages, values, template)
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        """Render OpenAI messages; options are those of render. Raises InvalidRequest."""
-        conversation = parse_messages(messages, self.content_format(options.get("tools")))
-        return self.render(conversation, **options)
+        """Render OpenAI messages at once; options are those of TemplateOptions, and template kwargs."""
+        given = TemplateOptions.of(options)
+        return self.render_values(messages, self.values(given), given.template())
 
-    def render(
-        self,
-        messages: Sequence[Message],
-        *,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        **kwargs: Any,
+    def render_values(
+        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str | None = None
     ) -> str:
-        """Render a conversation whose content has the content_format; kwargs the template does not use are dropped."""
-        compiled = self._select(tools)
-        _check(messages, documents, kwargs, add_generation_prompt and continue_final_message)
+        """Render OpenAI messages with the values that options gave. Raises InvalidRequest."""
+        compiled = self._select(values["tools"], name)
+        return self._render(compiled, parse_messages(messages, self._format(compiled)), values)
+
+    def render(self, messages: Sequence[Message], **options: Any) -> str:
+        """Render a conversation whose content already has the content_format; options as for render_messages."""
+        given = TemplateOptions.of(options)
+        values = self.values(given)
+        return self._render(self._select(values["tools"], given.template()), messages, values)
+
+    def _render(self, compiled: CompiledTemplate, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
+        unfinished = values["continue_final_message"]
+        _check(messages, values)
         conversation = list(messages) if compiled.knows_developer else developer_as_system(messages)
         final = ""
-        if continue_final_message:
-            final, conversation[-1] = _mark(conversation[-1], compiled)
-        values = self._special_tokens | {name: kwargs[name] for name in kwargs if name in compiled.variables}
-        values |= {"messages": conversation, "tools": tools, "documents": documents}
-        text = _render(compiled, values | {"add_generation_prompt": add_generation_prompt})
-        return _cut_at_mark(text, final) if continue_final_message else text
+        if unfinished:
+            final, conversation[-1] = continuation.mark(conversation[-1], compiled.source)
+        variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
+        variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
+        try:
+            text = compiled.render(variables, self._limits)
+        except Exception as error:  # a template can raise anything, and it is the request that made it do so
+            raise InvalidRequest(_reason(error)) from error
+        return continuation.cut_at_mark(text, final) if unfinished else text
 
-    def _select(self, tools: Sequence[Any] | None) -> CompiledTemplate:
+    async def _render_untrusted(
+        self, template: str, messages: Sequence[Mapping[str, Any]], options: TemplateOptions
+    ) -> str:
+        if self._untrusted is None:
+            raise _refused()
+        job = {
+            "messages": messages,
+            "values": self.values(options),
+            "special_tokens": self._special_tokens,
+            "content_format": self._content_format,
+        }
+        return await self._untrusted.render(template, job)
+
+    def _format(self, compiled: CompiledTemplate) -> ContentFormat:
+        return compiled.content_format if self._content_format == "auto" else self._content_format
+
+    def _select(self, tools: object, name: str | None) -> CompiledTemplate:
+        if name is not None:
+            if name not in self._templates:
+                raise _refused()
+            return self._templates[name]
         if not self._templates:
             raise InvalidRequest(
                 "This model has no chat template: give the server one with --chat-template, or use /v1/completions."
@@ -77,33 +145,28 @@ class ChatTemplate:
         return self._templates["default"]
 
 
-def _check(
-    messages: Sequence[Message],
-    documents: Sequence[Mapping[str, Any]] | None,
-    kwargs: Mapping[str, Any],
-    both_endings: bool,
-) -> None:
+def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:
     if not messages:
         raise InvalidRequest("messages must hold at least one message.", param="messages")
-    if both_endings:
+    if values["continue_final_message"] and values["add_generation_prompt"]:
         raise InvalidRequest(
             "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
             param="continue_final_message",
         )
-    if not all(isinstance(document, Mapping) for document in documents or ()):
-        raise InvalidRequest("documents must be a list of objects.", param="documents")
-    reserved = sorted(_RESERVED & kwargs.keys())
-    if reserved:
-        raise InvalidRequest(
-            f"chat_template_kwargs must not contain {', '.join(reserved)}.", param="chat_template_kwargs"
-        )
+    for name in ("documents", "tools"):
+        items = values[name]
+        if items is not None and not (
+            isinstance(items, list | tuple) and all(isinstance(item, Mapping) for item in items)
+        ):
+            raise InvalidRequest(f"{name} must be a list of objects.", param=name)
 
 
-def _render(compiled: CompiledTemplate, values: Mapping[str, Any]) -> str:
-    try:
-        return compiled.template.render(values)
-    except Exception as error:  # a template can raise anything, and it is the request that made it do so
-        raise InvalidRequest(_reason(error)) from error
+def _refused() -> InvalidRequest:
+    return InvalidRequest(
+        "Chat template is passed with request, but --trust-request-chat-template is not set. "
+        "Refused request with untrusted chat template.",
+        param="chat_template",
+    )
 
 
 def _reason(error: BaseException) -> str:
@@ -111,34 +174,22 @@ def _reason(error: BaseException) -> str:
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, TemplateError):
-            return str(link)
+            return str(link)[:_MAX_REASON]
         link = link.__cause__ or link.__context__
-    return f"The chat template cannot render these messages: {error}"
+    return f"The chat template cannot render these messages: {error}"[:_MAX_REASON]
 
 
-def _mark(message: Message, compiled: CompiledTemplate) -> tuple[str, Message]:
-    """Put a tag behind the message's text; return the text and the tagged message."""
-    content = message.get("content")
-    if "content" not in compiled.source:
-        raise InvalidRequest("The chat template does not use content, so no message can be continued.")
-    if isinstance(content, str):
-        return content, message | {"content": content + _CONTINUE_TAG}
-    parts = [dict(part) for part in content or ()]
-    for part in reversed(parts):
-        if "text" in part:
-            text = part["text"]
-            part["text"] = text + _CONTINUE_TAG
-            return text, message | {"content": parts}
-    raise InvalidRequest("continue_final_message is set, but the final message has no text.", param="messages")
-
-
-def _cut_at_mark(text: str, final: str) -> str:
-    tag = _CONTINUE_TAG.strip()
-    if tag not in text or final.strip() not in text:
-        raise InvalidRequest(
-            "continue_final_message is set, but the chat template drops or changes the final message.",
-            param="continue_final_message",
-        )
-    end = text.rindex(tag)
-    # A template that trims content has trimmed the tag's blank too, and would have trimmed the text's.
-    return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()
+def _is_light(value: object) -> bool:
+    """Tell whether rendering this takes less than a turn of the event loop may."""
+    left, queue = _INLINE_WEIGHT, [value]
+    for item in queue:  # grows while it runs
+        left -= _OBJECT_WEIGHT
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, Mapping):
+            queue.extend(item.values())
+        elif isinstance(item, list | tuple):
+            queue.extend(item)
+        if left < 0 or len(queue) * _OBJECT_WEIGHT > _INLINE_WEIGHT:
+            return False
+    return True

@@ -144,7 +144,7 @@ def test_a_message_of_parts_can_be_continued() -> None:
     [
         (ECHO, [], {}, "messages"),
         (ECHO, HELLO, {"continue_final_message": True}, "continue_final_message"),
-        (ECHO, HELLO, {"chat_template": "x"}, "chat_template_kwargs"),
+        (ECHO, HELLO, {"chat_template": "x"}, "chat_template"),
         (ECHO, HELLO, {"tokenize": True}, "chat_template_kwargs"),
         (ECHO, HELLO, {"documents": ["x"]}, "documents"),
     ],

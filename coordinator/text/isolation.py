@@ -1,0 +1,94 @@
+"""Renders templates that requests bring, in a process of its own: what goes wrong there ends that process and no other.
+
+The sandbox stops most of what a template can do wrong, but not a value that contains itself a billion times over.
+"""
+
+import asyncio
+import json
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.text.budget import RenderLimits
+from tokenwire.errors import InvalidRequest
+
+# No template of any model comes near this, and parsing takes time as well.
+MAX_SOURCE = 256 * 1024
+
+LENGTH = struct.Struct(">I")
+"""Precedes each message in either direction; the message is JSON."""
+
+# The process notices most overruns by itself, with better words.
+_GRACE_S = 2.0
+
+
+class IsolatedRenderer:
+    """One child process, started when first needed and again after it had to be ended; one rendering at a time."""
+
+    def __init__(self, limits: RenderLimits | None = None, memory_mb: int = 1024) -> None:
+        self._limits = limits or RenderLimits()
+        self._memory_mb = memory_mb
+        self._turn = asyncio.Lock()
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def render(self, template: str, job: Mapping[str, Any]) -> str:
+        """Render messages by a request's template. Raises InvalidRequest."""
+        if len(template) > MAX_SOURCE:
+            raise InvalidRequest(
+                f"chat_template must have at most {MAX_SOURCE} characters, got {len(template)}.", param="chat_template"
+            )
+        request = await asyncio.to_thread(_encode, {"template": template, **job})
+        async with self._turn:
+            reply = await self._exchange(request)
+        if "text" in reply:
+            return str(reply["text"])
+        raise InvalidRequest(reply["message"], param=reply["param"])
+
+    async def close(self) -> None:
+        """End the process."""
+        child, self._child = self._child, None
+        if child is not None and child.returncode is None:
+            child.kill()
+            await child.wait()
+
+    async def _exchange(self, request: bytes) -> dict[str, Any]:
+        done = False
+        try:
+            async with asyncio.timeout(self._limits.seconds + _GRACE_S):
+                reader, writer = await self._pipes()
+                writer.write(LENGTH.pack(len(request)) + request)
+                await writer.drain()
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                reply: dict[str, Any] = json.loads(await reader.readexactly(length))
+            done = True
+        except TimeoutError as error:
+            raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise _failed("needed too much memory, or broke what renders it") from error
+        finally:
+            # Also when the client left: half a reply would be taken for the next one's.
+            if not done:
+                await self.close()
+        return reply
+
+    async def _pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._child is None or self._child.returncode is not None:
+            limits = [self._limits.seconds, self._limits.made, self._memory_mb]
+            self._child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "coordinator.text.isolated", *map(str, limits)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        reader, writer = self._child.stdout, self._child.stdin
+        assert reader is not None
+        assert writer is not None
+        return reader, writer
+
+
+def _encode(request: Mapping[str, Any]) -> bytes:
+    return json.dumps(request).encode()
+
+
+def _failed(what: str) -> InvalidRequest:
+    return InvalidRequest(f"The chat template {what}.", param="chat_template")
