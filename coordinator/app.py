@@ -31,6 +31,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         pool.start()
         yield
         await pool.stop()
+        await models.close()
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool

@@ -17,8 +17,9 @@ from coordinator.parsing.load import load_parsers
 from coordinator.parsing.message import Parsers
 from coordinator.parsing.settings import ModelFacts
 from coordinator.settings import CoordinatorSettings
+from coordinator.text.isolation import IsolatedRenderer
 from coordinator.text.logprobs import TokenTexts
-from coordinator.text.template import ChatTemplate
+from coordinator.text.template import ChatTemplate, UntrustedRenderer
 from coordinator.text.tokenizer import Tokenizer, read_directory
 from tokenwire import tokenizer_files
 from tokenwire.errors import NotFound, Unavailable
@@ -53,6 +54,12 @@ class ModelDirectory:
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
         """By what workers say of their model: those that say the same share it."""
+        self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
+
+    async def close(self) -> None:
+        """End what runs beside this process."""
+        if self._untrusted is not None:
+            await self._untrusted.close()
 
     def list(self) -> list[ServedModel]:
         """Return every model once, in the order in which they became known."""
@@ -75,7 +82,7 @@ class ModelDirectory:
         said = info.SerializeToString(deterministic=True).hex()
         if said not in self._prepared:
             files = await self._files(info.tokenizer_digest, fetch)
-            model = await asyncio.to_thread(_build, info, files, self._settings)
+            model = await asyncio.to_thread(_build, info, files, self._settings, self._untrusted)
             # Another worker's session may have been quicker: one model for all that say the same of it.
             self._prepared.setdefault(said, model)
         model = self._prepared[said]
@@ -101,7 +108,9 @@ class ModelDirectory:
         return files
 
 
-def _build(info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings) -> ServedModel:
+def _build(
+    info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
+) -> ServedModel:
     """Build what takes time: for a thread. Raises InvalidRequest or ParserUnusable."""
     tokenizer = Tokenizer.from_files(files)
     template = settings.template
@@ -119,6 +128,7 @@ def _build(info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSett
             tokenizer.special_tokens,
             template.content_format,
             default_kwargs=template.default_kwargs,
+            untrusted=untrusted,
         ),
         token_texts=TokenTexts(tokenizer),
         parsers=load_parsers(settings.parsers, facts, files),
