@@ -1,0 +1,1 @@
+"""Conformance: tokenwire against what it claims to be equal to."""

@@ -1,0 +1,63 @@
+"""Whether a server says the same streamed and not: assembled text, ids, logprobs and usage."""
+
+from typing import Any
+
+from tests.conformance.parity.compare import Difference, differences
+from tests.conformance.parity.request import Reply, Request
+from tests.conformance.parity.view import view
+
+_PER_CHOICE = ("finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "logprobs")
+_OF_MESSAGE = ("content", "reasoning")
+_NOT_STREAMED = ("prompt_logprobs", "echo")
+
+
+def other_form(request: Request) -> Request | None:
+    """Return the request streamed if it is not, and the other way round; None where the two may differ."""
+    if not isinstance(request.body, dict):
+        return None
+    if request.streamed:
+        body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
+        return Request(request.path, body, f"{request.name} [whole]", request.headers)
+    if request.field("prompt_logprobs") is not None or request.field("use_beam_search"):
+        return None
+    body = {**request.body, "stream": True, "stream_options": {"include_usage": True}}
+    return Request(request.path, body, f"{request.name} [streamed]", request.headers)
+
+
+def inconsistencies(request: Request, whole: Reply, streamed: Reply) -> list[Difference]:
+    """Compare a whole answer ("ours") with what a stream adds up to ("theirs")."""
+    if whole.succeeded != streamed.succeeded:
+        return [Difference("self.status", whole.text[:300], streamed.text[:300])]
+    if not whole.succeeded:
+        return []
+    body, stream = view(request, whole)["body"], view(request, streamed)["stream"]
+    expected = {str(choice["index"]): _choice(choice) for choice in body["choices"]}
+    seen = {index: _assembled(choice) for index, choice in stream["choices"].items()}
+    found = list(differences(expected, seen, "self.choices"))
+    if stream["order"]:
+        found.append(Difference("self.order", [], stream["order"]))
+    if stream["usage"] is not None:
+        found += differences(_usage(body["usage"]), _usage(stream["usage"]), "self.usage")
+    return found
+
+
+def _choice(choice: dict[str, Any]) -> dict[str, Any]:
+    message = choice.get("message") or {}
+    seen = {name: choice.get(name) for name in _PER_CHOICE}
+    seen.update({name: message.get(name) or None for name in _OF_MESSAGE})
+    seen["text"] = choice.get("text")
+    seen["tool_calls"] = [
+        (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
+    ]
+    return seen
+
+
+def _assembled(choice: dict[str, Any]) -> dict[str, Any]:
+    seen = {name: choice.get(name) or None for name in (*_PER_CHOICE, *_OF_MESSAGE)}
+    seen["text"] = choice.get("text")
+    seen["tool_calls"] = [(call["name"], call["arguments"]) for call in choice.get("tool_calls", {}).values()]
+    return seen
+
+
+def _usage(usage: dict[str, Any]) -> dict[str, Any]:
+    return {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}

