@@ -1,7 +1,9 @@
 """The body of a chat completion request, and what becomes of it."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import WithJsonSchema
 
 from coordinator.api.chunks import ChunkOptions
 from coordinator.api.fields import NOT_SERVED, Headers, SamplingFields, check_stream_options
@@ -29,10 +31,30 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 
 
+_PART_SCHEMA = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+}
+_MESSAGES_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "properties": {
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+            "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART_SCHEMA}]},
+        },
+        "required": ["role", "content"],
+    },
+}
+"""What the documentation says of messages. They are checked where they are rendered, with better words."""
+
+
 class ChatCompletionRequest(SamplingFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
-    messages: list[dict[str, Any]]
+    messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     logprobs: bool | None = False

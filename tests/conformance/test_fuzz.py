@@ -1,0 +1,22 @@
+"""Requests made up from the service's own description of itself: whatever comes, nothing breaks, nothing is left over."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.processes import simulated_service
+
+
+def test_no_request_breaks_the_service(tmp_path: Path) -> None:
+    """Valid and invalid requests for every route get answers below 500 in time; then no slot is open."""
+    options = ("--sim-step-ms", "1", "--sim-max-model-len", "256")
+    with simulated_service(tmp_path, *options) as service:
+        fuzz = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json"]
+        fuzz += ["--checks", "not_a_server_error", "--max-examples", "30", "--request-timeout", "20"]
+        fuzz += ["--generation-deterministic", "--no-color"]
+        result = subprocess.run(fuzz, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+
+        assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+        service.wait_slots(0)
+        assert "Traceback" not in service.coordinator.log, service.coordinator.log[-5000:]
+        assert "Traceback" not in service.workers[0].log
