@@ -1,4 +1,4 @@
-"""Requests made up from the service's own description of itself: whatever comes, nothing breaks, nothing is left over."""
+"""Requests made up from the service's own description of itself: nothing breaks and nothing is left over."""
 
 import subprocess
 import sys
