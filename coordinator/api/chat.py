@@ -17,6 +17,7 @@ from coordinator.api.respond import EventStream, collect
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
+from coordinator.output.sse import ChunkShape
 from coordinator.parsing.message import ParsedMessage, ParserPlan
 from coordinator.request import Usage
 from coordinator.settings import ApiSettings
@@ -42,7 +43,7 @@ class ChatService:
         self._models = models
         self._api = api
 
-    async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl") -> ChatCall:
+    async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl-") -> ChatCall:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
         parsers = self._models.find(body.model).parsers
@@ -53,9 +54,9 @@ class ChatService:
             request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].token_ids)
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
 
-    def stream(self, call: ChatCall) -> EventStream:
-        """Return the response that streams a call."""
-        return EventStream(self._generation, call.prepared, _chunks(call))
+    def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
+        """Return the response that streams a call, in another route's shape where one is given."""
+        return EventStream(self._generation, call.prepared, shape or _chunks(call))
 
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect when nobody waits any more."""

@@ -9,6 +9,7 @@ from typing import Any
 from coordinator.api.errors import error_event
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
 from coordinator.generation import PreparedRequest
+from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -40,6 +41,7 @@ class ChunkWriter:
     that were made before the first token.
     """
 
+    ending = DONE
     # How a route's choice opens before the text and goes on after it.
     _before_text = ""
     _after_text = ""

@@ -122,7 +122,7 @@ def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
         gate.check(body.model_extra)
         body.check()
         headers = Headers(request.headers)
-        response_id = request_id("cmpl", body, headers.request_id)
+        response_id = request_id("cmpl-", body, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))
         created = int(time.time())
         if body.stream:

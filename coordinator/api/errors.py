@@ -1,7 +1,8 @@
-"""Errors as OpenAI's clients expect them: {"error": {"message", "type", "param", "code"}}."""
+"""Errors as clients expect them: {"error": {"message", "type", "param", "code"}}, but for Anthropic's routes."""
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.anthropic.errors import anthropic_error
 from tokenwire.errors import TokenwireError
 
 log = logging.getLogger(__name__)
@@ -25,18 +27,23 @@ def error_body(message: str, kind: str, code: int, param: str | None = None) -> 
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
+ErrorBody = Callable[[str, str, int, str | None], dict[str, Any]]
+_OTHER_BODIES: dict[str, ErrorBody] = {"/v1/messages": anthropic_error}
+"""Shapes of errors other than OpenAI's, by the beginning of the path."""
+
+
 def error_event(error: TokenwireError) -> bytes:
     """Render an error inside a stream."""
     body = error_body(error.message, error.openai_type, error.http_status, error.param)
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
-def error_response(error: TokenwireError) -> JSONResponse:
-    """Render an error as the whole response."""
+def error_response(error: TokenwireError, path: str = "") -> JSONResponse:
+    """Render an error as the whole response, in the shape that clients of a path expect."""
     headers = {}
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
-    body = error_body(error.message, error.openai_type, error.http_status, error.param)
+    body = _body_of(path)(error.message, error.openai_type, error.http_status, error.param)
     return JSONResponse(body, error.http_status, headers)
 
 
@@ -51,7 +58,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _on_tokenwire_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, TokenwireError)
-    return error_response(error)
+    return error_response(error, request.url.path)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -63,13 +70,14 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
         lines[_MAX_REPORTED:] = [f"... and {count - _MAX_REPORTED} more"]
     message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
     param = _path(problems[0]["loc"]) if problems else None
-    return JSONResponse(error_body(message, "Bad Request", 400, param), 400)
+    return JSONResponse(_body_of(request.url.path)(message, "Bad Request", 400, param), 400)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
-    return JSONResponse(error_body(str(error.detail), kind, error.status_code), error.status_code, error.headers)
+    body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
+    return JSONResponse(body, error.status_code, error.headers)
 
 
 async def _on_client_disconnect(request: Request, error: Exception) -> Response:
@@ -78,7 +86,11 @@ async def _on_client_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse(error_body("Internal server error", "InternalServerError", 500), 500)
+    return JSONResponse(_body_of(request.url.path)("Internal server error", "InternalServerError", 500, None), 500)
+
+
+def _body_of(path: str) -> ErrorBody:
+    return next((body for prefix, body in _OTHER_BODIES.items() if path.startswith(prefix)), error_body)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

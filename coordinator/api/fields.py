@@ -196,7 +196,7 @@ def check_stream_options(body: SamplingFields) -> None:
 
 def request_id(prefix: str, body: SamplingFields, header: str | None) -> str:
     """Return the id of a request: the X-Request-Id header's, the body's, or a new one."""
-    return f"{prefix}-{header or body.request_id or uuid.uuid4().hex}"
+    return f"{prefix}{header or body.request_id or uuid.uuid4().hex}"
 
 
 class Headers:

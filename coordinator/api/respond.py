@@ -5,7 +5,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from coordinator.api.errors import error_response
 from coordinator.connection import connection_of
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice, CollectedReply
@@ -29,7 +28,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
 
 
 class EventStream(Response):
-    """Streams a reply. The response begins with the first token, so that earlier errors keep their status."""
+    """Streams a reply. The response begins with the first token: an error before that is raised, as the route's own."""
 
     media_type = "text/event-stream"
 
@@ -59,8 +58,7 @@ class EventStream(Response):
             if connection.lost:
                 return
             if error is not None:
-                await error_response(error)(scope, receive, send)
-                return
+                raise error
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             reply.attach(connection)
             await reply.wait()

@@ -8,6 +8,7 @@ from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
 DONE = b"data: [DONE]\n\n"
+"""How OpenAI's chat and completions end their streams."""
 
 
 class Sink(Protocol):
@@ -26,6 +27,8 @@ class ChunkShape(Protocol):
 
     shows_empty_deltas: bool
     """Whether a step without new text still says something (its token ids)."""
+    ending: bytes
+    """The end of the stream, behind the closing or an error; empty where those are the end."""
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Hear how a choice's prompt was computed, before anything is rendered of it."""
@@ -202,12 +205,12 @@ class StreamedReply:
         if self._sink is None or self._backlog or self._done.done():
             return
         if self._failure is not None:
-            self._sink.write(self._shape.error(self._failure) + DONE)
+            self._sink.write(self._shape.error(self._failure) + self._shape.ending)
         elif self._open:
             return
         else:
             usage = Usage(self._prompt_tokens, self._completion_tokens)
-            self._sink.write(self._shape.closing(usage) + DONE)
+            self._sink.write(self._shape.closing(usage) + self._shape.ending)
         self._done.set_result(None)
 
 

@@ -87,9 +87,9 @@ def test_stop_strings_stay_on_this_side(stop: Any, expected: tuple[str, ...]) ->
 
 def test_the_request_id_is_the_clients_when_given() -> None:
     """The header wins over the body; without either an id is made up."""
-    assert request_id("chatcmpl", body(request_id="b"), "h") == "chatcmpl-h"
-    assert request_id("chatcmpl", body(request_id="b"), None) == "chatcmpl-b"
-    assert len(request_id("cmpl", body(), None)) == len("cmpl-") + 32
+    assert request_id("chatcmpl-", body(request_id="b"), "h") == "chatcmpl-h"
+    assert request_id("chatcmpl-", body(request_id="b"), None) == "chatcmpl-b"
+    assert len(request_id("cmpl-", body(), None)) == len("cmpl-") + 32
 
 
 def test_engine_objects_travel_as_json() -> None:

@@ -9,6 +9,7 @@ class Shape:
     """Renders deltas so that tests can read them."""
 
     shows_empty_deltas = False
+    ending = DONE
 
     def opening(self) -> bytes:
         """Mark the opening."""

@@ -1,0 +1,1 @@
+"""Anthropic's Messages API, translated into chat and back."""
