@@ -20,8 +20,10 @@ _OUT_OF_VOCABULARY = {
 
 def check_request(request: GenerationRequest, model: ServedModel) -> None:
     """Check everything that does not depend on the prompts. Raises InvalidRequest."""
-    if not 1 <= request.n <= MAX_N:
-        raise InvalidRequest(f"n must be between 1 and {MAX_N}, got {request.n}.", param="n")
+    if request.n < 1:
+        raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
+    if request.n > MAX_N:
+        raise InvalidRequest(f"n must be at most {MAX_N}, got {request.n}.", param="n")
     if any(not stop for stop in request.text.stop):
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
     sampling = request.sampling
@@ -134,9 +136,11 @@ def _check_ranges(sampling: pb.SamplingParams) -> None:
         raise InvalidRequest(f"max_tokens must be at least 1, got {sampling.max_tokens}.", param="max_tokens")
 
 
-def out_of_vocabulary(token_id: int, param: str) -> InvalidRequest:
-    """Return the error for an id that no vocabulary has, or not this model's."""
+def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) -> InvalidRequest:
+    """Return the error for an id that no vocabulary has, or not this model's, of so many tokens."""
     message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
+    if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
+        message += f" Vocabulary size: {vocabulary}"
     return InvalidRequest(message.format(token_id, param), param=param)
 
 
@@ -146,4 +150,4 @@ def check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
         return
     for token_id in (min(token_ids), max(token_ids)):
         if not 0 <= token_id <= model.max_token_id:
-            raise out_of_vocabulary(token_id, param)
+            raise out_of_vocabulary(token_id, param, model.max_token_id + 1)

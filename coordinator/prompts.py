@@ -66,6 +66,8 @@ def _encode_end(tokenizer: Tokenizer, text: str, add_special_tokens: bool, keep:
     encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
     added = backend.num_special_tokens_to_add(False) if add_special_tokens else 0
     if keep is not None and keep < len(encoding.ids) + added:
+        if not keep:
+            return []
         if keep <= added:
             raise InvalidRequest(
                 f"truncate_prompt_tokens={keep} leaves no room beside {added} special tokens.",

@@ -88,6 +88,8 @@ class Usage:
     completion_tokens: int = 0
     cached_tokens: int | None = None
     """Prompt tokens that came from the worker's prefix cache; None where nobody asked."""
+    created_cache_tokens: int | None = None
+    """Prompt tokens that went into the prefix cache; None where the engine does not say."""
     reasoning_tokens: int | None = None
     """Completion tokens that were reasoning; None without a reasoning parser."""
 
@@ -100,6 +102,8 @@ class Usage:
         }
         if self.cached_tokens is not None:
             usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
+            if self.created_cache_tokens is not None:
+                usage["prompt_tokens_details"]["created_cache_tokens"] = self.created_cache_tokens
         if self.reasoning_tokens is not None:
             usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
         return usage
@@ -126,6 +130,7 @@ class Prefill:
     """How a choice's prompt was computed."""
 
     cached_tokens: int
+    created_cache_tokens: int | None = None
     logprobs: Sequence[ScoredPosition | None] | None = None
     """One entry per prompt token, the first one None; None where nobody asked."""
 

@@ -101,6 +101,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
     if call.api.prompt_tokens_details:
         usage.cached_tokens = choices[0].prefill.cached_tokens
+        usage.created_cache_tokens = choices[0].prefill.created_cache_tokens
     if call.plan is None:
         return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
     messages, reasoning_tokens = [], 0

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from coordinator.api.chunks import ChunkOptions
 from coordinator.api.fields import NOT_SERVED, Headers, SamplingFields, check_stream_options
 from coordinator.api.logprobs import LogprobStyle
+from coordinator.api.sampling import checked_number
 from coordinator.parsing.message import ParserPlan
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TokenPrompt
 from coordinator.settings import ApiSettings
@@ -58,7 +59,7 @@ class ChatCompletionRequest(SamplingFields):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     logprobs: bool | None = False
-    top_logprobs: int | None = 0
+    top_logprobs: Annotated[int | None, BeforeValidator(checked_number("top_logprobs"))] = 0
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     include_reasoning: bool = True
     documents: list[dict[str, str]] | None = None
@@ -101,7 +102,14 @@ class ChatCompletionRequest(SamplingFields):
                 "when using `logprob_token_ids`, `logprobs` must be set to true.", param="logprob_token_ids"
             )
         if not self.messages:
-            raise InvalidRequest("messages must not be empty.", param="messages")
+            raise InvalidRequest(
+                "Cannot apply chat template to an empty conversation. Provide at least one message.", param="messages"
+            )
+        if isinstance(self.tool_choice, dict) and self.structured_outputs and self.structured_outputs.is_exclusive():
+            raise InvalidRequest(
+                "You can only either use constraints for structured outputs or tools, not both.",
+                param="structured_outputs",
+            )
         if self.continue_final_message and self.add_generation_prompt:
             raise InvalidRequest(
                 "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",

@@ -15,6 +15,10 @@ from tokenwire.errors import TokenwireError
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+# Completions name every field in every chunk, as vLLM does.
+COMPLETION_ENDING = (
+    ',"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
+)
 PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
 
 
@@ -46,6 +50,7 @@ class ChunkWriter:
     _before_text = ""
     _after_text = ""
     _object = ""
+    _always_stop_reason = False
     # The end of a delta without extras, the same in every chunk of a route.
     _plain_tail = ""
 
@@ -65,15 +70,15 @@ class ChunkWriter:
             for index in range(prepared.choices)
         ]
         self._plain = not self.shows_empty_deltas
-        self._cached_tokens: int | None = None
+        self._prefill: Prefill | None = None
         self._usages: list[Usage] | None = None
         if options.continuous_usage:
             self._usages = [Usage(len(prepared.prompt_of(index).token_ids)) for index in range(prepared.choices)]
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Note how much of the prompt was cached."""
-        if self._options.usage_details and self._cached_tokens is None:
-            self._cached_tokens = prefill.cached_tokens
+        if self._options.usage_details and self._prefill is None:
+            self._prefill = prefill
 
     def opening(self) -> bytes:
         """Render what comes before the first delta."""
@@ -96,8 +101,12 @@ class ChunkWriter:
         """Render the usage chunk, when it was asked for."""
         if not self._options.include_usage:
             return b""
-        usage.cached_tokens = self._cached_tokens
+        if self._prefill is not None:
+            self._add_details(usage, self._prefill)
         return self._event({**self._envelope, "choices": [], "usage": usage.as_dict()})
+
+    def _add_details(self, usage: Usage, prefill: Prefill) -> None:
+        usage.cached_tokens = prefill.cached_tokens
 
     def error(self, error: TokenwireError) -> bytes:
         """Render an error in mid-stream."""
@@ -126,8 +135,8 @@ class ChunkWriter:
             "logprobs": self._logprobs(index, token_ids, logprobs),
             "finish_reason": finish.reason if finish else None,
         }
-        if finish is not None:
-            after["stop_reason"] = finish.stop_reason
+        if finish is not None or self._always_stop_reason:
+            after["stop_reason"] = finish.stop_reason if finish else None
         after.update(self._first_delta_extras(index))
         after["token_ids"] = self._shown_ids(token_ids)
         end = _compact(after)[1:] + "]"
@@ -181,6 +190,10 @@ class ChatChunks(ChunkWriter):
             events += [self._opening(index, {"content": self._echo}, first=False) for index in self._indexes()]
         return b"".join(events)
 
+    def _add_details(self, usage: Usage, prefill: Prefill) -> None:
+        super()._add_details(usage, prefill)
+        usage.created_cache_tokens = prefill.created_cache_tokens
+
     def _indexes(self) -> range:
         return range(len(self._heads))
 
@@ -207,7 +220,8 @@ class CompletionChunks(ChunkWriter):
 
     _before_text = '"text":'
     _object = "text_completion"
-    _plain_tail = PLAIN_ENDING
+    _always_stop_reason = True
+    _plain_tail = COMPLETION_ENDING
 
     def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
         super().__init__(prepared, created, options)

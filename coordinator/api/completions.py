@@ -13,6 +13,7 @@ from coordinator.api.fields import NOT_SERVED, Headers, SamplingFields, check_st
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from coordinator.api.respond import EventStream, collect
+from coordinator.api.sampling import checked_number
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice
 from coordinator.request import GenerationRequest, Prompt, ScoredPosition, TextPrompt, TokenPrompt, Usage
@@ -27,11 +28,11 @@ _DEFAULT_MAX_TOKENS = 16
 class CompletionRequest(SamplingFields):
     """OpenAI's completion request, with vLLM's extensions."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | list[int] | list[str] | list[list[int]] | None = None
     max_tokens: Annotated[int, BeforeValidator(lambda value: _DEFAULT_MAX_TOKENS if value is None else value)] = (
         _DEFAULT_MAX_TOKENS
     )
-    logprobs: int | None = None
+    logprobs: Annotated[int | None, BeforeValidator(checked_number("logprobs"))] = None
     add_special_tokens: bool = True
 
     @property
@@ -56,6 +57,8 @@ class CompletionRequest(SamplingFields):
 
     def prompts(self) -> Sequence[Prompt]:
         """Return the prompts, one or many. Raises InvalidRequest when there is none."""
+        if self.prompt == []:
+            raise InvalidRequest("You must pass at least one prompt", param="prompt")
         if not self.prompt:
             raise InvalidRequest("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
         if isinstance(self.prompt, str):

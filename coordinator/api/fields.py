@@ -4,9 +4,17 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from coordinator.api.sampling import check_cache_salt, ids, int32, logit_bias, to_json
+from coordinator.api.sampling import (
+    checked_budget,
+    checked_cache_salt,
+    checked_number,
+    ids,
+    int32,
+    logit_bias,
+    to_json,
+)
 from coordinator.api.structured import ResponseFormat, StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
 from coordinator.request import TextRules, Truncation
@@ -23,9 +31,6 @@ StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | N
 NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (None, False),
     "best_of": (None, 1),
-    "length_penalty": (None, 1.0),
-    "return_token_offsets": (None, False),
-    "mm_payload": (None, "tensors"),
 }
 
 
@@ -39,9 +44,26 @@ class StreamOptions(BaseModel):
 class RepetitionDetection(BaseModel):
     """vLLM's repetition_detection: ends a sequence that repeats itself."""
 
-    max_pattern_size: UInt32 = 0
-    min_pattern_size: UInt32 = 0
-    min_count: UInt32 = 0
+    max_pattern_size: int = 0
+    min_pattern_size: int = 0
+    min_count: int = 0
+
+    def to_wire(self) -> pb.RepetitionDetection:
+        """Return what the wire carries. Raises InvalidRequest."""
+        most, least, count = self.max_pattern_size, self.min_pattern_size, self.min_count
+        if not 0 <= least <= most < 2**32:
+            raise InvalidRequest(
+                "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. "
+                "Set both to 0 to disable repetitive pattern detection.",
+                param="repetition_detection",
+            )
+        if most and not 2 <= count < 2**32:
+            raise InvalidRequest(
+                "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to detect "
+                "repetitive patterns, set max_pattern_size to 0.",
+                param="repetition_detection",
+            )
+        return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=max(count, 0))
 
 
 class SamplingFields(BaseModel):
@@ -69,14 +91,14 @@ class SamplingFields(BaseModel):
     logit_bias: dict[str, float] | None = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
-    prompt_logprobs: int | None = None
+    prompt_logprobs: Annotated[int | None, BeforeValidator(checked_number("prompt_logprobs"))] = None
     logprob_token_ids: list[int] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=_INT64_MAX)] | None = None
     truncation_side: Literal["left", "right"] | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     repetition_detection: RepetitionDetection | None = None
-    thinking_token_budget: StrictInt | None = None
+    thinking_token_budget: Annotated[int | None, BeforeValidator(checked_budget)] = None
     watermarking: bool | None = None
     routed_experts_prompt_start: UInt32 = 0
     kv_transfer_params: dict[str, Any] | None = None
@@ -89,7 +111,7 @@ class SamplingFields(BaseModel):
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
     priority: Int64 = 0
-    cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
     session_id: str | None = None
     request_id: str | None = None
     user: str | None = None
@@ -140,7 +162,6 @@ class SamplingFields(BaseModel):
             raise InvalidRequest(
                 f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.", param="min_tokens"
             )
-        check_cache_salt(self.cache_salt)
         if self.allowed_token_ids == []:
             raise InvalidRequest("allowed_token_ids is not None and empty!", param="allowed_token_ids")
         wanted = prompt_logprobs if self.prompt_logprobs is None else self.prompt_logprobs
@@ -165,27 +186,14 @@ class SamplingFields(BaseModel):
             allowed_token_ids=ids(self.allowed_token_ids, "allowed_token_ids"),
             bad_words=self.bad_words,
             structured_outputs=structured_outputs(self.structured_outputs, self.response_format),
-            thinking_token_budget=self._thinking_token_budget(),
-            repetition_detection=self._repetition_detection(),
+            thinking_token_budget=self.thinking_token_budget,
+            repetition_detection=self.repetition_detection.to_wire() if self.repetition_detection else None,
             watermarking=self.watermarking,
             routed_experts_prompt_start=self.routed_experts_prompt_start or None,
             kv_transfer_params_json=to_json(self.kv_transfer_params),
             ec_transfer_params_json=to_json(self.ec_transfer_params),
             extra_args_json=to_json(self.vllm_xargs),
         )
-
-    def _thinking_token_budget(self) -> int | None:
-        budget = self.thinking_token_budget
-        if budget is not None and (budget < -1 or budget >= 2**31):
-            raise InvalidRequest(
-                "`thinking_token_budget` must be a non-negative integer or -1 for unlimited.",
-                param="thinking_token_budget",
-            )
-        return None if budget == -1 else budget
-
-    def _repetition_detection(self) -> pb.RepetitionDetection | None:
-        asked = self.repetition_detection
-        return None if asked is None else pb.RepetitionDetection(**asked.model_dump())
 
 
 def check_stream_options(body: SamplingFields) -> None:

@@ -11,9 +11,19 @@ log = logging.getLogger(__name__)
 
 # Fields that change nothing about the answer: accepted, as vLLM and OpenAI do.
 _HARMLESS = frozenset(
-    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+    {
+        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+        # Of beam search, of rendering only, or of media: vLLM takes them anywhere and ignores them.
+        *("length_penalty", "return_token_offsets", "mm_payload", "return_mm_kwargs", "prompt_cache_retention"),
+    }
 )
 _MOST_NAMED = 100
+# What clients of vLLM may know such a refusal by.
+_WORDS = {
+    "suffix": "suffix is only supported for models with FIM completion rendering",
+    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
+    "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
+}
 
 
 class FieldGate:
@@ -28,7 +38,7 @@ class FieldGate:
         for name, value in (extra or {}).items():
             if name in self._not_served:
                 if value not in self._not_served[name]:
-                    raise InvalidRequest(f"`{name}` is not supported.", param=name)
+                    raise InvalidRequest(_WORDS.get(name) or f"`{name}` is not supported.", param=name)
             elif name not in _HARMLESS and name not in self._named and len(self._named) < _MOST_NAMED:
                 self._named.add(name)
                 log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))

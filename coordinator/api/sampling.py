@@ -1,7 +1,7 @@
 """Values of request fields as the wire takes them; what the wire cannot carry is refused by name."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coordinator.limits import out_of_vocabulary
@@ -41,13 +41,41 @@ def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
     return resolved
 
 
-def check_cache_salt(salt: str | None) -> None:
-    """Check what caches behind the engine cannot take. Raises InvalidRequest."""
-    if salt is not None and (len(salt) > 128 or any(character in salt for character in "@/\\\0")):
+def checked_cache_salt(salt: object) -> str | None:
+    """Return a salt that caches behind the engine can take. Raises InvalidRequest."""
+    if salt is None:
+        return None
+    if not isinstance(salt, str) or not salt:
+        raise InvalidRequest("Parameter 'cache_salt' must be a non-empty string if provided.", param="cache_salt")
+    if len(salt) > 128 or any(character in salt for character in "@/\\\0"):
         raise InvalidRequest(
             "Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\\\', or NUL.",
             param="cache_salt",
         )
+    return salt
+
+
+def checked_budget(budget: object) -> int | None:
+    """Return a budget of thinking, None for none. Raises InvalidRequest."""
+    if budget is None or budget == -1:
+        return None
+    if not isinstance(budget, int) or isinstance(budget, bool) or not 0 <= budget < 2**31:
+        raise InvalidRequest(
+            "`thinking_token_budget` must be a non-negative integer or -1 for unlimited.",
+            param="thinking_token_budget",
+        )
+    return budget
+
+
+def checked_number(name: str) -> Callable[[object], object]:
+    """Return a check that a field is no text that looks like a number. It raises InvalidRequest."""
+
+    def check(value: object) -> object:
+        if value is not None and not isinstance(value, int | float):
+            raise InvalidRequest(f"`{name}` must be an integer.", param=name)
+        return value
+
+    return check
 
 
 def to_json(value: Mapping[str, Any] | None) -> str | None:

@@ -11,6 +11,8 @@ from tokenwire.v1 import inference_pb2 as pb
 # In vLLM's order, which its messages show.
 _CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
+_EXCLUSIVE = ("json", "regex", "choice")
+
 
 class JsonSchema(BaseModel):
     """The schema inside a response_format."""
@@ -69,12 +71,21 @@ class StructuredOutputs(BaseModel):
     disable_additional_properties: bool = False
     whitespace_pattern: str | None = None
 
+    def is_exclusive(self) -> bool:
+        """Tell whether it has one of the constraints that nothing goes with."""
+        return any(value is not None for value in (self.json_, self.regex, self.choice))
+
 
 def structured_outputs(
     asked: StructuredOutputs | None, response_format: ResponseFormat | None
 ) -> pb.StructuredOutputs | None:
     """Return the one constraint that a request asks for; response_format wins. Raises InvalidRequest."""
     given = {} if asked is None else asked.model_dump(by_alias=True)
+    if sum(given.get(name) is not None for name in _EXCLUSIVE) > 1:
+        raise InvalidRequest(
+            "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').",
+            param="structured_outputs",
+        )
     constraint = {} if response_format is None else response_format.constraint()
     if asked is None and not constraint:
         return None

@@ -8,11 +8,13 @@ from coordinator.request import Finish, Prefill, ScoredPosition
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
+# vLLM's word for what stopped a sequence that repeats itself.
+_REPEATED = "repetition_detected"
+
 _REASONS = {
     pb.FINISH_REASON_STOP: "stop",
     pb.FINISH_REASON_LENGTH: "length",
     pb.FINISH_REASON_ABORT: "abort",
-    pb.FINISH_REASON_REPETITION: "repetition",
 }
 
 
@@ -75,7 +77,8 @@ class Choice:
         if info.HasField("prompt_logprobs") and self._decode_logprobs is not None:
             # Nothing comes before the first token that could make it likely.
             logprobs = [None, *self._decode_logprobs().decode(info.prompt_logprobs)]
-        self._reply.prefilled(self._index, Prefill(info.cached_tokens, logprobs))
+        created = info.created_cache_tokens if info.HasField("created_cache_tokens") else None
+        self._reply.prefilled(self._index, Prefill(info.cached_tokens, created, logprobs))
 
     def scored(self, rows: pb.LogprobRows) -> None:
         """Take the log-probabilities of the tokens that the next step brings."""
@@ -134,5 +137,7 @@ class _Logprobs:
 
 def _ending(finish: pb.Finish) -> Finish:
     stop_id = finish.stop_token_id if finish.WhichOneof("matched") == "stop_token_id" else None
+    if finish.reason == pb.FINISH_REASON_REPETITION:
+        return Finish("repetition", _REPEATED)
     handed_on = json.loads(finish.kv_transfer_params_json) if finish.kv_transfer_params_json else None
     return Finish(_REASONS.get(finish.reason, "stop"), stop_id, handed_on)

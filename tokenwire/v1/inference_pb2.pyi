@@ -316,14 +316,16 @@ class Finish(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ...) -> None: ...
 
 class PrefillInfo(_message.Message):
-    __slots__ = ("slot", "cached_tokens", "prompt_logprobs")
+    __slots__ = ("slot", "cached_tokens", "prompt_logprobs", "created_cache_tokens")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_CACHE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     slot: int
     cached_tokens: int
     prompt_logprobs: LogprobRows
-    def __init__(self, slot: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Union[LogprobRows, _Mapping]] = ...) -> None: ...
+    created_cache_tokens: int
+    def __init__(self, slot: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Union[LogprobRows, _Mapping]] = ..., created_cache_tokens: _Optional[int] = ...) -> None: ...
 
 class Logprobs(_message.Message):
     __slots__ = ("slot", "rows")

@@ -217,6 +217,7 @@ class Pump:
         info = pb.PrefillInfo()
         if output.prefill_stats is not None:
             info.cached_tokens = output.prefill_stats.num_cached_tokens
+            info.created_cache_tokens = output.prefill_stats.num_cache_creation_tokens
         if prefill is not None and prefill.cached_elsewhere is not None:
             info.cached_tokens = prefill.cached_elsewhere
         if output.new_prompt_logprobs_tensors is not None:

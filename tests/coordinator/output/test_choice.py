@@ -98,7 +98,7 @@ def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
     [
         (pb.Finish(reason=pb.FINISH_REASON_LENGTH), Finish("length")),
         (pb.Finish(reason=pb.FINISH_REASON_ABORT), Finish("abort")),
-        (pb.Finish(reason=pb.FINISH_REASON_REPETITION), Finish("repetition")),
+        (pb.Finish(reason=pb.FINISH_REASON_REPETITION), Finish("repetition", "repetition_detected")),
     ],
 )
 def test_endings_keep_the_last_text(choice: Choice, reply: Recorder, finish: pb.Finish, expected: Finish) -> None:
@@ -171,7 +171,7 @@ def test_a_prompts_logprobs_begin_with_nothing(reply: Recorder) -> None:
 
     choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows(4)))
 
-    assert reply.prefills == [Prefill(7, [None, [scored(4)]])]
+    assert reply.prefills == [Prefill(7, None, [None, [scored(4)]])]
 
 
 def test_what_a_prefill_worker_hands_on_is_kept(choice: Choice, reply: Recorder) -> None:
