@@ -76,7 +76,9 @@ class GenerateDriver:
         step.token_ids.append(token_ids)
         if sequence in self._fresh:
             self._fresh.remove(sequence)
-            info = pb.PrefillInfo(cached_tokens=output.num_cached_tokens or 0)
+            info = pb.PrefillInfo(
+                cached_tokens=output.num_cached_tokens or 0, created_cache_tokens=output.num_cache_creation_tokens
+            )
             if output.prompt_logprobs:
                 info.prompt_logprobs.CopyFrom(flat_rows(output.prompt_logprobs))
             step.prefills.append((sequence, info))
