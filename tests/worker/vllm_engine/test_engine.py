@@ -280,7 +280,10 @@ async def test_cached_prompt_tokens_are_told(run: Run) -> None:
     salted.sampling_params.max_tokens = 1
     sequences = run.sequences(1)
     await run.engine.submit(salted, sequences)
-    assert (await run.until(sequences[0])).prefill == pb.PrefillInfo()
+    prefill = (await run.until(sequences[0])).prefill
+    assert prefill is not None
+    assert prefill.cached_tokens == 0
+    assert prefill.created_cache_tokens >= 256
 
 
 @pytest.mark.parametrize(
