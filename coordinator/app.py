@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
 from coordinator.api.errors import install_error_handlers
+from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
 from coordinator.api.tokenize import tokenize_routes
 from coordinator.body_limit import BodyLimit
@@ -35,7 +37,10 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
-    app.include_router(chat_routes(ChatService(generation, models, settings.api)))
+    chat = ChatService(generation, models, settings.api)
+    app.include_router(chat_routes(chat))
+    app.include_router(responses_routes(chat))
+    app.include_router(messages_routes(chat, models))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))

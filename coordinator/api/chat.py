@@ -19,6 +19,7 @@ from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
 from coordinator.output.sse import ChunkShape
 from coordinator.parsing.message import ParsedMessage, ParserPlan
+from coordinator.prompts import prepare_prompt
 from coordinator.request import Usage
 from coordinator.settings import ApiSettings
 
@@ -53,6 +54,15 @@ class ChatService:
         if plan is not None:
             request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].token_ids)
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
+
+    async def count_tokens(self, body: ChatCompletionRequest) -> int:
+        """Count a chat's prompt, which may be longer than the context. Raises what `prepare` raises."""
+        body.check()
+        model = self._models.find(body.model)
+        plan = model.parsers.plan(body.as_json(model.parsers.reads_messages))
+        if plan is not None and plan.prompt_token_ids is not None:
+            return len(plan.prompt_token_ids)
+        return len((await prepare_prompt(body.prompt(self._api), model)).token_ids)
 
     def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
         """Return the response that streams a call, in another route's shape where one is given."""
@@ -128,7 +138,7 @@ def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, An
         "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": {"prompt_tokens_details": None, "completion_tokens_details": None, **usage.as_dict()},
+        "usage": usage.as_whole_dict(),
         "prompt_logprobs": prompt_logprobs(first.prefill.logprobs),
         "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
         "prompt_text": prompt.text if body.return_prompt_text else None,

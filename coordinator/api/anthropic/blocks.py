@@ -1,0 +1,150 @@
+"""Messages made of Anthropic's content blocks, as chat messages. The rules are vLLM's; what is no text is refused."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenwire.errors import InvalidRequest
+
+Message = dict[str, Any]
+Blocks = str | Sequence[Mapping[str, Any]]
+
+# A line that Claude Code sends, with a hash that changes each time and would defeat every prefix cache behind it.
+_BILLING_HEADER = "x-anthropic-billing-header"
+
+
+def system_text(system: Blocks | None, where: str) -> str:
+    """Return a system prompt's text. Raises InvalidRequest that names the block."""
+    if system is None or isinstance(system, str):
+        return system or ""
+    texts = [_text(block, f"{where}[{i}]") for i, block in enumerate(system)]
+    return "".join(text for text in texts if not text.startswith(_BILLING_HEADER))
+
+
+def chat_messages(
+    system: Blocks | None, messages: Sequence[Mapping[str, Any]], system_first: bool = False
+) -> list[Message]:
+    """Return chat messages. Raises InvalidRequest that names the block.
+
+    system_first: put system messages that stand among the others before all of them.
+    """
+    first = [system_text(system, "system")]
+    chat: list[Message] = []
+    for i, message in enumerate(messages):
+        where = f"messages[{i}]"
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(content, str | list):
+            raise InvalidRequest(f"{where}.content must be a string or a list of blocks.", param="messages")
+        if role == "system":
+            text = "" if _is_billing(content) else system_text(content, f"{where}.content")
+            if system_first:
+                first.append(text)
+            elif text:
+                chat.append({"role": "system", "content": text})
+        elif role in ("user", "assistant"):
+            chat += _turn(role, content, f"{where}.content")
+        else:
+            raise InvalidRequest(f"{where}.role must be user, assistant or system, not {role!r}.", param="messages")
+    text = "".join(first)
+    return [{"role": "system", "content": text}, *chat] if text else chat
+
+
+def continues(messages: Sequence[Message]) -> bool:
+    """Tell whether chat messages end with a text of the assistant's, which the reply is to continue."""
+    last = messages[-1] if messages else {}
+    return last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last
+
+
+def _is_billing(content: Blocks) -> bool:
+    return isinstance(content, str) and content.startswith(_BILLING_HEADER)
+
+
+def _turn(role: str, content: Blocks, where: str) -> list[Message]:
+    """Return what one message becomes: the results of tools have messages of their own, before the user's."""
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    turn = _Turn()
+    for i, block in enumerate(content):
+        turn.add(role, block, f"{where}[{i}]")
+    message: Message = {"role": role}
+    if turn.reasoning:
+        message["reasoning"] = "".join(turn.reasoning)
+    if turn.calls:
+        message["tool_calls"] = turn.calls
+    if len(turn.texts) == 1:
+        message["content"] = turn.texts[0]
+    elif turn.texts:
+        message["content"] = [{"type": "text", "text": text} for text in turn.texts]
+    return turn.results if role == "user" and not turn.texts else [*turn.results, message]
+
+
+class _Turn:
+    """What one message is made of."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.calls: list[dict[str, Any]] = []
+        self.reasoning: list[str] = []
+        self.results: list[Message] = []
+
+    def add(self, role: str, block: object, where: str) -> None:
+        """Add one block. Raises InvalidRequest."""
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        match role, kind:
+            case _, "text":
+                text = _text(block, where)
+                if text:
+                    self.texts.append(text)
+            case "assistant", "thinking":
+                self.reasoning.append(_string(block, "thinking", where))
+            case "assistant", "redacted_thinking":
+                pass  # nobody here can read it, and clients send back all that they once got
+            case "assistant", "tool_use":
+                self.calls.append(_tool_call(block, where))
+            case "user", "tool_result":
+                self.results.append(_tool_result(block, where))
+            case _:
+                raise _refused(kind, where, f"in a message of the {role}'s")
+
+
+def _tool_call(block: object, where: str) -> dict[str, Any]:
+    assert isinstance(block, Mapping)
+    arguments = block.get("input")
+    if not isinstance(arguments, Mapping):
+        raise InvalidRequest(f"{where}.input is required and must be an object.", param="messages")
+    function = {"name": _string(block, "name", where), "arguments": json.dumps(arguments)}
+    return {"id": _string(block, "id", where), "type": "function", "function": function}
+
+
+def _tool_result(block: object, where: str) -> Message:
+    assert isinstance(block, Mapping)
+    content = block.get("content") or ""
+    if isinstance(content, list):
+        references = [part for part in content if isinstance(part, Mapping) and part.get("type") == "tool_reference"]
+        if references and len(references) == len(content):
+            content = [{"type": "tool_reference", "name": part.get("tool_name")} for part in references]
+        else:
+            content = "\n".join(_text(part, f"{where}.content[{i}]") for i, part in enumerate(content))
+    elif not isinstance(content, str):
+        raise InvalidRequest(f"{where}.content must be a string or a list of blocks.", param="messages")
+    return {"role": "tool", "tool_call_id": _string(block, "tool_use_id", where), "content": content}
+
+
+def _text(block: object, where: str) -> str:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    if kind != "text":
+        raise _refused(kind, where, "here")
+    return _string(block, "text", where)
+
+
+def _string(block: object, name: str, where: str) -> str:
+    value = block.get(name) if isinstance(block, Mapping) else None
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{where}.{name} is required and must be a string.", param="messages")
+    return value
+
+
+def _refused(kind: object, where: str, place: str) -> InvalidRequest:
+    if kind in ("image", "document"):
+        return InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="messages")
+    return InvalidRequest(f"{where} is of type {kind!r}, which is not supported {place}.", param="messages")

@@ -1,0 +1,186 @@
+"""The body of a Messages request, and the chat request that it becomes."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.api.anthropic.blocks import chat_messages, continues
+from coordinator.api.chat_request import ChatCompletionRequest
+from coordinator.api.translation import ChatTranslator
+from tokenwire.errors import InvalidRequest
+
+# Known to Anthropic, not served, with the values that change nothing.
+_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "container": (None,),
+    "context_management": (None,),
+    "diagnostics": (None,),
+    "mcp_servers": (None, []),
+    "reasoning_effort": (None,),
+    "speed": (None, "standard"),
+    "stop": (None,),
+}
+# Chat's names of fields that are called something else here.
+_NAMES = {
+    "stop": "stop_sequences",
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort",
+    "thinking_token_budget": "thinking.budget_tokens",
+}
+
+
+class Tool(BaseModel):
+    """A tool that the client runs. Those that Anthropic runs have types of their own, and no schema."""
+
+    type: str | None = None
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+    def chat(self, where: str) -> dict[str, Any]:
+        """Return it in chat's form. Raises InvalidRequest."""
+        if self.type not in (None, "custom"):
+            raise InvalidRequest(f"{where} is of type {self.type!r}, which is not supported.", param="tools")
+        if self.input_schema is None:
+            raise InvalidRequest(f"{where}.input_schema is required.", param="tools")
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": {"type": "object", **self.input_schema},
+            "strict": self.strict,
+            "defer_loading": self.defer_loading,
+        }
+        return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+class ToolChoice(BaseModel):
+    """Which tools the model may or must call."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+    def chat(self) -> str | dict[str, Any]:
+        """Return it in chat's form. Raises InvalidRequest."""
+        if self.type == "tool":
+            if not self.name:
+                raise InvalidRequest("tool_choice.name is required when type is 'tool'.", param="tool_choice")
+            return {"type": "function", "function": {"name": self.name}}
+        return "required" if self.type == "any" else self.type
+
+
+class Thinking(BaseModel):
+    """Whether the model is to think, and how much. What it thinks always shows."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = Field(default=None, ge=1)
+
+
+class OutputFormat(BaseModel):
+    """A schema for the reply."""
+
+    type: Literal["json_schema"] = "json_schema"
+    json_schema: dict[str, Any] = Field(alias="schema")
+
+
+class OutputConfig(BaseModel):
+    """Anthropic's output_config."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
+
+    def response_format(self) -> dict[str, Any] | None:
+        """Return chat's response_format."""
+        if self.format is None:
+            return None
+        return {"type": "json_schema", "json_schema": {"name": "json_schema", "schema": self.format.json_schema}}
+
+
+class CountTokensRequest(BaseModel):
+    """What makes a prompt; vLLM's extensions are in `model_extra`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    messages: list[dict[str, Any]]
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    cache_control: Any = None
+    """Prefixes are cached whether a client asks for it or not."""
+
+    @property
+    def has_inline_system(self) -> bool:
+        """Whether there are system messages among the others."""
+        return any(message.get("role") == "system" for message in self.messages)
+
+    def to_chat(self, translator: ChatTranslator, system_first: bool = False) -> ChatCompletionRequest:
+        """Translate. Raises InvalidRequest or RequestValidationError."""
+        return translator.chat(self._fields(system_first), self.model_extra)
+
+    def _fields(self, system_first: bool) -> dict[str, Any]:
+        config, thinking = self.output_config or OutputConfig(), self.thinking
+        messages = chat_messages(self.system, self.messages, system_first)
+        continued = continues(messages) or None
+        tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ())] or None
+        choice = self.tool_choice
+        disabled = thinking is not None and thinking.type == "disabled"
+        return {
+            "model": self.model,
+            "messages": messages,
+            "continue_final_message": continued,
+            "add_generation_prompt": False if continued else None,
+            "tools": tools,
+            "tool_choice": choice.chat() if choice else "auto" if tools else None,
+            "parallel_tool_calls": False if choice and choice.disable_parallel_tool_use else None,
+            "response_format": config.response_format(),
+            "reasoning_effort": "none" if disabled else config.effort,
+            "thinking_token_budget": None if disabled or thinking is None else thinking.budget_tokens,
+            "chat_template_kwargs": self._template_kwargs(),
+        }
+
+    def _template_kwargs(self) -> dict[str, Any] | None:
+        # Some templates think only when told to; that they are not to think they hear as an effort of "none".
+        if self.thinking is None or self.thinking.type == "disabled":
+            return self.chat_template_kwargs
+        return {"enable_thinking": True, **(self.chat_template_kwargs or {})}
+
+
+class MessagesRequest(CountTokensRequest):
+    """Anthropic's Messages request."""
+
+    max_tokens: int
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = False
+    metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
+    inference_geo: str | None = None
+
+    def _fields(self, system_first: bool) -> dict[str, Any]:
+        thinking = self.thinking
+        if thinking is not None and thinking.type == "enabled":
+            if thinking.budget_tokens is None:
+                raise InvalidRequest("thinking.budget_tokens is required when type is 'enabled'.", param="thinking")
+            if thinking.budget_tokens >= self.max_tokens:
+                raise InvalidRequest("thinking.budget_tokens must be less than max_tokens.", param="thinking")
+        return {
+            **super()._fields(system_first),
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "stop": self.stop_sequences,
+            "stream": self.stream,
+        }
+
+
+def messages_translator() -> ChatTranslator:
+    """Return what makes chat requests of Messages requests."""
+    return ChatTranslator(_NOT_SERVED, _NAMES)

@@ -1,0 +1,64 @@
+"""POST /v1/messages and /v1/messages/count_tokens."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.anthropic.answer import shown_usage, stop, whole_block
+from coordinator.api.anthropic.events import MessageEvents
+from coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
+from coordinator.api.anthropic.system import SystemPlacement
+from coordinator.api.chat import ChatCall, ChatService, parse_choices
+from coordinator.api.fields import Headers
+from coordinator.api.message_parts import PartStream, aborted, whole_parts
+from coordinator.models import ModelDirectory
+from coordinator.output.collect import CollectedChoice
+
+
+def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
+    """Return the routes of the Messages API."""
+    router = APIRouter()
+    translator = messages_translator()
+    placement = SystemPlacement()
+
+    def system_first(body: CountTokensRequest) -> bool:
+        return body.has_inline_system and placement.is_first(models.find(body.model).template)
+
+    @router.post("/v1/messages")
+    async def create_message(body: MessagesRequest, request: Request) -> Response:
+        with translator.named():
+            call = await service.prepare(body.to_chat(translator, system_first(body)), Headers(request.headers), "msg_")
+        if body.stream:
+            return service.stream(call, PartStream(call, MessageEvents(call)))
+        return JSONResponse(_whole(call, await service.collect(call, request)))
+
+    @router.post("/v1/messages/count_tokens")
+    async def count_tokens(body: CountTokensRequest) -> Response:
+        with translator.named():
+            count = await service.count_tokens(body.to_chat(translator, system_first(body)))
+        return JSONResponse({"input_tokens": count})
+
+    return router
+
+
+def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+    """Return Anthropic's message. Raises ParserFailed, or WorkerLost when a worker broke the reply off."""
+    choice, prepared = choices[0], call.prepared
+    error = aborted(choice.finish.reason)
+    if error is not None:
+        raise error
+    messages, usage = parse_choices(call, choices)
+    parts = whole_parts(messages[0])
+    answer = {
+        "id": prepared.request.request_id,
+        "type": "message",
+        "role": "assistant",
+        "model": prepared.model.names[0],
+        "content": [whole_block(part) for part in parts],
+        **stop(parts, choice.finish),
+        "usage": shown_usage(usage, call.api.prompt_tokens_details),
+    }
+    if choice.finish.kv_transfer_params is not None:
+        answer["kv_transfer_params"] = choice.finish.kv_transfer_params
+    return answer

@@ -1,0 +1,107 @@
+"""The events of a streamed response: numbered, and each item opened, filled and closed before the next one."""
+
+import json
+from json.encoder import encode_basestring
+from typing import Any
+
+from coordinator.api.logprobs import LogprobStyle
+from coordinator.api.message_parts import Part
+from coordinator.api.responses.answer import (
+    ResponseObject,
+    closed_item,
+    item_id,
+    opened_item,
+    reasoning_part,
+    shown_logprobs,
+    status_of,
+    text_part,
+)
+from coordinator.request import Finish, ScoredPosition, Usage
+from tokenwire.errors import TokenwireError
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+_DELTAS = {
+    "reasoning": "response.reasoning_text.delta",
+    "text": "response.output_text.delta",
+    "tool_call": "response.function_call_arguments.delta",
+}
+
+
+class ResponseEvents:
+    """Renders the events of one response; a delta is a few strings put together."""
+
+    def __init__(self, response: ResponseObject, style: LogprobStyle | None) -> None:
+        self._response = response
+        self._style = style
+        self._number = 0
+        self._ids: list[str] = []
+        self._items: list[Any] = []
+        # What surrounds the number and the text of a delta, constant while an item is open.
+        self._head = self._middle = ""
+
+    def opening(self, usage: Usage) -> str:
+        """Render the response as it begins, twice: the API has it so."""
+        response = self._response.in_progress()
+        return self._event("response.created", response=response) + self._event(
+            "response.in_progress", response=response
+        )
+
+    def opened(self, part: Part) -> str:
+        """Render the beginning of an item and of its only part."""
+        self._ids.append(item_id(part))
+        item = opened_item(part, self._ids[part.index])
+        events = self._event("response.output_item.added", output_index=part.index, item=item)
+        where = self._where(part)
+        kind = _DELTAS[part.kind]
+        self._head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'
+        self._middle = f',{_compact(where)[1:-1]},"delta":'
+        if part.kind == "tool_call":
+            return events
+        empty = text_part("", []) if part.kind == "text" else reasoning_part("")
+        return events + self._event("response.content_part.added", **where, part=empty)
+
+    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+        """Render one delta."""
+        number = self._number
+        self._number += 1
+        tail = "}\n\n"
+        if part.kind == "text":
+            shown = _compact(shown_logprobs(logprobs, self._style)) if logprobs else "[]"
+            tail = f',"logprobs":{shown}}}\n\n'
+        return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
+
+    def closed(self, part: Part, finish: Finish | None) -> str:
+        """Render the end of an item's part and of the item."""
+        item = closed_item(part, self._ids[part.index], status_of(finish), self._style)
+        self._items.append(item)
+        where, text = self._where(part), part.text
+        match part.kind:
+            case "tool_call":
+                events = self._event("response.function_call_arguments.done", **where, name=part.name, arguments=text)
+            case "reasoning":
+                events = self._event("response.reasoning_text.done", **where, text=text)
+            case "text":
+                logprobs = item["content"][0]["logprobs"]
+                events = self._event("response.output_text.done", **where, text=text, logprobs=logprobs)
+        if part.kind != "tool_call":
+            events += self._event("response.content_part.done", **where, part=item["content"][0])
+        return events + self._event("response.output_item.done", output_index=part.index, item=item)
+
+    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+        """Render the whole response."""
+        response = self._response.ended(self._items, finish, usage)
+        return self._event(f"response.{response['status']}", response=response)
+
+    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+        """Render the response as one that failed."""
+        return self._event("response.failed", response=self._response.failed(self._items, error))
+
+    def _where(self, part: Part) -> dict[str, Any]:
+        where: dict[str, Any] = {"item_id": self._ids[part.index], "output_index": part.index}
+        return where if part.kind == "tool_call" else {**where, "content_index": 0}
+
+    def _event(self, kind: str, **fields: Any) -> str:
+        body = _compact({"type": kind, "sequence_number": self._number, **fields})
+        self._number += 1
+        return f"event: {kind}\ndata: {body}\n\n"

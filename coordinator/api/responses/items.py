@@ -1,0 +1,115 @@
+"""A Responses request's input, text or items, as chat messages. Several items may make one message, as in vLLM."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenwire.errors import InvalidRequest
+
+Message = dict[str, Any]
+
+_ROLES = ("user", "assistant", "system", "developer")
+_TEXT_FIELDS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+_UNFINISHED = ("in_progress", "incomplete")
+
+
+def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return chat messages. Raises InvalidRequest that names the item."""
+    messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
+    if isinstance(given, str):
+        return [*messages, {"role": "user", "content": given}]
+    if not given:
+        raise InvalidRequest("`input` must not be empty.", param="input")
+    for i, item in enumerate(given):
+        _add(messages, item, f"input[{i}]")
+    return messages
+
+
+def continues(given: str | Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the last item is a reply that was broken off, and is to be continued."""
+    if isinstance(given, str) or not given:
+        return False
+    last = given[-1]
+    return (
+        last.get("type", "message") == "message"
+        and last.get("role") == "assistant"
+        and last.get("status") in _UNFINISHED
+    )
+
+
+def _add(messages: list[Message], item: Mapping[str, Any], where: str) -> None:
+    match item.get("type", "message"):
+        case "message":
+            _add_message(messages, item, where)
+        case "function_call":
+            _assistant(messages).setdefault("tool_calls", []).append(_tool_call(item, where))
+        case "function_call_output":
+            content = _content(item.get("output"), f"{where}.output")
+            messages.append({"role": "tool", "content": content, "tool_call_id": _string(item, "call_id", where)})
+        case "reasoning":
+            _assistant(messages, "reasoning")["reasoning"] = _reasoning(item, where)
+        case "item_reference":
+            raise InvalidRequest(
+                f"{where} is an item_reference, but nothing is stored here: send the item itself.", param="input"
+            )
+        case other:
+            raise InvalidRequest(f"{where} is of the unsupported type {other!r}.", param="input")
+
+
+def _add_message(messages: list[Message], item: Mapping[str, Any], where: str) -> None:
+    role = item.get("role")
+    if role not in _ROLES:
+        raise InvalidRequest(f"{where}.role must be one of {', '.join(_ROLES)}, not {role!r}.", param="input")
+    content = _content(item.get("content"), f"{where}.content")
+    if role == "assistant":
+        text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+        _assistant(messages, "content")["content"] = text
+    else:
+        messages.append({"role": role, "content": content})
+
+
+def _assistant(messages: list[Message], field: str | None = None) -> Message:
+    """Return the last message if it is the assistant's and lacks the field, or else a new one."""
+    last = messages[-1] if messages else None
+    if last is None or last["role"] != "assistant" or field in last:
+        last = {"role": "assistant"}
+        messages.append(last)
+    return last
+
+
+def _tool_call(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if item.get("namespace"):
+        raise InvalidRequest(f"{where}.namespace is not supported.", param="input")
+    function = {"name": _string(item, "name", where), "arguments": _string(item, "arguments", where)}
+    return {"id": _string(item, "call_id", where), "function": function, "type": "function"}
+
+
+def _reasoning(item: Mapping[str, Any], where: str) -> str:
+    if item.get("encrypted_content"):
+        raise InvalidRequest(f"{where}.encrypted_content is not supported: send the content.", param="input")
+    name = "content" if item.get("content") else "summary"
+    parts = item.get(name) or ()
+    if not isinstance(parts, list | tuple):
+        raise InvalidRequest(f"{where}.{name} must be a list of parts.", param="input")
+    return "".join(_string(part, "text", f"{where}.{name}[{i}]") for i, part in enumerate(parts))
+
+
+def _content(content: object, where: str) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple):
+        raise InvalidRequest(f"{where} must be a string or a list of parts.", param="input")
+    return [{"type": "text", "text": _text(part, f"{where}[{i}]")} for i, part in enumerate(content)]
+
+
+def _text(part: object, where: str) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if not isinstance(kind, str) or kind not in _TEXT_FIELDS:
+        raise InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="input")
+    return _string(part, _TEXT_FIELDS[kind], where)
+
+
+def _string(item: object, name: str, where: str) -> str:
+    value = item.get(name) if isinstance(item, Mapping) else None
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{where}.{name} is required and must be a string.", param="input")
+    return value

@@ -1,0 +1,167 @@
+"""The body of a Responses request, and the chat request that it becomes."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.api.chat_request import ChatCompletionRequest
+from coordinator.api.responses.items import continues, messages_of
+from coordinator.api.responses.tools import chat_tool_choice, chat_tools
+from coordinator.api.translation import ChatTranslator
+from tokenwire.errors import InvalidRequest
+
+LOGPROBS = "message.output_text.logprobs"
+
+# What a reply can include: reasoning is always there as text, so there is no need of its encrypted form.
+_INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
+
+# Known to OpenAI or to vLLM's route, not served, with the values that change nothing.
+_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "access_programs": (None,),
+    "background": (None, False),
+    "background_options": (None,),
+    "context_management": (None, []),
+    "conversation": (None,),
+    "enable_response_messages": (None, False),
+    "image": (None,),
+    "max_tokens": (None,),
+    "messages": (None,),
+    "moderation": (None,),
+    "previous_input_messages": (None, []),
+    "previous_response_id": (None,),
+    "prompt": (None,),
+    "prompt_cache_options": (None,),
+    "reasoning_effort": (None,),
+}
+# Chat's names of fields that are called something else here.
+_NAMES = {
+    "max_completion_tokens": "max_output_tokens",
+    "messages": "input",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+    "input_tokens": "input",
+    "input_text": "input",
+}
+
+
+class TextFormat(BaseModel):
+    """How the text of the reply is to be formed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str | None = None
+    json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+    def response_format(self) -> dict[str, Any] | None:
+        """Return chat's response_format. Raises InvalidRequest."""
+        if self.type == "text":
+            return None
+        if self.type == "json_object":
+            return {"type": "json_object"}
+        if self.json_schema is None:
+            raise InvalidRequest("`text.format` of type 'json_schema' needs a `schema`.", param="text.format")
+        schema = {"name": self.name or "response", "schema": self.json_schema, "strict": self.strict}
+        return {"type": "json_schema", "json_schema": {**schema, "description": self.description}}
+
+
+class TextConfig(BaseModel):
+    """OpenAI's text."""
+
+    format: TextFormat | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class Reasoning(BaseModel):
+    """OpenAI's reasoning. A summary may be asked for and never comes: the reasoning itself does."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+    context: Literal["auto"] | None = None
+    mode: Literal["standard"] | None = None
+
+
+class ResponsesRequest(BaseModel):
+    """OpenAI's Responses request; vLLM's extensions are in `model_extra`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    input: str | list[dict[str, Any]]
+    model: str | None = None
+    instructions: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = True
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    text: TextConfig | None = None
+    reasoning: Reasoning | None = None
+    include: list[str] | None = None
+    metadata: dict[str, str] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    stream: bool | None = False
+    stream_options: dict[str, Any] | None = None
+    store: bool | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the text comes with log-probabilities."""
+        return LOGPROBS in (self.include or ())
+
+    def check(self) -> None:
+        """Check fields against each other. Raises InvalidRequest."""
+        for name in self.include or ():
+            if name not in _INCLUDABLE:
+                raise InvalidRequest(f"`include` cannot have {name!r} here.", param="include")
+        if self.max_output_tokens is not None and self.max_output_tokens < 1:
+            raise InvalidRequest(
+                f"`max_output_tokens` must be at least 1, got {self.max_output_tokens}.", param="max_output_tokens"
+            )
+        if self.top_logprobs and not self.wants_logprobs:
+            raise InvalidRequest(f"`top_logprobs` needs {LOGPROBS!r} in `include`.", param="top_logprobs")
+        if self.text and self.text.format and self.text.format.type != "text" and "structured_outputs" in self.extra:
+            raise InvalidRequest("Cannot specify both structured_outputs and text.format", param="structured_outputs")
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields that are not declared here, those of vLLM among them."""
+        return self.model_extra or {}
+
+    def to_chat(self, translator: ChatTranslator) -> ChatCompletionRequest:
+        """Translate. Raises InvalidRequest or RequestValidationError."""
+        self.check()
+        form = self.text.format if self.text else None
+        continued = continues(self.input)
+        fields = {
+            "model": self.model,
+            "messages": messages_of(self.instructions, self.input),
+            "add_generation_prompt": False if continued else None,
+            "continue_final_message": continued or None,
+            "tools": chat_tools(self.tools),
+            "tool_choice": chat_tool_choice(self.tool_choice, self.tools),
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "max_completion_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "logprobs": self.wants_logprobs or None,
+            "top_logprobs": self.top_logprobs,
+            "response_format": form.response_format() if form else None,
+            "reasoning_effort": self.reasoning.effort if self.reasoning else None,
+            "truncate_prompt_tokens": -1 if self.truncation == "auto" else None,
+            "stream": self.stream,
+        }
+        return translator.chat(fields, self.model_extra)
+
+
+def responses_translator() -> ChatTranslator:
+    """Return what makes chat requests of Responses requests."""
+    return ChatTranslator(_NOT_SERVED, _NAMES)

@@ -1,0 +1,56 @@
+"""POST /v1/responses. Nothing is stored, so the routes that ask for stored responses find none."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.chat import ChatCall, ChatService, parse_choices
+from coordinator.api.fields import Headers
+from coordinator.api.message_parts import PartStream, aborted, whole_parts
+from coordinator.api.responses.answer import ResponseObject, closed_item, item_id, status_of
+from coordinator.api.responses.events import ResponseEvents
+from coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
+from coordinator.output.collect import CollectedChoice
+from tokenwire.errors import InvalidRequest, NotFound
+
+
+def responses_routes(service: ChatService) -> APIRouter:
+    """Return the routes of the Responses API."""
+    router = APIRouter()
+    translator = responses_translator()
+
+    @router.post("/v1/responses")
+    async def create_response(body: ResponsesRequest, request: Request) -> Response:
+        with translator.named():
+            call = await service.prepare(body.to_chat(translator), Headers(request.headers), "resp_")
+        if body.wants_logprobs and call.plan is not None:
+            raise InvalidRequest(
+                f"{LOGPROBS!r} is not supported where parsers read the reply: log-probabilities belong to tokens, and "
+                "a parser does not say which of them are text.",
+                param="include",
+            )
+        response = ResponseObject(body, call)
+        if body.stream:
+            return service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
+        return JSONResponse(_whole(response, call, await service.collect(call, request)))
+
+    @router.get("/v1/responses/{response_id}")
+    @router.delete("/v1/responses/{response_id}")
+    @router.get("/v1/responses/{response_id}/input_items")
+    @router.post("/v1/responses/{response_id}/cancel")
+    async def find_response(response_id: str) -> Response:
+        raise NotFound(f"There is no response {response_id!r}: responses are not stored here.", param="response_id")
+
+    return router
+
+
+def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, object]:
+    """Return the Response of a finished choice. Raises ParserFailed."""
+    choice = choices[0]
+    style = call.body.logprob_style(call.api)
+    messages, usage = parse_choices(call, choices)
+    usage.cached_tokens = choice.prefill.cached_tokens
+    parts = whole_parts(messages[0], choice.logprobs)
+    statuses = [status_of(choice.finish if part.last else None) for part in parts]
+    items = [closed_item(part, item_id(part), status, style) for part, status in zip(parts, statuses, strict=True)]
+    error = aborted(choice.finish.reason)
+    return response.ended(items, choice.finish, usage) if error is None else response.failed(items, error)
