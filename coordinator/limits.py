@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from coordinator.models import ServedModel
 from coordinator.request import GenerationRequest, Truncation
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
@@ -141,7 +141,8 @@ def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) 
     message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
     if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
         message += f" Vocabulary size: {vocabulary}"
-    return InvalidRequest(message.format(token_id, param), param=param)
+    kind = Malformed if param == "prompt" and token_id < 0 else InvalidRequest
+    return kind(message.format(token_id, param), param=param)
 
 
 def check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:

@@ -93,6 +93,14 @@ class Usage:
     reasoning_tokens: int | None = None
     """Completion tokens that were reasoning; None without a reasoning parser."""
 
+    def as_whole_dict(self) -> dict[str, Any]:
+        """Return OpenAI's usage object with every field that vLLM has, null where there is nothing to say."""
+        usage = {"prompt_tokens_details": None, "completion_tokens_details": None, **self.as_dict()}
+        if self.cached_tokens is not None:
+            nothing = {"created_cache_tokens": None, "multimodal_tokens": None}
+            usage["prompt_tokens_details"] = {**nothing, **usage["prompt_tokens_details"]}
+        return usage
+
     def as_dict(self) -> dict[str, Any]:
         """Return OpenAI's usage object; details only where there are some."""
         usage: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 TokenwireError
 ├── InvalidRequest       the request is wrong, everywhere and always
+│   ├── Malformed        a part of it has a wrong shape
 │   ├── NotFound         it names something that does not exist
 │   └── TooLarge         its body is over the limit
 ├── Unsupported          known, but not possible on this engine
@@ -41,6 +42,12 @@ class InvalidRequest(TokenwireError):
     grpc_code = grpc.StatusCode.INVALID_ARGUMENT
     refusal_code = pb.REFUSAL_CODE_INVALID
     openai_type = "BadRequestError"
+
+
+class Malformed(InvalidRequest):
+    """A part of the request has a wrong shape: what a schema would refuse."""
+
+    openai_type = "Bad Request"
 
 
 class NotFound(InvalidRequest):

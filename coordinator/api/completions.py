@@ -154,7 +154,7 @@ def _whole(
         "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": {"prompt_tokens_details": None, "completion_tokens_details": None, **usage.as_dict()},
+        "usage": usage.as_whole_dict(),
         "kv_transfer_params": choices[0].finish.kv_transfer_params,
         "ec_transfer_params": None,
         "metrics": None,

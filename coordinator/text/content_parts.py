@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from coordinator.text.content_format import ContentFormat
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Malformed
 
 # Types of parts that are text, and the field that holds it.
 _TEXT_FIELDS = {
@@ -33,7 +33,7 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
     elif isinstance(content, str):
         content = [content]
     elif not isinstance(content, list | tuple):
-        raise InvalidRequest(f"{where}.content must be a string or a list of parts.", param="messages")
+        raise Malformed(f"{where}.content must be a string or a list of parts.", param="messages")
     parsed = [_parse_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)]
     parts = [part for part in parsed if part is not None]
     if role == "system":

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.text.content_format import ContentFormat
 from coordinator.text.content_parts import join_texts, parse_content
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import Malformed
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _MAY_BE_EMPTY = frozenset({"assistant", "function"})
 def parse_messages(messages: object, content_format: ContentFormat) -> list[Message]:
     """Check messages and bring them into the template's form. Raises InvalidRequest that names the message."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
-        raise InvalidRequest("messages must be a list.", param="messages")
+        raise Malformed("messages must be a list.", param="messages")
     return [_parse(message, f"messages[{i}]", content_format) for i, message in enumerate(messages)]
 
 
@@ -52,12 +52,12 @@ def _text(content: object) -> str:
 
 def _parse(message: object, where: str, content_format: ContentFormat) -> Message:
     if not isinstance(message, Mapping):
-        raise InvalidRequest(f"{where} must be an object.", param="messages")
+        raise Malformed(f"{where} must be an object.", param="messages")
     role = message.get("role")
     if not isinstance(role, str):
-        raise InvalidRequest(f"{where}.role is required and must be a string.", param="messages")
+        raise Malformed(f"{where}.role is required and must be a string.", param="messages")
     if "content" in message and message["content"] is None and role not in _MAY_BE_EMPTY:
-        raise InvalidRequest(f"{where}.content must not be null for the role {role!r}.", param="messages")
+        raise Malformed(f"{where}.content must not be null for the role {role!r}.", param="messages")
     result: Message = {"role": role, "content": parse_content(message.get("content"), role, where, content_format)}
     if role == "assistant":
         _add_assistant_fields(result, message, where)
@@ -66,7 +66,7 @@ def _parse(message: object, where: str, content_format: ContentFormat) -> Messag
     for name in ("name", "task"):
         value = message.get(name)
         if value is not None and not isinstance(value, str):
-            raise InvalidRequest(f"{where}.{name} must be a string.", param="messages")
+            raise Malformed(f"{where}.{name} must be a string.", param="messages")
         if value is not None:
             result[name] = value
     if role == "developer":
@@ -77,7 +77,7 @@ def _parse(message: object, where: str, content_format: ContentFormat) -> Messag
 def _add_assistant_fields(result: Message, message: Mapping[str, Any], where: str) -> None:
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, list | tuple):
-        raise InvalidRequest(f"{where}.tool_calls must be a list.", param="messages")
+        raise Malformed(f"{where}.tool_calls must be a list.", param="messages")
     if calls:
         result["tool_calls"] = [_tool_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)]
     reasoning = message.get("reasoning")
@@ -85,19 +85,19 @@ def _add_assistant_fields(result: Message, message: Mapping[str, Any], where: st
         reasoning = message.get("reasoning_content")
     if reasoning is not None:
         if not isinstance(reasoning, str):
-            raise InvalidRequest(f"{where}.reasoning must be a string.", param="messages")
+            raise Malformed(f"{where}.reasoning must be a string.", param="messages")
         # Templates know it by either name.
         result["reasoning"] = result["reasoning_content"] = reasoning
 
 
 def _tool_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call, Mapping):
-        raise InvalidRequest(f"{where} must be an object.", param="messages")
+        raise Malformed(f"{where} must be an object.", param="messages")
     function = call.get("function")
     if call.get("type", "function") != "function" or not isinstance(function, Mapping):
-        raise InvalidRequest(f"{where} must be of type 'function', with a function.", param="messages")
+        raise Malformed(f"{where} must be of type 'function', with a function.", param="messages")
     if not isinstance(function.get("name"), str):
-        raise InvalidRequest(f"{where}.function.name is required and must be a string.", param="messages")
+        raise Malformed(f"{where}.function.name is required and must be a string.", param="messages")
     arguments = _arguments(function.get("arguments"), where)
     # The order is vLLM's, since templates print these objects as JSON.
     return _ordered(call, ("id", "function", "type")) | {

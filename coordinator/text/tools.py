@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Malformed
 
 
 class _Function(BaseModel):
@@ -41,7 +41,7 @@ def parse_tools(tools: object) -> list[dict[str, Any]] | None:
     except ValidationError as error:
         first = error.errors()[0]
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-        raise InvalidRequest(f"tools{path}: {first['msg']}", param="tools") from error
+        raise Malformed(f"tools{path}: {first['msg']}", param="tools") from error
 
 
 def _dump(tool: _Tool) -> dict[str, Any]:
