@@ -1,6 +1,7 @@
 """Compares two replies to the same request, field by field."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,46 @@ class Difference:
 def compare(request: Request, ours: Reply, theirs: Reply) -> list[Difference]:
     """Return every difference between two replies; one, the status, where only one of them is an answer."""
     our_view, their_view = view(request, ours), view(request, theirs)
-    if ours.succeeded != theirs.succeeded:
-        return [Difference("status", _outcome(our_view), _outcome(their_view))]
+    if ours.succeeded != theirs.succeeded or "InternalServerError" in (_type(our_view), _type(their_view)):
+        our_outcome, their_outcome = _outcome(our_view), _outcome(their_view)
+        return [Difference("status", our_outcome, their_outcome)] if our_outcome != their_outcome else []
+    if "error" in our_view and "error" in their_view:
+        return list(_error_differences(our_view, their_view))
     _keep_common_kinds(our_view, their_view)
     return list(differences(our_view, their_view))
+
+
+def _error_differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
+    """Compare two errors; the path of a message or param says where both speak of the same field."""
+    our_error, their_error = ours["error"], theirs["error"]
+    field, their_field = _field(our_error.get("param")), _field(their_error.get("param"))
+    if their_field is None and field is not None:
+        same = _speaks_of(field, str(our_error.get("message")), str(their_error.get("message")))
+    else:
+        same = field in (their_field, None)
+    for difference in differences(ours, theirs):
+        suffix = " (same field)" if same and difference.path in ("error.message", "error.param") else ""
+        yield Difference(difference.path + suffix, difference.ours, difference.theirs)
+
+
+def _field(param: Any) -> str | None:
+    """Return the request's field that an error's param is about."""
+    if not isinstance(param, str):
+        return None
+    # Inside a message vLLM's path begins with a number, and lacks the messages.
+    return re.sub(r"^\d+$", "messages", param.removeprefix("body.").split(".")[0])
+
+
+def _speaks_of(field: str, our_message: str, their_message: str) -> bool:
+    """Return whether a message without a param is about the field that another one names."""
+    words = {"messages": "messages|conversation|multimodal|ValidatorIterator", "prompt": "prompt|Token id"}
+    pattern = words.get(field, re.escape(field.replace("_", " ")))
+    return bool(re.search(pattern, their_message.replace("_", " "))) or their_message in our_message
+
+
+def _type(seen: dict[str, Any]) -> Any:
+    error = seen.get("error")
+    return error.get("type") if isinstance(error, dict) else None
 
 
 def _outcome(seen: dict[str, Any]) -> str:
@@ -44,12 +81,13 @@ def _outcome(seen: dict[str, Any]) -> str:
 
 
 def _keep_common_kinds(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Forget the keys of kinds of chunks that only one stream has: how tokens share chunks is chance."""
+    """Forget which of the chunks with text have a value where, and kinds that only one stream has: both are chance."""
     if "stream" in ours and "stream" in theirs:
         our_keys, their_keys = ours["stream"]["keys"], theirs["stream"]["keys"]
-        if "delta" not in our_keys or "delta" not in their_keys:
-            our_keys.pop("delta", None)
-            their_keys.pop("delta", None)
+        for kind in {*our_keys, *their_keys} - {"role", "usage"}:
+            common = our_keys.get(kind, {}).keys() & their_keys.get(kind, {}).keys()
+            for keys in (our_keys, their_keys):
+                keys[kind] = {name: has for name, has in keys.get(kind, {}).items() if common and name not in common}
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[Difference]:

@@ -39,6 +39,11 @@ class Request:
         return isinstance(self.body, dict) and bool(self.body.get("stream"))
 
     @property
+    def alone(self) -> bool:
+        """Whether it must not meet others in an engine: vLLM then takes away their top logprobs, or pads its own."""
+        return bool(self.field("logprob_token_ids"))
+
+    @property
     def route(self) -> str:
         """The route's short name."""
         return "chat" if self.path == CHAT else "completions"

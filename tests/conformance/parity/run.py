@@ -1,7 +1,7 @@
 """Sends every request to both servers and judges the answers."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import httpx
@@ -73,10 +73,10 @@ async def run(
     urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[Outcome], None]
 ) -> list[Outcome]:
     """Judge many requests, some at a time; `seen` hears of each as it is done."""
-    waiting = enumerate(requests)
+    numbered = list(enumerate(requests))
     outcomes: dict[int, Outcome] = {}
 
-    async def work(servers: Servers) -> None:
+    async def work(servers: Servers, waiting: Iterator[tuple[int, Request]]) -> None:
         for position, request in waiting:
             outcome = await judge(servers, request, thorough)
             outcomes[position] = outcome
@@ -85,7 +85,9 @@ async def run(
     async with Client(urls[0], 2 * jobs) as ours, Client(urls[1], 2 * jobs) as theirs:
         servers = Servers(ours, theirs)
         try:
-            await asyncio.gather(*(work(servers) for _ in range(jobs)))
+            together = iter([each for each in numbered if not each[1].alone])
+            await asyncio.gather(*(work(servers, together) for _ in range(jobs)))
+            await work(servers, iter([each for each in numbered if each[1].alone]))
         except httpx.TransportError as error:
             raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
     return [outcomes[position] for position in sorted(outcomes)]

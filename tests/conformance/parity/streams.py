@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-_OPAQUE = frozenset({"logprobs", "usage", "delta.tool_calls", "metrics"})
+_OPAQUE = frozenset({"choices.logprobs"})
 """What is compared by content; the keys inside it are not counted."""
 
 
@@ -112,15 +112,17 @@ def _usages(chunks: list[dict[str, Any]]) -> str:
     return f"on every chunk {last}: {sorted(counts.items())}"
 
 
-def _keys(chunks: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the keys that chunks of each kind have, all of a kind together."""
-    kinds: dict[str, set[str]] = {}
+def _keys(chunks: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the keys that chunks of each kind have, all of a kind together, and whether they are ever not null."""
+    kinds: dict[str, dict[str, str]] = {}
     for chunk in chunks:
-        names = {name for name in chunk if name not in ("choices", "system_fingerprint")}
+        parts = {name: value for name, value in chunk.items() if name not in ("choices", "system_fingerprint")}
         for choice in chunk["choices"]:
-            names |= {f"choices.{name}" for name in _flat(choice)}
-        kinds.setdefault(_kind(chunk), set()).update(names)
-    return {kind: sorted(names) for kind, names in kinds.items()}
+            parts.update(_flat(choice, "choices."))
+        seen = kinds.setdefault(_kind(chunk), {})
+        for name, value in parts.items():
+            seen[name] = "null" if value is None and seen.get(name) != "given" else "given"
+    return kinds
 
 
 def _kind(chunk: dict[str, Any]) -> str:
@@ -132,12 +134,12 @@ def _kind(chunk: dict[str, Any]) -> str:
     return "finish" if choice.get("finish_reason") is not None else "delta"
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> set[str]:
-    names: set[str] = set()
+def _flat(value: dict[str, Any], prefix: str) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
     for name, part in value.items():
         path = f"{prefix}{name}"
         if isinstance(part, dict) and path not in _OPAQUE:
-            names |= _flat(part, f"{path}.")
+            parts.update(_flat(part, f"{path}."))
         else:
-            names.add(path)
-    return names
+            parts[path] = part
+    return parts

@@ -16,8 +16,9 @@ def view(request: Request, reply: Reply) -> dict[str, Any]:
         return _stream_view(request, reply)
     body = reply.json()
     if reply.status != 200:
-        error = body["error"] if isinstance(body, dict) and set(body) == {"error"} else body
-        return {"status": reply.status, "type": _media_type(reply), "error": error}
+        wrapped = isinstance(body, dict) and set(body) == {"error"} and isinstance(body["error"], dict)
+        shape = {"error": body["error"]} if wrapped else {"error without a shape": body}
+        return {"status": reply.status, "type": _media_type(reply), **shape}
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name not in _SERVERS_OWN}
         body["id"] = _id(request, str(body.get("id")))
