@@ -9,6 +9,9 @@ from tokenwire.errors import InvalidRequest
 _USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
 
 
+ToolChoice = Literal["none", "auto", "required", "named"]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A complete tool call."""
@@ -30,7 +33,7 @@ class ToolCall:
 class MessageRules:
     """The rules of one request, as vLLM's chat route has them."""
 
-    tool_choice: Literal["none", "auto", "required", "named"] = "none"
+    tool_choice: ToolChoice = "none"
     parses_tools: bool = False
     """Whether a tool parser is configured, for automatic choice too."""
     parallel_tool_calls: bool = True
@@ -127,6 +130,22 @@ def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool
         raise InvalidRequest('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
     named = f'"{choice}"' if isinstance(choice, str) else f'function "{choice["function"]["name"]}"'
     raise InvalidRequest(f"tool_choice={named} requires --tool-call-parser to be set")
+
+
+def choice_kind(choice: Any) -> ToolChoice:
+    """Return the kind of a checked tool choice; a named tool may be of any class."""
+    if choice is None or isinstance(choice, str):
+        kind: ToolChoice = choice or "none"  # type: ignore[assignment]
+        return kind
+    return "named"
+
+
+def copy_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a request as far as vLLM's validators write into it."""
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return dict(body)
+    return {**body, "messages": [dict(message) if isinstance(message, dict) else message for message in messages]}
 
 
 class NoParsers:

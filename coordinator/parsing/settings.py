@@ -1,6 +1,7 @@
 """Which parsers to use, by vLLM's names and flags, and what they are told about the model."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 # Parsers that belong to one kind of model, for workers that do not say which kind theirs is.
@@ -40,3 +41,14 @@ class ModelFacts:
         """Return the model's type, or the one that its parsers are made for."""
         names = (settings.tool_call_parser, settings.reasoning_parser)
         return self.model_type or next((_KINDS[name] for name in names if name in _KINDS), None)
+
+    def as_config(self, settings: ParserSettings) -> SimpleNamespace:
+        """Return what parsers read of vLLM's ModelConfig: kimi's ids of tool calls, cohere's grammar."""
+        hf_config = SimpleNamespace(model_type=self.kind(settings))
+        return SimpleNamespace(
+            model=self.name,
+            architecture=self.architecture,
+            hf_config=hf_config,
+            hf_text_config=hf_config,
+            hf_overrides=None,
+        )

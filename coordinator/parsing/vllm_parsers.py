@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -19,10 +18,18 @@ from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
 from coordinator.parsing import grammar
+from coordinator.parsing.batching import Pace
 from coordinator.parsing.choice import ChoiceParser
 from coordinator.parsing.folders import folder_of, harmony_vocabulary
 from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, ParserUnusable, ToolCallDelta
-from coordinator.parsing.rules import MessageRules, ToolCall, check_tool_choice, require_tool_parser
+from coordinator.parsing.rules import (
+    MessageRules,
+    ToolCall,
+    check_tool_choice,
+    choice_kind,
+    copy_body,
+    require_tool_parser,
+)
 from coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
@@ -48,26 +55,20 @@ def check_names(settings: ParserSettings) -> None:
 class VllmParsers:
     """The parsers of one model. Plans may be made in any thread, parsers belong to one each."""
 
-    def __init__(self, settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes], pace: Pace | None = None
+    ) -> None:
         """Load the tokenizer and the parsers' classes. Raises ParserUnusable."""
-        kind = model.kind(settings)
+        self.pace = pace
         self.settings = settings
-        self.is_harmony = kind == "gpt_oss"
-        # What parsers read of vLLM's ModelConfig: kimi's ids of tool calls, cohere's grammar.
-        hf_config = SimpleNamespace(model_type=kind)
-        self.model_config = SimpleNamespace(
-            model=model.name,
-            architecture=model.architecture,
-            hf_config=hf_config,
-            hf_text_config=hf_config,
-            hf_overrides=None,
-        )
+        self.is_harmony = model.kind(settings) == "gpt_oss"
+        self.model_config = model.as_config(settings)
         self.tokenizer = _tokenizer(files)
+        if self.is_harmony:  # before a parser tries to download what it needs
+            _load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
         self.marks = frozenset(self.tokenizer.added_tokens_decoder)
-        if self.is_harmony:
-            _load_harmony(files)
 
     @property
     def counts_reasoning(self) -> bool:
@@ -86,7 +87,7 @@ class VllmParsers:
             require_tool_parser(choice, self.settings.enable_auto_tool_choice)
         if self._changes_nothing(choice, body):
             return None
-        request = _as_request(lambda: ChatCompletionRequest.model_validate(_copy(body)))
+        request = _as_request(lambda: ChatCompletionRequest.model_validate(copy_body(body)))
         return VllmPlan(self, request)
 
     @property
@@ -129,7 +130,7 @@ class VllmPlan:
         self._parsers = parsers
         self._template_kwargs = _template_kwargs(parsers, request)
         self.rules = MessageRules(
-            tool_choice=_choice_of(request.tool_choice),
+            tool_choice=choice_kind(request.tool_choice),
             parses_tools=parsers.parser_cls.tool_parser_cls is not None,
             parallel_tool_calls=request.parallel_tool_calls is not False,
             include_reasoning=request.include_reasoning,
@@ -183,6 +184,7 @@ class VllmPlan:
             " with ".join(f"{what} {name}" for what, name in names.items() if name),
             parsers.marks,
             splits_text=not parsers.incremental,
+            pace=parsers.pace,
         )
 
     def _new_parser(self, request: ChatCompletionRequest) -> Parser:
@@ -277,18 +279,6 @@ def _harmony_prompt(request: ChatCompletionRequest) -> list[int]:
 def _template_kwargs(parsers: VllmParsers, request: ChatCompletionRequest) -> dict[str, Any]:
     asked = request.build_chat_params(None, "auto").chat_template_kwargs
     return dict(merge_kwargs(parsers.settings.default_chat_template_kwargs, asked))
-
-
-def _choice_of(choice: Any) -> Any:
-    return (choice or "none") if choice is None or isinstance(choice, str) else "named"
-
-
-def _copy(body: Mapping[str, Any]) -> dict[str, Any]:
-    # vLLM's validators write into what they read.
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return dict(body)
-    return {**body, "messages": [dict(message) if isinstance(message, dict) else message for message in messages]}
 
 
 def _as_request(work: Callable[[], T]) -> T:

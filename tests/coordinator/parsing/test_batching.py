@@ -1,0 +1,123 @@
+"""When text gathers before a parser sees it, and when it never does."""
+
+import pytest
+
+from coordinator.parsing.batching import BatchingFeed, Pace
+from coordinator.parsing.message import MessageDelta, RawParser
+from tests.coordinator.parsing.fakes import Clock, ScriptedParser
+
+MARK = 99
+
+
+class DearParser(ScriptedParser):
+    """Every call costs as many seconds as there was text before it, as with vLLM's older parsers."""
+
+    def __init__(self, cpu: Clock) -> None:
+        super().__init__()
+        self._cpu = cpu
+        self._length = 0
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        self._length += len(text)
+        self._cpu.now += self._length
+        return super().feed(text, token_ids, finished)
+
+
+def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_text: bool = True) -> BatchingFeed:
+    """Return a feed on clocks that stand still by themselves."""
+    pace = Pace(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock())
+    return BatchingFeed(parser, {MARK}, splits_text, pace)
+
+
+def dear(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
+    """Return a parser that has become too dear to be called again for one token, and its feed."""
+    cpu = Clock()
+    parser = DearParser(cpu)
+    feed = batching(parser, cpu, splits_text=splits_text)
+    feed.feed("x" * 1000, [1], False)
+    parser.fed.clear()
+    return parser, feed
+
+
+def test_a_cheap_parser_sees_every_token() -> None:
+    """Nothing gathers while calls cost less than they may."""
+    parser = ScriptedParser()
+    feed = batching(parser, Clock())
+    assert [feed.feed(text, [1], False) for text in "abc"] == [MessageDelta(content=text) for text in "abc"]
+
+
+def test_work_is_linear_in_the_length() -> None:
+    """Ten times the tokens cost about ten times the work, however a parser rescans."""
+    costs = []
+    for tokens in (1000, 10_000):
+        cpu = Clock()
+        feed = batching(DearParser(cpu), cpu, per_token_s=5.0)
+        for _ in range(tokens):
+            feed.feed("x", [1], False)
+        feed.feed("", [2], True)
+        costs.append(cpu.now / tokens)
+    assert costs[1] < 2 * costs[0]
+    assert costs[1] < 4 * 5.0
+
+
+def test_gathered_text_reaches_the_parser_at_the_end() -> None:
+    """And the end itself goes in alone, as it came."""
+    parser, feed = dear()
+    assert feed.feed("a", [1], False) is None
+    assert feed.feed("b", [2], False) is None
+    assert feed.feed("c", [3], True) == MessageDelta(content="abc")
+    assert parser.fed == [("ab", [1, 2], False), ("c", [3], True)]
+
+
+def test_a_mark_goes_in_alone_behind_what_gathered() -> None:
+    """A special token is a call of its own, at once."""
+    parser, feed = dear()
+    feed.feed("a", [1], False)
+    assert feed.feed("</think>", [MARK], False) == MessageDelta(content="a</think>")
+    assert parser.fed == [("a", [1], False), ("</think>", [MARK], False)]
+
+
+@pytest.mark.parametrize("text", ['": ', "<", "\n", 'x"', '\\\\"'])
+def test_text_that_may_change_the_structure_goes_in_alone(text: str) -> None:
+    """Quotation marks, tags and lines."""
+    parser, feed = dear()
+    feed.feed("a", [1], False)
+    feed.feed(text, [2], False)
+    assert parser.texts == ["a", text]
+
+
+@pytest.mark.parametrize("texts", [['\\"'], ["\\", '"'], ["\\\\\\", '"'], ["{}[]();:'"]])
+def test_other_text_gathers(texts: list[str]) -> None:
+    """Among it quotation marks that a backslash escapes, if in the token before."""
+    parser, feed = dear()
+    for text in texts:
+        feed.feed(text, [1], False)
+    assert parser.fed == []
+
+
+def test_incremental_parsers_get_structure_with_the_rest() -> None:
+    """Those on vLLM's parser engine take deltas of any kind."""
+    parser, feed = dear(splits_text=False)
+    feed.feed('{"a": "<b>\n"}', [1], False)
+    assert parser.fed == []
+
+
+def test_parts_of_a_character_wait_for_the_rest() -> None:
+    """Tokens without text reach the parser with the text that they become."""
+    parser = ScriptedParser()
+    feed = batching(parser, Clock())
+    assert feed.feed("", [1], False) is None
+    assert feed.feed("é", [2], False) == MessageDelta(content="é")
+    assert parser.fed == [("é", [1, 2], False)]
+
+
+def test_nothing_waits_longer_than_it_may() -> None:
+    """A slow stream shows what it has, dear or not."""
+    cpu, wall = Clock(), Clock()
+    parser = DearParser(cpu)
+    feed = BatchingFeed(parser, (), True, Pace(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
+    feed.feed("x" * 1000, [1], False)
+    wall.now = 1.9
+    assert feed.feed("a", [2], False) is None
+    wall.now = 2.0
+    assert feed.feed("b", [3], False) == MessageDelta(content="ab")

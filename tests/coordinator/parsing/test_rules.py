@@ -1,0 +1,82 @@
+"""The rules of messages, and the checks of tools, without any parser."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.parsing.rules import MessageRules, NoParsers, ToolCall
+from tokenwire.errors import InvalidRequest
+
+CALL = ToolCall("1", "a", "{}")
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason", "streamed", "whole"),
+    [
+        ("auto", "stop", "tool_calls", "tool_calls"),
+        ("auto", "length", "length", "tool_calls"),
+        ("required", "stop", "tool_calls", "tool_calls"),
+        ("required", "length", "length", "length"),
+        ("named", "stop", "stop", "stop"),
+    ],
+)
+def test_finish_reasons_of_calls(choice: Any, reason: str, streamed: str, whole: str) -> None:
+    """vLLM's, which differ between streamed and whole replies for calls that were cut."""
+    rules = MessageRules(choice, parses_tools=True)
+    assert rules.streamed_finish(reason, tools_streamed=True) == streamed
+    assert rules.whole_finish(reason, [CALL]) == whole
+
+
+def test_required_without_a_call_says_tool_calls_only_when_whole() -> None:
+    """As vLLM does."""
+    rules = MessageRules("required", parses_tools=True)
+    assert rules.streamed_finish("stop", tools_streamed=False) == "stop"
+    assert rules.whole_finish("stop", []) == "tool_calls"
+
+
+@pytest.mark.parametrize(("choice", "content"), [("none", None), ("auto", None), ("required", ""), ("named", "")])
+def test_content_is_null_or_empty_by_the_tool_choice(choice: Any, content: str | None) -> None:
+    """A message that had to call a tool has text, if none."""
+    assert MessageRules(choice, parses_tools=True).whole_content(None) == content
+    assert MessageRules(choice, parses_tools=True).whole_content("x") == "x"
+
+
+def test_calls_show_where_they_may() -> None:
+    """Not without a tool parser and not when the client wants none."""
+    assert MessageRules("none", parses_tools=True).whole_calls([CALL]) == ()
+    assert MessageRules("auto", parses_tools=False).whole_calls([CALL]) == ()
+    assert MessageRules("auto", parses_tools=True).whole_calls([CALL, CALL]) == (CALL, CALL)
+    assert MessageRules("named", parses_tools=False).whole_calls([CALL]) == (CALL,)
+    assert MessageRules("auto", parses_tools=True, parallel_tool_calls=False).whole_calls([CALL, CALL]) == (CALL,)
+
+
+def test_hidden_reasoning_hides_tokens() -> None:
+    """They would give it away."""
+    assert MessageRules(include_reasoning=False).hides_tokens
+    assert not MessageRules().hides_tokens
+
+
+@pytest.mark.parametrize("fields", [{}, {"tool_choice": None}, {"tool_choice": "none"}, {"tools": None}])
+def test_without_parsers_plain_requests_pass(fields: dict[str, Any]) -> None:
+    """Also those that have tools and want none called."""
+    tools = [{"type": "function", "function": {"name": "a"}}]
+    assert NoParsers().plan(fields) is None  # type: ignore[func-returns-value]
+    assert NoParsers().plan({"tools": tools, "tool_choice": "none"}) is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        ({"tool_choice": "required"}, 'tool_choice="required" requires --tool-call-parser to be set'),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "a"}}},
+            'tool_choice=function "a" requires --tool-call-parser to be set',
+        ),
+    ],
+)
+def test_without_parsers_tools_are_refused(fields: dict[str, Any], message: str) -> None:
+    """In vLLM's words."""
+    with pytest.raises(InvalidRequest) as refused:
+        NoParsers().plan({"tools": [{"type": "function", "function": {"name": "a"}}], **fields})
+    assert refused.value.message == message

@@ -1,0 +1,258 @@
+"""The same messages as vLLM's own chat route makes of the same ids, streamed in any steps and whole.
+
+Streamed and whole results of one parser differ by themselves in places: qwen3_coder and deepseek_v3 drop white space
+before a call only when whole, openai formats arguments anew, cut calls show only when streamed. So each is held
+against vLLM's own. Streams are held against vLLM's of single tokens: in larger steps vLLM itself loses names and
+arguments with deepseek_v3, llama3_json and deepseek_r1. Reasoning tokens are held against vLLM's whole count: streamed
+one by one, it does not count the first tokens of a character that has several.
+"""
+
+import asyncio
+import json
+import random
+from copy import copy
+from functools import cache
+from typing import Any
+
+import pytest
+
+from coordinator.parsing.batching import Pace
+from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
+from coordinator.parsing.settings import ModelFacts, ParserSettings
+from coordinator.request import TextRules
+from coordinator.text.detokenizer import text_stream
+from coordinator.text.tokenizer import Tokenizer
+from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
+from tests.coordinator.parsing.vllm_server import VllmServer, add_up
+from tests.tokenizers import npm_tokenizer_files
+
+pytest.importorskip("vllm")
+
+from coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+
+pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
+
+CASES = cases(60)
+MODEL_TYPES = {"gptoss": "gpt_oss", "qwen3": "qwen3"}
+END = {"qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "llama3_2": "<|eot_id|>", "mistral_nemo": "</s>"}
+END["deepseek_v3"] = "<｜end▁of▁sentence｜>"
+
+PACES = {
+    "never": Pace(per_token_s=float("inf")),
+    "as-configured": Pace(),
+    # As if every call took long, and no time passed between tokens.
+    "always": Pace(per_token_s=0.0, cpu_clock=iter(range(10**9)).__next__, wall_clock=lambda: 0.0),
+}
+
+
+@cache
+def _loaded(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> VllmParsers:
+    settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
+    return VllmParsers(settings, ModelFacts(), npm_tokenizer_files(tokenizer))
+
+
+def parsers_for(name: str, pace: str) -> VllmParsers:
+    """Load the parsers of a case; loading is what takes long, so cases share it."""
+    case = CASES[name]
+    parsers = copy(_loaded(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
+    parsers.pace = PACES[pace]
+    return parsers
+
+
+@cache
+def tokenizer_for(name: str) -> Tokenizer:
+    """Return the coordinator's own tokenizer."""
+    return Tokenizer.from_files(npm_tokenizer_files(name))
+
+
+@cache
+def vllm_for(name: str) -> VllmServer:
+    """Return vLLM's route for a case."""
+    case = CASES[name]
+    return VllmServer(case, parsers_for(name, "never").tokenizer, MODEL_TYPES.get(case.tokenizer))
+
+
+def ids_of(case: Case) -> list[int]:
+    """Return the output's ids, with the end token if the model ended it."""
+    tokenizer = tokenizer_for(case.tokenizer)
+    text = case.output + (END.get(case.tokenizer, "") if case.reason == "stop" else "")
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+async def vllm_result(name: str, whole: bool) -> dict[str, Any]:
+    """Return vLLM's message."""
+    case, server = CASES[name], vllm_for(name)
+    request, _ = await server.render(case.body)
+    ids, prompt = ids_of(case), [1, 2, 3]
+    if whole:
+        return await server.whole(request, prompt, ids, case.reason)
+    return await server.stream(request, prompt, [[token_id] for token_id in ids], case.reason)
+
+
+@cache
+def vllm_stream(name: str) -> dict[str, Any]:
+    """Return vLLM's streamed message, once for all tests."""
+    whole = asyncio.run(vllm_result(name, whole=True))
+    return asyncio.run(vllm_result(name, whole=False)) | {"reasoning_tokens": whole["reasoning_tokens"]}
+
+
+def plan_for(name: str, pace: str) -> ParserPlan:
+    """Return our plan for a case."""
+    plan = parsers_for(name, pace).plan(CASES[name].body)
+    assert plan is not None
+    return plan
+
+
+def feed(parser: MessageParser, texts: Any, step: list[int], eos: bool, finished: bool) -> MessageDelta | None:
+    """Feed one engine step as a choice does: token by token."""
+    delta = None
+    for position, token_id in enumerate(step, 1):
+        last = position == len(step)
+        text, _, _ = texts.step([token_id], eos and last, finished and last)
+        delta = merge(delta, parser.delta(text, [token_id], finished and last))
+    return delta
+
+
+def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
+    """Stream through our seam and add up what a client sees."""
+    case, plan = CASES[name], plan_for(name, pace)
+    rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
+    texts, parser = text_stream(tokenizer_for(case.tokenizer), [1, 2, 3], rules), plan.parser([1, 2, 3])
+    chunks: list[dict[str, Any]] = []
+    for index, step in enumerate(steps):
+        last = index == len(steps) - 1
+        delta = feed(parser, texts, step, last and case.reason == "stop", last)
+        shown = delta.as_dict() if delta else {}
+        finish = parser.finish_reason(case.reason) if last else None
+        chunks.append({"choices": [{"delta": shown, "finish_reason": finish}]})
+    message = add_up(chunks)
+    if parsers_for(name, pace).counts_reasoning:
+        message["reasoning_tokens"] = parser.reasoning_tokens([token_id for step in steps for token_id in step])
+    return message
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("name", CASES)
+def test_streams_as_vllm_does(name: str, pace: str) -> None:
+    """Token by token, whatever is gathered before a parser sees it."""
+    assert our_stream(name, pace, [[token_id] for token_id in ids_of(CASES[name])]) == vllm_stream(name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CASES)
+def test_steps_of_any_size_give_the_same_stream(name: str, seed: int) -> None:
+    """Frames that merged, or that speculation made long, change nothing."""
+    ids, pick = ids_of(CASES[name]), random.Random(f"{name}{seed}")
+    longest, steps = pick.choice([2, 7, 50]), []
+    while ids:
+        count = pick.randint(1, longest)
+        steps.append(ids[:count])
+        ids = ids[count:]
+    assert our_stream(name, pick.choice(list(PACES)), steps) == vllm_stream(name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whole_messages_are_vllms(name: str) -> None:
+    """Content, null or empty, reasoning, calls, finish reason and reasoning tokens."""
+    case, plan = CASES[name], plan_for(name, "as-configured")
+    ids = ids_of(case)
+    rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
+    text = text_stream(tokenizer_for(case.tokenizer), [1, 2, 3], rules).step(ids, case.reason == "stop", True)[0]
+    parser = plan.parser([1, 2, 3])
+    message = parser.whole(text, ids, case.reason)
+    ours = {
+        "content": message.content,
+        "reasoning": message.reasoning,
+        "calls": [(call.name, call.arguments) for call in message.tool_calls],
+        "finish": message.finish_reason,
+        "reasoning_tokens": parser.reasoning_tokens(ids) if case.settings.reasoning_parser else None,
+    }
+    assert ours == asyncio.run(vllm_result(name, whole=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_requests_are_adjusted_as_vllm_does(name: str) -> None:
+    """Special tokens, grammar and, with gpt-oss, the prompt are those that vLLM's renderer comes to."""
+    plan = plan_for(name, "as-configured")
+    request, prompt = asyncio.run(vllm_for(name).render(CASES[name].body))
+    assert plan.skip_special_tokens == request.skip_special_tokens
+    assert plan.spaces_between_special_tokens == request.spaces_between_special_tokens
+    assert plan.prompt_token_ids == prompt
+    constraint = plan.structured_outputs
+    params = request.extract_structured_outputs()
+    if params is None:
+        assert constraint is None
+    else:
+        assert constraint is not None
+        kind = constraint.WhichOneof("constraint") or ""
+        theirs = getattr(params, {"json_schema": "json"}.get(kind, kind))
+        ours = getattr(constraint, kind)
+        assert json.loads(ours) == (json.loads(theirs) if isinstance(theirs, str) else theirs)
+
+
+@pytest.mark.parametrize("prompt", ["<think>\n", "<think>\n\n</think>\n\n", "", "<think>x</think><|im_start|>"])
+@pytest.mark.parametrize("name", ["qwen3", "qwen3-hidden", "deepseek_r1", "hermes"])
+def test_the_engine_hears_whether_reasoning_is_over(name: str, prompt: str) -> None:
+    """As vLLM resolves it from the prompt."""
+    server, ids = vllm_for(name), tokenizer_for("qwen3").encode("Hi" + prompt)
+    request, _ = asyncio.run(server.render(CASES[name].body))
+    kwargs = server.serving._effective_chat_template_kwargs(request)
+    parser = server.serving._make_parser(request, server.tokenizer, kwargs)
+    theirs = server.serving._engine_reasoning_kwargs(request, parser, kwargs, ids)
+    plan = plan_for(name, "as-configured")
+    ours = {"reasoning_ended": plan.reasoning_ended(ids), "reasoning_parser_kwargs": plan.reasoning_parser_kwargs}
+    assert ours == theirs
+
+
+def test_planning_leaves_the_body_as_it_is() -> None:
+    """vLLM's validators rename and fill in fields of what they read."""
+    body = chat(messages=HISTORY)
+    before = json.dumps(body)
+    assert parsers_for("hermes-qwen3", "never").plan(body) is not None
+    assert json.dumps(body) == before
+
+
+def test_an_idle_tool_parser_costs_nothing() -> None:
+    """A request without tools needs no plan, unless a parser must hide its own markup."""
+    assert parsers_for("hermes", "never").plan(chat(tools=False)) is None
+    assert parsers_for("qwen3_coder", "never").plan(chat(tools=False)) is not None
+    assert parsers_for("hermes-qwen3", "never").plan(chat(tools=False)) is not None
+
+
+BAD = [
+    {"tools": []},
+    {"tool_choice": "sometimes"},
+    {"tool_choice": {"type": "function"}},
+    {"tool_choice": {"type": "function", "function": {}}},
+    {"tool_choice": {"type": "function", "function": {"name": ""}}},
+    {"tool_choice": {"type": "function", "function": {"name": "nothing"}}},
+    {"tools": None, "tool_choice": "auto"},
+]
+
+
+@pytest.mark.parametrize("fields", BAD)
+def test_wrong_tools_are_refused_in_vllms_words(fields: dict[str, Any]) -> None:
+    """Message and parameter of its validators."""
+    from vllm.exceptions import VLLMValidationError
+
+    from tokenwire.errors import InvalidRequest
+
+    body = chat() | fields
+    with pytest.raises(VLLMValidationError) as theirs:
+        asyncio.run(vllm_for("hermes").render(body))
+    with pytest.raises(InvalidRequest) as ours:
+        parsers_for("hermes", "never").plan(body)
+    assert (ours.value.message, ours.value.param) == (theirs.value.args[0], theirs.value.parameter)
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "write"}}])
+def test_tools_without_a_tool_parser_are_refused_in_vllms_words(choice: Any) -> None:
+    """Only a reasoning parser is configured."""
+    from tokenwire.errors import InvalidRequest
+
+    body = chat(tool_choice=choice)
+    with pytest.raises(ValueError, match="to be set") as theirs:
+        asyncio.run(vllm_for("qwen3").render(body))
+    with pytest.raises(InvalidRequest) as ours:
+        parsers_for("qwen3", "never").plan(body)
+    assert ours.value.message == str(theirs.value)
