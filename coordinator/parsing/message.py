@@ -147,7 +147,8 @@ class Parsers(Protocol):
     def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
         """Check a chat request, as JSON, and plan for it. None: its output is content as it is.
 
-        Raises InvalidRequest. The body is not changed.
+        Raises InvalidRequest. The body is not changed. Takes about a millisecond; with gpt-oss, which renders here, as
+        long as tokenizing its messages: long ones belong in a thread.
         """
 
 
