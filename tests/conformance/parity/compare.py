@@ -63,7 +63,7 @@ def _speaks_of(field: str, our_message: str, their_message: str) -> bool:
     """Return whether a message without a param is about the field that another one names."""
     words = {"messages": "messages|conversation|multimodal|ValidatorIterator", "prompt": "prompt|Token id"}
     pattern = words.get(field, re.escape(field.replace("_", " ")))
-    return bool(re.search(pattern, their_message.replace("_", " "))) or their_message in our_message
+    return bool(re.search(rf"\b({pattern})\b", their_message.replace("_", " "))) or their_message in our_message
 
 
 def _type(seen: dict[str, Any]) -> Any:

@@ -28,6 +28,14 @@ REQUESTS = {
         seed=10,
         allowed_token_ids=[0, 1, 504, 3950],
     ),
+    "special tokens shown, unspaced, in a chat": chat(
+        "x",
+        skip_special_tokens=False,
+        spaces_between_special_tokens=False,
+        temperature=1.0,
+        seed=10,
+        allowed_token_ids=[0, 1, 504, 3950],
+    ),
     "special tokens hidden": text("x", temperature=1.0, seed=9, allowed_token_ids=[0, 1, 504]),
     "special tokens hidden, with logprobs": chat(
         "x", temperature=1.0, seed=9, allowed_token_ids=[0, 1, 504], logprobs=True, top_logprobs=2

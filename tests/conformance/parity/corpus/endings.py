@@ -40,6 +40,9 @@ REQUESTS = {
     "stop in the last token allowed": chat(COLORS, ("stop", "Red"), stop=["Red"], max_tokens=3),
     "stop and stop id": chat(COLORS, ("stop", 10062), stop=["Green"], stop_token_ids=[10062]),
     "text with a stop": text(FRANCE, ("stop", ".\n\nThe"), stop=[".\n\nThe", "zzz"]),
+    "text, stop token id, included, after min_tokens": text(
+        FRANCE, ("stop", 30), stop_token_ids=[30], include_stop_str_in_output=True, min_tokens=4
+    ),
     "emoji as stop": chat(PARTY, ("stop", "🥳"), stop=["🥳"]),
     "emoji as stop, included": chat(PARTY, ("stop", "🎊🥳"), stop=["🎊🥳"], include_stop_str_in_output=True),
     "repetition": chat(

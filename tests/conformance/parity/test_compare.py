@@ -1,0 +1,176 @@
+"""The comparison finds what was changed in a canned answer, and nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, paths, reply, stream, whole
+from tests.conformance.parity.compare import Difference, compare
+from tests.conformance.parity.explained import CLIENTS_MATCH, EXPLANATIONS, explain
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def test_an_answer_equals_itself() -> None:
+    """The same answer with another server's ids, times and fingerprint has no difference."""
+    other = {**whole(), "id": "chatcmpl-9", "created": 9, "system_fingerprint": "b"}
+
+    assert compare(REQUEST, reply(whole()), reply(other)) == []
+    assert compare(STREAMED, stream(chunks()), stream([{**chunk, "id": "chatcmpl-9"} for chunk in chunks()])) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda body: body["choices"][0]["message"].update(content="Hey"), "body.choices[0].message.content"),
+        (lambda body: body["choices"][0]["message"].pop("reasoning"), "body.choices[0].message.reasoning"),
+        (lambda body: body["choices"][0].update(finish_reason="length"), "body.choices[0].finish_reason"),
+        (lambda body: body["choices"][0].update(token_ids=[]), "body.choices[0].token_ids"),
+        (lambda body: body["choices"].append({}), "body.choices.length"),
+        (lambda body: body.update(extra=None), "body.extra"),
+        (lambda body: body.update(object="x"), "body.object"),
+        (lambda body: body.update(id="cmpl-1"), "body.id"),
+        (lambda body: body["usage"].update(prompt_tokens=4), "body.usage.prompt_tokens"),
+        (lambda body: body["usage"].update(prompt_tokens=3.0), "body.usage.prompt_tokens"),
+        (
+            lambda body: body["choices"][0]["logprobs"]["content"][1].update(logprob=-0.26),
+            "body.choices[0].logprobs.content[1].logprob",
+        ),
+    ],
+)
+def test_a_changed_field_is_found(change: Change, path: str) -> None:
+    """Whatever changes in a whole answer is a difference, at its place."""
+    changed = whole()
+    change(changed)
+
+    assert paths(REQUEST, reply(changed), reply(whole())) == [path]
+    assert paths(REQUEST, reply(whole()), reply(changed)) == [path]
+
+
+def test_rounding_is_no_difference() -> None:
+    """Logprobs that differ in the seventh digit are the same."""
+    rounded = whole()
+    rounded["choices"][0]["logprobs"]["content"][0]["logprob"] -= 1e-7
+
+    assert compare(REQUEST, reply(rounded), reply(whole())) == []
+
+
+def test_an_id_that_the_request_gives_is_compared() -> None:
+    """Where the request names its id, both servers must use it."""
+    request = REQUEST.with_fields(request_id="mine")
+
+    assert paths(request, reply(whole()), reply({**whole(), "id": "chatcmpl-mine"})) == ["body.id"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda events: events[1]["choices"][0]["delta"].update(content="Hay"), "stream.choices.0.content"),
+        (lambda events: events[0]["choices"][0]["delta"].update(role="user"), "stream.roles[0][1]"),
+        (lambda events: events[2]["choices"][0].update(stop_reason="you"), "stream.choices.0.stop_reason"),
+        (lambda events: events[1]["choices"][0].update(token_ids=[5]), "stream.choices.0.token_ids"),
+        (lambda events: events[3]["usage"].update(completion_tokens=3), "stream.usage.completion_tokens"),
+        (lambda events: events[1].update(object="chat"), "stream.objects.length"),
+        (lambda events: events[1].update(id="other"), "stream.ids"),
+        (lambda events: events[0].update(prompt_token_ids=None), "stream.keys.role.prompt_token_ids"),
+        (
+            lambda events: events[1]["choices"][0]["logprobs"]["content"][0].update(token="Ho"),
+            "stream.choices.0.logprobs.content[0].token",
+        ),
+    ],
+)
+def test_a_changed_chunk_is_found(change: Callable[[list[dict[str, Any]]], object], path: str) -> None:
+    """Whatever a stream adds up to is compared, and so are the keys of its chunks."""
+    changed = chunks()
+    change(changed)
+
+    assert path in paths(STREAMED, stream(changed), stream(chunks()))
+
+
+@pytest.mark.parametrize(
+    ("events", "wrong"),
+    [
+        ([0, 2, 1, 3], "a choice goes on after its finish_reason"),
+        ([1, 0, 2, 3], "a role does not come first"),
+        ([0, 1, 3, 2], "a chunk without choices is not the last one"),
+        ([0, 1, 3], "a choice has no finish_reason"),
+    ],
+)
+def test_the_order_of_events_is_compared(events: list[int], wrong: str) -> None:
+    """A stream whose events come in another order differs, and the difference says how."""
+    shuffled = stream([chunks()[position] for position in events])
+
+    found = compare(STREAMED, shuffled, stream(chunks()))
+
+    assert any(wrong in str(difference.ours) or "order" in difference.path for difference in found)
+
+
+def test_a_stream_without_its_end_is_found() -> None:
+    """[DONE] is part of the stream."""
+    assert "stream.order.length" in paths(STREAMED, stream(chunks(), done=False), stream(chunks()))
+
+
+def test_how_tokens_share_chunks_is_chance() -> None:
+    """One chunk with all of the text equals several."""
+    opening, first, last, usage = chunks()
+    choice = last["choices"][0]
+    choice["delta"]["content"] = "Hey you"
+    choice["logprobs"]["content"][:0] = first["choices"][0]["logprobs"]["content"]
+
+    assert compare(STREAMED, stream([opening, last, usage]), stream(chunks())) == []
+
+
+def test_an_answer_is_no_error() -> None:
+    """Where only one server answers, that is the difference, and both outcomes are told."""
+    (found,) = compare(REQUEST, error("n is wrong"), reply(whole()))
+
+    assert found == Difference("status", "400 n: n is wrong", "200 an answer")
+    assert explain(REQUEST, found) is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "name"),
+    [
+        (error("n is wrong (parameter=n, value=0)"), "values repeated in messages"),
+        (error("n must be one"), "other words"),
+        (error("n is wrong", param="body.n"), "names of fields"),
+        (error("n is wrong", param=None), "names of fields"),
+        (
+            stream([{"error": {"message": "n is wrong", "type": "BadRequestError", "param": "n", "code": 400}}]),
+            "a status",
+        ),
+        (error("'int' object is not iterable", status=500, kind="InternalServerError"), "a 400 instead of a 500"),
+        (reply({"detail": "no"}, 400), "errors have one shape"),
+    ],
+)
+def test_meant_differences_of_errors_are_explained(theirs: Any, name: str) -> None:
+    """Errors that say the same in other words, or by a status instead of an event, are explained."""
+    found = compare(REQUEST, error("n is wrong"), theirs)
+
+    explanations = [explain(REQUEST, difference) for difference in found]
+    assert found
+    assert all(explanation and explanation.name.startswith(name) for explanation in explanations)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        error("n is wrong", param="temperature"),
+        error("n is wrong", status=404),
+        error("n is wrong", kind="NotFoundError"),
+        error("the temperature is wrong", param=None),
+        error(f"n: {CLIENTS_MATCH[0]}"),
+    ],
+)
+def test_other_differences_of_errors_are_not_explained(theirs: Any) -> None:
+    """Another field, another status, another type, or words that clients look for are faults."""
+    found = compare(REQUEST, error("n is wrong"), theirs)
+
+    assert [difference for difference in found if explain(REQUEST, difference) is None]
+
+
+def test_explanations_are_one_sentence() -> None:
+    """Every explanation has a name of its own and ends its sentence."""
+    assert len({each.name for each in EXPLANATIONS}) == len(EXPLANATIONS)
+    assert all(each.reason.endswith(".") and len(each.reason) < 160 for each in EXPLANATIONS)

@@ -1,0 +1,41 @@
+"""A whole answer and the stream of the same request must say the same."""
+
+import pytest
+
+from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, reply, stream, whole
+from tests.conformance.parity.consistency import inconsistencies, other_form
+
+
+def test_the_same_answer_in_both_forms_is_consistent() -> None:
+    """What a stream adds up to equals the whole answer."""
+    assert inconsistencies(REQUEST, reply(whole()), stream(chunks())) == []
+
+
+@pytest.mark.parametrize("position", [1, 2])
+def test_lost_text_is_found(position: int) -> None:
+    """A chunk that is missing shows in text and logprobs."""
+    events = chunks()
+    del events[position]["choices"][0]["delta"]["content"]
+
+    assert inconsistencies(REQUEST, reply(whole()), stream(events))[0].path == "self.choices.0.content"
+
+
+def test_an_error_in_one_form_only_is_found() -> None:
+    """A request that is answered in one form and refused in the other is inconsistent."""
+    assert inconsistencies(REQUEST, reply(whole()), error("no"))[0].path == "self.status"
+
+
+def test_forms_turn_into_each_other() -> None:
+    """The other form of a whole request is streamed with usage; of a streamed one, whole without options."""
+    streamed, again = other_form(REQUEST), other_form(STREAMED)
+
+    assert streamed is not None
+    assert streamed.body == STREAMED.body
+    assert again is not None
+    assert again.body == REQUEST.body
+
+
+def test_requests_that_cannot_be_streamed_have_no_other_form() -> None:
+    """Prompt logprobs and beams are only for whole answers."""
+    assert other_form(REQUEST.with_fields(prompt_logprobs=1)) is None
+    assert other_form(REQUEST.with_fields(use_beam_search=True)) is None
