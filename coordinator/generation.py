@@ -1,7 +1,7 @@
 """Generation: takes a request to its choices. Checks, submits, and aborts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -107,19 +107,23 @@ class Generation:
         """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""
         run = Run()
         try:
-            for position, prompt in enumerate(prepared.prompts):
-                run.add(self._submit(prepared, position, prompt.token_ids, reply))
+            for position, submit in enumerate(self.submits(prepared)):
+                run.add(self._submit(prepared, position, submit, reply))
         except BaseException:
             run.abort()
             raise
         return run
 
-    def _submit(self, prepared: PreparedRequest, position: int, token_ids: Sequence[int], reply: Reply) -> Submission:
-        request, model = prepared.request, prepared.model
+    def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
+        """Return what workers are to get, one message for each prompt; slots are assigned when it is sent."""
+        return (self._message(prepared, position) for position in range(len(prepared.prompts)))
+
+    def _message(self, prepared: PreparedRequest, position: int) -> pb.Submit:
+        request, token_ids = prepared.request, prepared.prompts[position].token_ids
         sampling = pb.SamplingParams()
         sampling.CopyFrom(request.sampling)
-        sampling.max_tokens = limits.resolve_max_tokens(sampling, len(token_ids), model)
-        submit = pb.Submit(
+        sampling.max_tokens = limits.resolve_max_tokens(sampling, len(token_ids), prepared.model)
+        return pb.Submit(
             request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
             prompt_token_ids=token_ids,
             sampling_params=sampling,
@@ -130,12 +134,16 @@ class Generation:
             reasoning_ended=request.reasoning_ended,
             reasoning_parser_kwargs_json=_json(request.reasoning_parser_kwargs),
         )
+
+    def _submit(self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply) -> Submission:
+        request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
         choices = [
             Choice(
                 position * request.n + i,
-                text_stream(model.tokenizer, token_ids, request.text, sampling.min_tokens),
+                text_stream(model.tokenizer, token_ids, request.text, request.sampling.min_tokens),
                 reply,
                 lambda: LogprobDecoder(model.token_texts),
+                request.token_by_token,
             )
             for i in range(request.n)
         ]

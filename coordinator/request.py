@@ -75,6 +75,8 @@ class GenerationRequest:
     truncation: Truncation | None = None
     stream_interval: int = 1
     """Tokens of a choice to gather for each streamed chunk, but for the first and the last."""
+    token_by_token: bool = False
+    """Whether replies need every token by itself: parsers read some markup only so."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     reasoning_parser_kwargs: Mapping[str, Any] | None = None

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,9 @@ class ChatService:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
         parsers = self._models.find(body.model).parsers
-        plan = parsers.plan(body.as_json(parsers.reads_messages))
+        asked = body.as_json(parsers.reads_messages)
+        # Reading a long conversation takes a parser's own request model a while.
+        plan = await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
         request = body.to_generation(request_id(prefix, body, headers.request_id), headers, plan, self._api)
         prepared = await self._generation.prepare(request)
         if plan is not None:

@@ -158,6 +158,8 @@ class ChatCompletionRequest(SamplingFields):
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
         )
+        if not self.include_reasoning:
+            request.reasoning_ended = True
         if plan is not None:
             _follow(plan, request)
         return request
@@ -207,6 +209,7 @@ def _follow(plan: ParserPlan, request: GenerationRequest) -> None:
     if plan.prompt_token_ids is not None:
         request.prompts = [TokenPrompt(plan.prompt_token_ids)]
     request.reasoning_parser_kwargs = plan.reasoning_parser_kwargs
+    request.token_by_token = True
 
 
 def _checked_ids(value: Any) -> list[int]:

@@ -46,6 +46,7 @@ class ChunkWriter:
     """
 
     ending = DONE
+    takes_single_steps = False
     # How a route's choice opens before the text and goes on after it.
     _before_text = ""
     _after_text = ""

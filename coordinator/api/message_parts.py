@@ -80,6 +80,7 @@ class PartStream:
     def __init__(self, call: ChatCall, renderer: PartRenderer) -> None:
         prompt = call.prepared.prompts[0].token_ids
         self._parser = None if call.plan is None else call.plan.parser(prompt)
+        self.takes_single_steps = self._parser is not None
         # Parsers see every token, also those that have no text.
         self.shows_empty_deltas = self._parser is not None or call.body.wanted_logprobs is not None
         self._renderer = renderer

@@ -14,6 +14,7 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 class ParsedChatChunks(ChatChunks):
     """Chunks of /v1/chat/completions behind a tool or reasoning parser."""
 
+    takes_single_steps = True
     _before_text = '"delta":'
 
     def __init__(

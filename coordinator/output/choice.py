@@ -58,10 +58,15 @@ class Reply(Protocol):
 class Choice:
     """Listens to one slot on behalf of one choice of a reply."""
 
-    __slots__ = ("_begun", "_decode_logprobs", "_ended", "_index", "_logprobs", "_reply", "_text")
+    __slots__ = ("_begun", "_decode_logprobs", "_ended", "_index", "_logprobs", "_reply", "_text", "_token_by_token")
 
     def __init__(
-        self, index: int, text: TextSource, reply: Reply, decode_logprobs: Callable[[], LogprobSource] | None = None
+        self,
+        index: int,
+        text: TextSource,
+        reply: Reply,
+        decode_logprobs: Callable[[], LogprobSource] | None = None,
+        token_by_token: bool = False,
     ) -> None:
         self._index = index
         self._text = text
@@ -69,6 +74,7 @@ class Choice:
         self._begun = False
         self._ended = False
         self._decode_logprobs = decode_logprobs
+        self._token_by_token = token_by_token
         self._logprobs: _Logprobs | None = None
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
@@ -92,6 +98,13 @@ class Choice:
         if not self._begun:
             self._begun = True
             self._reply.first_tokens()
+        if self._token_by_token and len(token_ids) > 1:
+            if any(self._take([token_id], None) for token_id in token_ids[:-1]):
+                return True
+            token_ids = token_ids[-1:]
+        return self._take(token_ids, finish)
+
+    def _take(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         if finish is None:
             text, kept, matched = self._text.step(token_ids, False, False)
             if matched is None:
@@ -131,7 +144,7 @@ class _Logprobs:
         self._waiting += self._source.decode(rows)
 
     def take(self, count: int) -> list[ScoredPosition]:
-        taken, self._waiting = self._waiting[:count], []
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
 

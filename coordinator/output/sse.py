@@ -27,6 +27,8 @@ class ChunkShape(Protocol):
 
     shows_empty_deltas: bool
     """Whether a step without new text still says something (its token ids)."""
+    takes_single_steps: bool
+    """Whether steps must not be merged before they are rendered, because a parser reads them."""
     ending: bytes
     """The end of the stream, behind the closing or an error; empty where those are the end."""
 
@@ -67,6 +69,7 @@ class StreamedReply:
         "_failure",
         "_first",
         "_interval",
+        "_merges",
         "_open",
         "_prompt_tokens",
         "_render",
@@ -88,6 +91,7 @@ class StreamedReply:
         self._started: set[int] = set()
         self._sink: Sink | None = None
         self._backlog: dict[int, _Unsent] = {}
+        self._merges = not shape.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
         self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
         self._done: asyncio.Future[None] = loop.create_future()
@@ -177,6 +181,8 @@ class StreamedReply:
         unsent = self._backlog.get(index)
         if unsent is None:
             unsent = self._backlog[index] = _Unsent()
+        elif not self._merges:
+            unsent = unsent.follow()
         if text:
             unsent.texts.append(text)
         unsent.token_ids += token_ids
@@ -194,12 +200,14 @@ class StreamedReply:
         assert self._sink is not None
         unsent = self._backlog.pop(index)
         self._started.add(index)
-        if unsent.texts or unsent.finish is not None or self._shows_empty:
-            text = "".join(unsent.texts)
-            try:
-                self._sink.write(self._render(index, text, unsent.token_ids, unsent.finish, unsent.logprobs))
-            except TokenwireError as error:
-                self.fail(error)
+        for step in unsent.steps():
+            if step.texts or step.finish is not None or self._shows_empty:
+                text = "".join(step.texts)
+                try:
+                    self._sink.write(self._render(index, text, step.token_ids, step.finish, step.logprobs))
+                except TokenwireError as error:
+                    self.fail(error)
+                    return
 
     def _finish_if_complete(self) -> None:
         if self._sink is None or self._backlog or self._done.done():
@@ -215,15 +223,25 @@ class StreamedReply:
 
 
 class _Unsent:
-    """What a choice gained and the reader has not seen."""
+    """What a choice gained and the reader has not seen: one step, or several merged, and those that follow."""
 
-    __slots__ = ("finish", "logprobs", "texts", "token_ids")
+    __slots__ = ("finish", "following", "logprobs", "texts", "token_ids")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.token_ids: list[int] = []
         self.finish: Finish | None = None
         self.logprobs: list[ScoredPosition] | None = None
+        self.following: list[_Unsent] = []
+
+    def follow(self) -> "_Unsent":
+        """Begin a step that stays apart from those before it."""
+        self.following.append(_Unsent())
+        return self.following[-1]
+
+    def steps(self) -> "list[_Unsent]":
+        """Return all steps in order."""
+        return [self, *self.following]
 
     def add_logprobs(self, logprobs: list[ScoredPosition]) -> None:
         if self.logprobs is None:

@@ -179,3 +179,22 @@ def test_what_a_prefill_worker_hands_on_is_kept(choice: Choice, reply: Recorder)
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json='{"block": 1}'))
 
     assert reply.deltas[-1][3] == Finish("length", None, {"block": 1})
+
+
+def test_tokens_of_a_frame_can_come_one_by_one(reply: Recorder) -> None:
+    """A reply that needs every token by itself gets them so, with their log-probabilities; the last one ends it."""
+    choice = Choice(0, Letters(), reply, Scores, token_by_token=True)
+    choice.scored(rows(0, 1, 2))
+
+    choice.step([0, 1, 2], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert reply.deltas == [(0, "a", [0], None), (0, "b", [1], None), (0, "c", [2], Finish("length"))]
+    assert reply.logprobs == [[[scored(0)]], [[scored(1)]], [[scored(2)]]]
+
+
+def test_one_by_one_ends_at_a_stop_string(reply: Recorder) -> None:
+    """Tokens behind a stop string are not looked at."""
+    choice = Choice(0, Letters(), reply, token_by_token=True)
+
+    assert choice.step([0, 23, 5], None) is True
+    assert [delta[2] for delta in reply.deltas] == [[0], [23]]

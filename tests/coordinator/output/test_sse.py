@@ -9,6 +9,7 @@ class Shape:
     """Renders deltas so that tests can read them."""
 
     shows_empty_deltas = False
+    takes_single_steps = False
     ending = DONE
 
     def opening(self) -> bytes:
@@ -212,3 +213,17 @@ async def test_merged_steps_keep_their_logprobs() -> None:
     reply.attach(reader)
 
     assert shape.logprobs == scores
+
+
+async def test_steps_that_a_parser_reads_stay_apart() -> None:
+    """What gathers for a slow reader is rendered step by step where merging would change what a parser reads."""
+    shape, reader = Shape(), Reader()
+    shape.takes_single_steps = True
+    reply = StreamedReply(shape, 1, 0)
+    reply.delta(0, "a", [1], None)
+    reply.delta(0, "b", [2], None)
+    reply.delta(0, "c", [3], STOP)
+
+    reply.attach(reader)
+
+    assert reader.data == b"<[0 a 1][0 b 2][0 c 3 stop]0+3>" + DONE
