@@ -11,6 +11,7 @@ from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
 from coordinator.api.errors import install_error_handlers
+from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
 from coordinator.api.tokenize import tokenize_routes
@@ -41,6 +42,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.include_router(chat_routes(chat))
     app.include_router(responses_routes(chat))
     app.include_router(messages_routes(chat, models))
+    if settings.api.render_route:
+        app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))

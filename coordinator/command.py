@@ -71,6 +71,7 @@ def command(
             tokens_as_token_ids=api["return_tokens_as_token_ids"],
             force_include_usage=api["enable_force_include_usage"],
             exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
+            render_route=api["enable_render_route"],
         ),
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),

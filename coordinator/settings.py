@@ -20,6 +20,8 @@ class ApiSettings:
     """Whether every stream ends with usage."""
     exclude_tools_when_tool_choice_none: bool = False
     """Whether a template does not see tools that the model must not call."""
+    render_route: bool = False
+    """Whether clients may see what their requests become."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,13 +118,13 @@ def simulated_worker(folder: Path, *options: str, name: str = "worker") -> Itera
 
 @contextmanager
 def coordinator(
-    folder: Path, addresses: Sequence[str], *options: str, ready: bool = True
+    folder: Path, addresses: Sequence[str], *options: str, ready: bool = True, start_timeout_s: float = 30.0
 ) -> Iterator[tuple[Process, str]]:
     """Run a coordinator in front of workers; yields it and its URL."""
     workers = [argument for address in addresses for argument in ("--worker", address)]
     arguments = ["coordinator", "--port", "0", "--cache-dir", str(folder / "cache"), *workers, *options]
     with running(arguments, folder, "coordinator") as process:
-        url = process.wait_for(r"listening on (http://\S+:\d+)")[1]
+        url = process.wait_for(r"listening on (http://\S+:\d+)", start_timeout_s)[1]
         if ready:
             wait_healthy(url, process)
         yield process, url

@@ -13,6 +13,7 @@ _FLAGS = {
     "trust_request_chat_template": "Let requests bring chat templates of their own.",
     "enable_prompt_tokens_details": "Tell in usage how much of a prompt was cached.",
     "enable_force_include_usage": "End every stream with usage.",
+    "enable_render_route": "Serve .../render beside chat and completions: what a request becomes, for debugging.",
     "return_tokens_as_token_ids": 'Write tokens in logprobs as "token_id:N".',
 }
 _VALUES: dict[str, dict[str, Any]] = {

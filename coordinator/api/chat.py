@@ -19,7 +19,7 @@ from coordinator.generation import Generation, PreparedRequest
 from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
 from coordinator.output.sse import ChunkShape
-from coordinator.parsing.message import ParsedMessage, ParserPlan
+from coordinator.parsing.message import ParsedMessage, ParserPlan, Parsers
 from coordinator.prompts import prepare_prompt
 from coordinator.request import Usage
 from coordinator.settings import ApiSettings
@@ -49,9 +49,7 @@ class ChatService:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
         parsers = self._models.find(body.model).parsers
-        asked = body.as_json(parsers.reads_messages)
-        # Reading a long conversation takes a parser's own request model a while.
-        plan = await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
+        plan = await _plan(body, parsers)
         request = body.to_generation(request_id(prefix, body, headers.request_id), headers, plan, self._api)
         prepared = await self._generation.prepare(request)
         if plan is not None:
@@ -62,7 +60,7 @@ class ChatService:
         """Count a chat's prompt, which may be longer than the context. Raises what `prepare` raises."""
         body.check()
         model = self._models.find(body.model)
-        plan = model.parsers.plan(body.as_json(model.parsers.reads_messages))
+        plan = await _plan(body, model.parsers)
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         return len((await prepare_prompt(body.prompt(self._api), model)).token_ids)
@@ -90,6 +88,12 @@ def chat_routes(service: ChatService) -> APIRouter:
         return JSONResponse(whole_answer(call, await service.collect(call, request)))
 
     return router
+
+
+async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | None:
+    asked = body.as_json(parsers.reads_messages)
+    # Reading a long conversation takes a parser's own request model a while.
+    return await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
 
 
 def _chunks(call: ChatCall) -> ChatChunks:

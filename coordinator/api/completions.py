@@ -21,7 +21,7 @@ from coordinator.settings import ApiSettings
 from tokenwire.errors import InvalidRequest
 
 # Known to vLLM's completions route only, not served, with the values that change nothing.
-_NOT_SERVED: dict[str, tuple[Any, ...]] = {**NOT_SERVED, "suffix": (None, ""), "prompt_embeds": (None, [])}
+COMPLETIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = {**NOT_SERVED, "suffix": (None, ""), "prompt_embeds": (None, [])}
 _DEFAULT_MAX_TOKENS = 16
 
 
@@ -118,7 +118,7 @@ class CompletionRequest(SamplingFields):
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
     router = APIRouter()
-    gate = FieldGate(_NOT_SERVED)
+    gate = FieldGate(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionRequest, request: Request) -> Response:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from openai import OpenAI
 
+from tests.e2e.scripted import scripted_service
 from tests.processes import Service, simulated_service
 
 
@@ -24,6 +25,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def client(service: Service) -> Iterator[OpenAI]:
     """The real OpenAI client, pointed at the service; it never retries, so that every error shows."""
     with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as openai:
+        yield openai
+
+
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Models that say what tests.e2e.scripted wrote, read by parsers for tool calls and reasoning."""
+    with scripted_service(tmp_path_factory.mktemp("scripted")) as started:
+        yield started
+        assert "Traceback" not in started.coordinator.log, started.coordinator.log
+
+
+@pytest.fixture(scope="session")
+def scripted_client(scripted: Service) -> Iterator[OpenAI]:
+    """The real OpenAI client, pointed at those models."""
+    with OpenAI(base_url=f"{scripted.url}/v1", api_key="unused", max_retries=0) as openai:
         yield openai
 
 

@@ -1,0 +1,120 @@
+"""Chat calls whose parsers say what a test wrote, and readers of the streams that come of them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.api.chat import ChatCall
+from coordinator.api.chat_request import ChatCompletionRequest
+from coordinator.api.message_parts import PartRenderer, PartStream
+from coordinator.generation import PreparedRequest
+from coordinator.output.collect import CollectedChoice
+from coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
+from coordinator.parsing.rules import MessageRules
+from coordinator.prompts import PreparedPrompt
+from coordinator.request import Finish, GenerationRequest, Prefill, TokenPrompt, Usage
+from coordinator.settings import ApiSettings
+from tests.coordinator.fakes import served_model
+from tokenwire.v1 import inference_pb2 as pb
+
+STOP = Finish("stop")
+
+
+class ScriptedParser:
+    """Gives one delta a step; half of all tokens were reasoning."""
+
+    def __init__(self, deltas: Sequence[MessageDelta | None]) -> None:
+        self._deltas: Iterator[MessageDelta | None] = iter(deltas)
+
+    def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        """Return the next delta."""
+        return next(self._deltas)
+
+    def finish_reason(self, reason: str) -> str:
+        """Return it."""
+        return reason
+
+    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+        """Return the text as content."""
+        return ParsedMessage(text, None, (), reason)
+
+    def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        """Return half of them."""
+        return len(token_ids) // 2
+
+
+@dataclass
+class ScriptedPlan:
+    """A plan with one scripted parser."""
+
+    deltas: Sequence[MessageDelta | None]
+    rules: MessageRules = field(default_factory=lambda: MessageRules(tool_choice="auto", parses_tools=True))
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    structured_outputs: pb.StructuredOutputs | None = None
+    reasoning_parser_kwargs: dict[str, Any] | None = None
+    prompt_token_ids: Sequence[int] | None = None
+
+    def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
+        """Leave that to the engine."""
+        return None
+
+    def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedParser:
+        """Return the parser."""
+        return ScriptedParser(self.deltas)
+
+
+def call_of(
+    deltas: Sequence[MessageDelta | None] | None = None, api: ApiSettings | None = None, **body: Any
+) -> ChatCall:
+    """Return a call whose parser gives these deltas, one a step; None: without a parser."""
+    request = GenerationRequest(
+        "id-1", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(temperature=0.5, top_p=1, max_tokens=9)
+    )
+    prepared = PreparedRequest(request, served_model(), [PreparedPrompt([1, 2], "one two")])
+    chat = ChatCompletionRequest(messages=[{"role": "user", "content": "one two"}], **body)
+    plan = None if deltas is None else ScriptedPlan(deltas)
+    return ChatCall(chat, api or ApiSettings(), prepared, plan, deltas is not None, 7)
+
+
+def tool_call(index: int, arguments: str | None = None, name: str | None = None) -> MessageDelta:
+    """Return a delta of a tool call; with a name it is the call's first."""
+    first = {"id": f"call_{index}", "name": name} if name is not None else {}
+    return MessageDelta(tool_calls=(ToolCallDelta(index, arguments=arguments, **first),))
+
+
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event."""
+
+    kind: str
+    data: dict[str, Any] = field(compare=False)
+
+
+def events_of(data: bytes) -> list[Event]:
+    """Return the events of a stream; the name of each is in its data too."""
+    events = []
+    for block in data.decode().split("\n\n")[:-1]:
+        name, body = block.split("\n", 1)
+        event = Event(name.removeprefix("event: "), json.loads(body.removeprefix("data: ")))
+        assert event.data["type"] == event.kind
+        events.append(event)
+    return events
+
+
+def streamed(
+    call: ChatCall, renderer: PartRenderer, steps: Sequence[str], finish: Finish = STOP, cached_tokens: int = 0
+) -> list[Event]:
+    """Stream a call whose steps have these texts and one token each, the last one with the finish."""
+    stream = PartStream(call, renderer)
+    stream.prefilled(0, Prefill(cached_tokens))
+    data = stream.opening()
+    for i, text in enumerate(steps):
+        data += stream.delta(0, text, [i], finish if i == len(steps) - 1 else None)
+    return events_of(data + stream.closing(Usage(2, len(steps))) + stream.ending)
+
+
+def choice_of(text: str, finish: Finish = STOP, tokens: int = 4) -> CollectedChoice:
+    """Return a finished choice."""
+    return CollectedChoice(text, list(range(tokens)), finish, Prefill(1))

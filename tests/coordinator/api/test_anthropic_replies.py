@@ -1,0 +1,124 @@
+"""The Messages API: replies become content blocks and events."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.api.anthropic.answer import stop, whole_block
+from coordinator.api.anthropic.errors import anthropic_error
+from coordinator.api.anthropic.events import MessageEvents
+from coordinator.api.chat import ChatCall
+from coordinator.api.message_parts import Part, PartStream
+from coordinator.parsing.message import MessageDelta
+from coordinator.request import Finish
+from coordinator.settings import ApiSettings
+from tests.coordinator.api.replies import STOP, Event, call_of, events_of, streamed, tool_call
+from tokenwire.errors import WorkerLost
+
+
+def stream(call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0) -> list[Event]:
+    """Return the events of a call."""
+    return streamed(call, MessageEvents(call), steps, finish, cached_tokens)
+
+
+def test_events_come_in_order() -> None:
+    """Each block is started, filled and stopped; thinking is signed; the stop reason and usage come last."""
+    deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="“a”"), tool_call(0, '{"x": 1}', "f")]
+
+    events = stream(call_of(deltas), ["", "", ""])
+
+    assert [event.kind for event in events] == [
+        *("message_start", "ping"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
+    deltas_shown = [event.data["delta"] for event in events if event.kind == "content_block_delta"]
+    assert deltas_shown[1].pop("signature")
+    assert deltas_shown == [
+        {"type": "thinking_delta", "thinking": "hm"},
+        {"type": "signature_delta"},
+        {"type": "text_delta", "text": "“a”"},
+        {"type": "input_json_delta", "partial_json": '{"x": 1}'},
+    ]
+    starts = [event.data["content_block"] for event in events if event.kind == "content_block_start"]
+    assert [block["type"] for block in starts] == ["thinking", "text", "tool_use"]
+    assert starts[2] == {"type": "tool_use", "id": "call_0", "name": "f", "input": {}}
+    assert [event.data["index"] for event in events if event.kind == "content_block_stop"] == [0, 1, 2]
+    assert events[-2].data["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert events[-2].data["usage"] == {
+        "input_tokens": 2,
+        "output_tokens": 3,
+        "output_tokens_details": {"thinking_tokens": 1},
+    }
+
+
+def test_cached_tokens_are_not_input_tokens() -> None:
+    """Where the server tells of its cache, a prompt's tokens are split as Anthropic does it."""
+    events = stream(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], cached_tokens=1)
+
+    started, ended = events[0].data["message"]["usage"], events[-2].data["usage"]
+    assert started == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 0}
+    assert ended == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 1}
+
+
+def call_part(arguments: str) -> Part:
+    """Return a tool call."""
+    return Part("tool_call", 0, "t", "f", [arguments])
+
+
+@pytest.mark.parametrize(
+    ("parts", "finish", "reason", "sequence"),
+    [
+        ([], Finish("stop"), "end_turn", None),
+        ([], Finish("stop", 7), "end_turn", None),
+        ([], Finish("stop", "END"), "stop_sequence", "END"),
+        ([], Finish("length"), "max_tokens", None),
+        ([call_part("{}")], Finish("stop"), "tool_use", None),
+        ([call_part("{}")], Finish("stop", "END"), "tool_use", None),
+        ([call_part("{")], Finish("stop", "END"), "stop_sequence", "END"),
+        ([call_part("{}")], Finish("length"), "max_tokens", None),
+        ([], Finish("repetition"), "end_turn", None),
+    ],
+)
+def test_stop_reasons(parts: list[Part], finish: Finish, reason: str, sequence: str | None) -> None:
+    """The limit wins, then complete calls, then a stop sequence."""
+    assert stop(parts, finish) == {"stop_reason": reason, "stop_sequence": sequence}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [('{"x": 1}', {"x": 1}), ("", {}), ('{"x": 1, "y": "ab', {"x": 1, "y": "ab"}), ("[1]", {}), ("nonsense", {})],
+)
+def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
+    """Arguments that the limit cut are there as far as they go."""
+    assert whole_block(call_part(arguments))["input"] == given
+
+
+def test_errors_in_mid_stream_are_events() -> None:
+    """In Anthropic's shape, with nothing behind them."""
+    call = call_of()
+    shape = PartStream(call, MessageEvents(call))
+
+    (event,) = events_of(shape.error(WorkerLost("gone")) + shape.ending)
+
+    assert event.data == {"type": "error", "error": {"type": "overloaded_error", "message": "gone"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (405, "invalid_request_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (501, "api_error"),
+        (503, "overloaded_error"),
+    ],
+)
+def test_error_types_go_by_the_status(status: int, kind: str) -> None:
+    """Clients of Anthropic's decide by the type whether to try again."""
+    assert anthropic_error("m", "x", status)["error"]["type"] == kind

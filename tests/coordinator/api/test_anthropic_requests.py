@@ -1,0 +1,210 @@
+"""The Messages API: requests become chat requests."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.api.anthropic.request import MessagesRequest, messages_translator
+from coordinator.api.anthropic.system import SystemPlacement
+from coordinator.api.chat_request import ChatCompletionRequest
+from coordinator.text.template import ChatTemplate
+from tokenwire.errors import InvalidRequest
+
+TOOL = {"name": "f", "description": "d", "input_schema": {"properties": {}}}
+HI = {"role": "user", "content": "Hi"}
+
+
+def chat(*messages: Any, system_first: bool = False, **body: Any) -> ChatCompletionRequest:
+    """Return the chat request that a request becomes."""
+    request = MessagesRequest(model="m", max_tokens=2000, messages=list(messages or [HI]), **body)
+    return request.to_chat(messages_translator(), system_first)
+
+
+def blocks(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of content blocks."""
+    return {"role": role, "content": list(content)}
+
+
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ("Be brief.", "Be brief."),
+        ([{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}], "Be brief."),
+        ([{"type": "text", "text": "x-anthropic-billing-header: 1"}, {"type": "text", "text": "Be."}], "Be."),
+    ],
+)
+def test_system_prompts_come_first(system: Any, text: str) -> None:
+    """As text or blocks; a line that changes with every request is left out, as in vLLM."""
+    assert chat(system=system).messages == [{"role": "system", "content": text}, HI]
+
+
+def test_system_messages_stay_where_they_are_if_the_template_lets_them() -> None:
+    """Else they are put before the conversation."""
+    reminder = {"role": "system", "content": " Be quick."}
+
+    assert chat(HI, reminder, system="Be.").messages == [{"role": "system", "content": "Be."}, HI, reminder]
+    assert chat(HI, reminder, system="Be.", system_first=True).messages == [
+        {"role": "system", "content": "Be. Be quick."},
+        HI,
+    ]
+
+
+def test_templates_are_asked_where_system_messages_may_stand() -> None:
+    """One that complains of a second one wants all of them in front."""
+    check = "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}"
+    strict = "{% for m in messages %}" + check + "{% endfor %}"
+    placement = SystemPlacement()
+
+    assert placement.is_first(ChatTemplate(strict, {}))
+    assert not placement.is_first(ChatTemplate("{{ messages }}", {}))
+
+
+@pytest.mark.parametrize(
+    ("message", "messages"),
+    [
+        (blocks("user", {"type": "text", "text": "a"}), [{"role": "user", "content": "a"}]),
+        (
+            blocks("user", {"type": "text", "text": "a", "cache_control": {}}, {"type": "text", "text": "b"}),
+            [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+        ),
+        (
+            blocks(
+                "assistant",
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "redacted_thinking", "data": "x"},
+                {"type": "text", "text": "a"},
+                {"type": "tool_use", "id": "t", "name": "f", "input": {"x": 1}},
+            ),
+            [
+                {
+                    "role": "assistant",
+                    "reasoning": "hm",
+                    "content": "a",
+                    "tool_calls": [{"id": "t", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}],
+                }
+            ],
+        ),
+        (
+            blocks(
+                "user",
+                {"type": "tool_result", "tool_use_id": "t", "content": "42"},
+                {"type": "tool_result", "tool_use_id": "u", "content": [{"type": "text", "text": "43"}]},
+                {"type": "tool_result", "tool_use_id": "v"},
+                {"type": "text", "text": "Well?"},
+            ),
+            [
+                {"role": "tool", "tool_call_id": "t", "content": "42"},
+                {"role": "tool", "tool_call_id": "u", "content": "43"},
+                {"role": "tool", "tool_call_id": "v", "content": ""},
+                {"role": "user", "content": "Well?"},
+            ],
+        ),
+    ],
+)
+def test_blocks_become_messages(message: Any, messages: list[Any]) -> None:
+    """Text, reasoning and calls are one message; results of tools have their own."""
+    assert chat(message).messages == messages
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (blocks("user", {"type": "image", "source": {}}), "messages[0].content[0] is of type 'image'"),
+        (blocks("user", {"type": "document", "source": {}}), "takes text only"),
+        (blocks("user", {"type": "tool_use", "id": "t", "name": "f", "input": {}}), "'tool_use', which is not"),
+        (blocks("user", {"type": "server_tool_use"}), "'server_tool_use', which is not supported"),
+        (blocks("user", {"type": "text"}), "messages[0].content[0].text is required"),
+        (blocks("assistant", {"type": "tool_use", "id": "t", "name": "f"}), "input is required"),
+        (
+            blocks("user", {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image"}]}),
+            "messages[0].content[0].content[0] is of type 'image'",
+        ),
+        (blocks("user", {"type": "tool_result", "content": "x"}), "tool_use_id is required"),
+        ({"role": "user"}, "messages[0].content must be"),
+        ({"role": "tool", "content": "x"}, "messages[0].role"),
+        ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
+    ],
+)
+def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
+    """A block that is not served, or broken, is named with its place."""
+    with pytest.raises(InvalidRequest) as raised:
+        chat(message)
+
+    assert words in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0] is of type"),
+        ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
+        ({"thinking": {"type": "enabled"}}, "budget_tokens is required"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "less than max_tokens"),
+        ({"mcp_servers": [{}]}, "`mcp_servers` is not supported"),
+        ({"container": "x"}, "`container` is not supported"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], words: str) -> None:
+    """Tools that Anthropic runs, and what needs its servers."""
+    with pytest.raises(InvalidRequest) as raised:
+        chat(**body)
+
+    assert words in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("choice", "chosen"),
+    [
+        (None, "auto"),
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}),
+    ],
+)
+def test_tools_and_their_choice(choice: Any, chosen: Any) -> None:
+    """Tools become functions, their choice chat's."""
+    request = chat(tools=[TOOL], tool_choice=choice)
+
+    function = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    assert request.tools == [{"type": "function", "function": function}]
+    assert request.tool_choice == chosen
+    assert request.parallel_tool_calls
+    assert not chat(tools=[TOOL], tool_choice={"type": "any", "disable_parallel_tool_use": True}).parallel_tool_calls
+
+
+def test_fields_have_their_counterparts_in_chat() -> None:
+    """Every served field arrives where chat has it; vLLM's own are passed on."""
+    schema = {"type": "json_schema", "schema": {"type": "object"}}
+    request = chat(
+        temperature=0.5, top_p=0.9, top_k=5, stop_sequences=["x"], stream=True, seed=1, ignore_eos=True,
+        output_config={"effort": "high", "format": schema}, metadata={"user_id": "me"}, service_tier="auto",
+    )  # fmt: skip
+
+    assert (request.max_tokens, request.temperature, request.top_p, request.top_k) == (2000, 0.5, 0.9, 5)
+    assert (request.stop, request.stream, request.seed, request.ignore_eos) == (["x"], True, 1, True)
+    assert request.reasoning_effort == "high"
+    assert request.response_format is not None
+    assert request.response_format.constraint() == {"json": {"type": "object"}}
+
+
+def test_thinking_turns_reasoning_on_and_off() -> None:
+    """Enabled gives a budget and tells the template, disabled is an effort of none, adaptive leaves it to the model."""
+    enabled = chat(thinking={"type": "enabled", "budget_tokens": 1024})
+    disabled = chat(thinking={"type": "disabled"}, output_config={"effort": "high"})
+    adaptive = chat(thinking={"type": "adaptive"}, chat_template_kwargs={"enable_thinking": False})
+
+    assert (enabled.thinking_token_budget, enabled.chat_template_kwargs) == (1024, {"enable_thinking": True})
+    assert (disabled.reasoning_effort, disabled.thinking_token_budget) == ("none", None)
+    assert (adaptive.thinking_token_budget, adaptive.chat_template_kwargs) == (None, {"enable_thinking": False})
+
+
+def test_a_last_message_of_the_assistants_is_continued() -> None:
+    """Clients put words into the model's mouth so; after a call the model's turn is over."""
+    request = chat(HI, {"role": "assistant", "content": "One,"})
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+
+    assert request.continue_final_message
+    assert not request.add_generation_prompt
+    assert chat(HI, blocks("assistant", {"type": "text", "text": "a"}, call)).add_generation_prompt

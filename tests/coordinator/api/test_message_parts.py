@@ -1,0 +1,157 @@
+"""Parts of messages: one open at a time, streamed as they are whole."""
+
+import pytest
+
+from coordinator.api.message_parts import Part, PartStream, aborted, whole_parts
+from coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
+from coordinator.parsing.rules import ToolCall
+from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tests.coordinator.api.replies import STOP, call_of, tool_call
+from tokenwire.errors import TokenwireError, WorkerLost
+
+
+class Notes:
+    """Renders a part as one bracket and its texts."""
+
+    def opening(self, usage: Usage) -> str:
+        """Show the prompt."""
+        return f"{usage.prompt_tokens}/{usage.cached_tokens} "
+
+    def opened(self, part: Part) -> str:
+        """Show the kind."""
+        return f"{part.index}{part.kind}[{part.name}"
+
+    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+        """Show the text."""
+        return f"<{text}{len(logprobs) or ''}>"
+
+    def closed(self, part: Part, finish: Finish | None) -> str:
+        """Show the end."""
+        return f"{finish.reason if finish else ''}]"
+
+    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+        """Show usage."""
+        return f" {len(parts)} {usage.completion_tokens} {usage.cached_tokens} {usage.reasoning_tokens}"
+
+    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+        """Show the message."""
+        return f"!{error.message}"
+
+
+def stream(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
+    """Return the notes of a message with these deltas, one a step."""
+    shape = PartStream(call_of(deltas), Notes())
+    data = b"".join(shape.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
+    return data.decode()
+
+
+def text(content: str) -> MessageDelta:
+    """Return a delta of text."""
+    return MessageDelta(content=content)
+
+
+def thought(reasoning: str) -> MessageDelta:
+    """Return a delta of reasoning."""
+    return MessageDelta(reasoning=reasoning)
+
+
+def test_parts_follow_each_other() -> None:
+    """Reasoning, text and calls are opened, filled and closed in turn; the last one knows why the message ended."""
+    notes = stream(thought("hm"), text("a"), text("b"), tool_call(0, name="f"), tool_call(0, "{}"), None)
+
+    assert notes == "0reasoning[<hm>]1text[<a><b>]2tool_call[f<{}>stop]"
+
+
+def test_one_step_may_have_everything() -> None:
+    """A delta that was merged from several is dealt out in order."""
+    calls = (tool_call(0, "{}", "f").tool_calls[0], tool_call(1, "[]", "g").tool_calls[0])
+
+    notes = stream(MessageDelta("a", "hm", calls))
+
+    assert notes == "0reasoning[<hm>]1text[<a>]2tool_call[f<{}>]3tool_call[g<[]>stop]"
+
+
+def test_blanks_before_a_call_are_no_text() -> None:
+    """Models put line breaks between reasoning and calls; whole messages do not show them."""
+    notes = stream(thought("hm"), text("\n"), text("\n"), tool_call(0, "{}", "f"), text("\n"), tool_call(1, "{}", "g"))
+
+    assert notes == "0reasoning[<hm>]1tool_call[f<{}>]2tool_call[g<{}>stop]"
+
+
+def test_blanks_before_text_are_kept() -> None:
+    """Nothing of a text is lost, whatever it begins with."""
+    assert stream(thought("hm"), text("\n"), text("a"), None) == "0reasoning[<hm>]1text[<\na>stop]"
+
+
+def test_blanks_that_are_all_the_text_are_kept() -> None:
+    """Without a call, a text of blanks is what the model said."""
+    assert stream(thought("hm"), text("\n"), None) == "0reasoning[<hm>]1text[<\n>stop]"
+
+
+def test_text_within_a_call_comes_behind_it() -> None:
+    """Arguments stay in one piece."""
+    notes = stream(tool_call(0, "{", "f"), text("by the way"), tool_call(0, "}"), None)
+
+    assert notes == "0tool_call[f<{><}>]1text[<by the way>stop]"
+
+
+def test_a_message_without_anything_has_an_empty_text() -> None:
+    """Clients expect a part."""
+    assert stream(None) == "0text[stop]"
+    assert [part.text for part in whole_parts(ParsedMessage(None, None, (), "stop"))] == [""]
+
+
+def test_arguments_of_a_closed_call_are_an_error() -> None:
+    """What cannot be shown is not dropped in silence."""
+    with pytest.raises(ParserFailed):
+        stream(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
+
+
+def test_whole_messages_have_the_same_parts() -> None:
+    """Reasoning comes first, then text, then calls; the last part knows that it is."""
+    calls = (ToolCall("call_0", "f", "{}"), ToolCall("call_1", "g", "[]"))
+
+    parts = whole_parts(ParsedMessage("a", "hm", calls, "tool_calls"))
+
+    assert [(part.kind, part.index, part.text) for part in parts] == [
+        ("reasoning", 0, "hm"),
+        ("text", 1, "a"),
+        ("tool_call", 2, "{}"),
+        ("tool_call", 3, "[]"),
+    ]
+    assert [part.last for part in parts] == [False, False, False, True]
+
+
+def test_without_a_parser_text_is_text() -> None:
+    """Steps without text say nothing, unless they have log-probabilities."""
+    shape = PartStream(call_of(logprobs=True), Notes())
+    scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]]
+
+    assert shape.shows_empty_deltas
+    assert not PartStream(call_of(), Notes()).shows_empty_deltas
+    assert shape.delta(0, "a", [1], None, scored) == b"0text[<a1>"
+    assert shape.delta(0, "", [1], None) == b""
+    assert shape.delta(0, "", [1], None, scored) == b"<1>"
+    assert shape.delta(0, "", [1], STOP) == b"stop]"
+
+
+def test_usage_knows_cached_and_reasoning_tokens() -> None:
+    """The prompt's are known from the start, those of the reply at its end."""
+    shape = PartStream(call_of([thought("hm"), text("a")]), Notes())
+    shape.prefilled(0, Prefill(1))
+
+    assert shape.opening() == b"2/1 "
+    shape.delta(0, "", [1], None)
+    shape.delta(0, "", [2], STOP)
+    assert shape.closing(Usage(2, 2)) == b" 2 2 1 1"
+
+
+def test_a_reply_that_was_broken_off_ends_with_an_error() -> None:
+    """A stopping worker's replies are not taken for whole."""
+    shape = PartStream(call_of(), Notes())
+
+    shape.delta(0, "a", [1], Finish("abort"))
+
+    assert shape.closing(Usage(2, 1)).startswith(b"!The worker was stopped")
+    assert isinstance(aborted("abort"), WorkerLost)
+    assert aborted("stop") is None

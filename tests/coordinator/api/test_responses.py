@@ -1,0 +1,256 @@
+"""The Responses API: requests become chat requests, replies become items and events."""
+
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+
+from coordinator.api.chat import ChatCall
+from coordinator.api.chat_request import ChatCompletionRequest
+from coordinator.api.responses.answer import ResponseObject
+from coordinator.api.responses.events import ResponseEvents
+from coordinator.api.responses.request import ResponsesRequest, responses_translator
+from coordinator.parsing.message import MessageDelta
+from coordinator.request import Finish
+from tests.coordinator.api.replies import STOP, Event, call_of, streamed, tool_call
+from tokenwire.errors import InvalidRequest
+
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"}
+
+
+def chat(given: Any = "Hi", **body: Any) -> ChatCompletionRequest:
+    """Return the chat request that a request becomes."""
+    return ResponsesRequest(input=given, **body).to_chat(responses_translator())
+
+
+def stream(call: ChatCall, steps: list[str], finish: Finish = STOP, **body: Any) -> list[Event]:
+    """Return the events of a call."""
+    response = ResponseObject(ResponsesRequest(input="Hi", **body), call)
+    return streamed(call, ResponseEvents(response, None), steps, finish)
+
+
+def user(content: Any) -> dict[str, Any]:
+    """Return a user's message."""
+    return {"role": "user", "content": content}
+
+
+def test_text_is_a_message_of_the_users() -> None:
+    """Input as a string, with instructions before it."""
+    assert chat("Hi", instructions="Be brief.").messages == [{"role": "system", "content": "Be brief."}, user("Hi")]
+
+
+@pytest.mark.parametrize(
+    ("items", "messages"),
+    [
+        ([user("a"), {"type": "message", **user([{"type": "input_text", "text": "b"}])}],
+         [user("a"), user([{"type": "text", "text": "b"}])]),
+        ([{"role": "developer", "content": "d"}, user("a")], [{"role": "developer", "content": "d"}, user("a")]),
+        ([{"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []},
+                                             {"type": "output_text", "text": "b"}]}],
+         [{"role": "assistant", "content": "ab"}]),
+        ([{"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+          {"role": "assistant", "content": "a"}, CALL],
+         [{"role": "assistant", "reasoning": "hm", "content": "a",
+           "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]),
+        ([{"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "s"}]}],
+         [{"role": "assistant", "reasoning": "s"}]),
+        ([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}],
+         [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]),
+        ([{"type": "function_call_output", "call_id": "c", "output": "42"}],
+         [{"role": "tool", "tool_call_id": "c", "content": "42"}]),
+        ([{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "42"}]}],
+         [{"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "42"}]}]),
+    ],
+)  # fmt: skip
+def test_items_become_messages(items: list[Any], messages: list[Any]) -> None:
+    """Reasoning, text and calls that follow each other are one message of the assistant's."""
+    assert chat(items).messages == messages
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"type": "item_reference", "id": "x"}, "input[0] is an item_reference"),
+        ({"type": "web_search_call", "id": "x"}, "unsupported type 'web_search_call'"),
+        ({"type": ["message"]}, "unsupported type"),
+        (user([{"type": "input_image", "image_url": "x"}]), "input[0].content[0] is of type 'input_image'"),
+        (user([{"type": ["input_text"]}]), "input[0].content[0]"),
+        (user(["text"]), "input[0].content[0]"),
+        (user(None), "input[0].content must be"),
+        ({"role": "tool", "content": "x"}, "input[0].role"),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "x"}, "encrypted_content"),
+        ({"type": "reasoning", "summary": 3}, "input[0].summary"),
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),
+        ({**CALL, "arguments": {}}, "input[0].arguments"),
+        ({"type": "function_call_output", "output": "x"}, "input[0].call_id"),
+    ],
+)
+def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
+    """An item that is not served, or broken, is named with its place."""
+    with pytest.raises(InvalidRequest) as raised:
+        chat([item])
+
+    assert words in raised.value.message
+    assert raised.value.param == "input"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"previous_response_id": "x"}, "previous_response_id"),
+        ({"conversation": "x"}, "conversation"),
+        ({"background": True}, "background"),
+        ({"prompt": {"id": "x"}}, "prompt"),
+        ({"max_tokens": 5}, "max_tokens"),
+        ({"n": 2}, "n"),
+        ({"include": ["file_search_call.results"]}, "include"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_object"}}, "structured_outputs": {"regex": "a"}}, "structured_outputs"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], param: str) -> None:
+    """Fields that would need a memory, or OpenAI's own servers."""
+    with pytest.raises(InvalidRequest) as raised:
+        chat(**body)
+
+    assert raised.value.param == param
+
+
+def test_empty_input_is_refused() -> None:
+    """There is nothing to answer."""
+    with pytest.raises(InvalidRequest, match="input"):
+        chat([])
+
+
+def test_harmless_fields_pass() -> None:
+    """What changes nothing is accepted, as clients send it always."""
+    chat(
+        store=True, metadata={"a": "b"}, user="me", service_tier="auto", include=["reasoning.encrypted_content"],
+        previous_response_id=None, background=False, parallel_tool_calls=True, truncation="disabled",
+        reasoning={"effort": "low", "summary": "auto"}, prompt_cache_key="k", tool_choice="auto", tools=[],
+    )  # fmt: skip
+
+
+def test_fields_have_their_counterparts_in_chat() -> None:
+    """Every served field arrives where chat has it; vLLM's own are passed on."""
+    request = chat(
+        max_output_tokens=7, temperature=0.5, top_p=0.9, truncation="auto", stream=True, reasoning={"effort": "low"},
+        include=["message.output_text.logprobs"], top_logprobs=3, tools=[TOOL], parallel_tool_calls=False,
+        tool_choice={"type": "function", "name": "f"},
+        text={"format": {"type": "json_schema", "name": "n", "schema": {}}},
+        top_k=5, seed=1, ignore_eos=True, stop=["x"], min_p=0.1, repetition_penalty=1.1,
+    )  # fmt: skip
+
+    assert request.model_dump(include={"max_completion_tokens", "temperature", "top_p", "truncate_prompt_tokens"}) == {
+        "max_completion_tokens": 7,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "truncate_prompt_tokens": -1,
+    }
+    assert (request.logprobs, request.top_logprobs, request.reasoning_effort, request.stream) == (True, 3, "low", True)
+    assert request.tools == [
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": None}}
+    ]
+    assert request.tool_choice == {"type": "function", "function": {"name": "f"}}
+    assert request.parallel_tool_calls is False
+    assert request.response_format is not None
+    assert request.response_format.constraint() == {"json": {}}
+    assert (request.top_k, request.seed, request.ignore_eos, request.stop) == (5, 1, True, ["x"])
+
+
+def test_a_reply_that_was_cut_is_continued() -> None:
+    """An incomplete message of the assistant's at the end is where the model goes on."""
+    cut = {"role": "assistant", "status": "incomplete", "content": [{"type": "output_text", "text": "One,"}]}
+
+    request = chat([user("Count."), cut])
+
+    assert request.continue_final_message
+    assert not request.add_generation_prompt
+    assert chat([user("Count."), {**cut, "status": "completed"}]).add_generation_prompt
+
+
+def test_wrong_types_of_passed_fields_are_named() -> None:
+    """Chat's own checks name the client's field."""
+    with pytest.raises(RequestValidationError) as raised:
+        chat(top_k="many")
+
+    assert raised.value.errors()[0]["loc"] == ("body", "top_k")
+
+
+def test_errors_name_the_fields_of_this_api() -> None:
+    """Chat's names of fields do not reach clients that never wrote them."""
+    with pytest.raises(InvalidRequest) as raised, responses_translator().named():
+        raise InvalidRequest("max_completion_tokens=9 is too much for `messages`.", param="max_completion_tokens")
+
+    assert raised.value.param == "max_output_tokens"
+    assert raised.value.message == "max_output_tokens=9 is too much for `input`."
+
+
+def test_events_come_in_order_and_are_numbered() -> None:
+    """Each item is added, filled and done; the whole response comes last, with what the stream had."""
+    deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="a\n“b”"), tool_call(0, "{}", "f")]
+
+    events = stream(call_of(deltas), ["", "", ""])
+
+    assert [event.kind.removeprefix("response.") for event in events] == [
+        "created",
+        "in_progress",
+        *("output_item.added", "content_part.added", "reasoning_text.delta"),
+        *("reasoning_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
+        "completed",
+    ]
+    assert [event.data["sequence_number"] for event in events] == list(range(len(events)))
+    done = [event.data["item"] for event in events if event.kind == "response.output_item.done"]
+    response = events[-1].data["response"]
+    assert response["output"] == done
+    assert [item["type"] for item in done] == ["reasoning", "message", "function_call"]
+    assert done[1]["content"][0]["text"] == "a\n“b”"
+    assert response["usage"]["output_tokens_details"]["reasoning_tokens"] == 1
+
+
+def test_deltas_name_their_item() -> None:
+    """A delta says which item it belongs to, and where that is."""
+    events = stream(call_of(), ["a", "b"])
+
+    added = next(event.data for event in events if event.kind == "response.output_item.added")
+    deltas = [event.data for event in events if event.kind == "response.output_text.delta"]
+    assert [delta["delta"] for delta in deltas] == ["a", "b"]
+    assert {delta["item_id"] for delta in deltas} == {added["item"]["id"]}
+    assert [(delta["output_index"], delta["content_index"], delta["logprobs"]) for delta in deltas] == [(0, 0, [])] * 2
+
+
+def test_a_cut_reply_is_incomplete() -> None:
+    """The last item and the response say so, and why."""
+    last = stream(call_of(), ["a"], Finish("length"))[-1]
+
+    assert last.kind == "response.incomplete"
+    assert last.data["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert last.data["response"]["output"][0]["status"] == "incomplete"
+
+
+def test_a_reply_that_was_broken_off_has_failed() -> None:
+    """The response carries the error and what had come."""
+    last = stream(call_of(), ["a"], Finish("abort"))[-1]
+
+    assert last.kind == "response.failed"
+    assert last.data["response"]["error"]["code"] == "server_error"
+    assert last.data["response"]["output"][0]["content"][0]["text"] == "a"
+
+
+def test_the_response_repeats_the_request() -> None:
+    """Clients find what they asked for, defaults filled in; nothing is stored, whatever they asked."""
+    response = stream(call_of(), ["a"], instructions="Be brief.", metadata={"a": "b"}, store=True, tools=[TOOL])[-1]
+
+    shown = response.data["response"]
+    assert (shown["instructions"], shown["metadata"], shown["store"]) == ("Be brief.", {"a": "b"}, False)
+    assert (shown["temperature"], shown["tools"], shown["tool_choice"]) == (0.5, [TOOL], "auto")

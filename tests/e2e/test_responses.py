@@ -1,0 +1,239 @@
+"""The Responses API by the real `openai` client, against real processes."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from openai import BadRequestError, NotFoundError, OpenAI
+
+from tests.e2e.scripted import REPLIES
+from tests.processes import Service
+
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "name": name,
+        "description": "…",
+        "strict": False,
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
+    }
+    for name in ("get_weather", "get_time")
+]
+PATH = "/v1/responses"
+
+
+def create(client: OpenAI, **options: Any) -> Any:
+    """Create a response; extensions of vLLM go in by extra_body."""
+    given = {"model": "sim", "input": "Say something.", "max_output_tokens": 24, "temperature": 0, **options}
+    return client.responses.create(**given)
+
+
+def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
+    """A reply that the limit cut is incomplete, and says what it cost."""
+    response = create(client)
+
+    assert response.output_text
+    assert response.id.startswith("resp_")
+    assert response.status == "incomplete"
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage.output_tokens == 24
+    assert response.usage.total_tokens == response.usage.input_tokens + 24
+    assert response.store is False
+
+
+def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
+    """Deltas add up to the text, and the last event has the whole response."""
+    whole = create(client)
+
+    events = list(create(client, stream=True))
+
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert events[-1].type == "response.incomplete"
+    assert events[-1].response.output_text == whole.output_text
+    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+def test_items_are_the_conversation(client: OpenAI) -> None:
+    """Instructions and items make the prompt that chat makes of the same messages."""
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
+        {"role": "assistant", "content": "Yes?"},
+    ]
+    asked = {"role": "user", "content": "Well."}
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Yes?"},
+        asked,
+    ]
+
+    response = create(client, instructions="Be brief.", input=[*items, asked])
+    chat = client.chat.completions.create(model="sim", messages=messages, max_tokens=24, temperature=0)
+
+    assert response.output_text == chat.choices[0].message.content
+    assert chat.usage is not None
+    assert response.usage.input_tokens == chat.usage.prompt_tokens
+
+
+def test_a_cut_response_is_continued(client: OpenAI) -> None:
+    """An incomplete message that is sent back goes on where it was cut."""
+    whole = create(client, max_output_tokens=48).output_text
+    cut = create(client)
+    asked = {"role": "user", "content": "Say something."}
+
+    rest = create(client, input=[asked, *(item.model_dump() for item in cut.output)])
+
+    assert cut.output_text + rest.output_text == whole
+
+
+def test_stop_strings_and_other_extensions_are_passed_on(client: OpenAI) -> None:
+    """vLLM's own fields work as in chat."""
+    whole = create(client).output_text
+    stop = whole[10:13]
+
+    response = create(client, extra_body={"stop": [stop], "seed": 1})
+
+    assert response.output_text == whole[: whole.index(stop)]
+    assert response.status == "completed"
+
+
+def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
+    """One entry a token, streamed or whole."""
+    options = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    whole = create(client, **options).output[0].content[0]
+
+    events = list(create(client, stream=True, **options))
+
+    assert [len(entry.top_logprobs) for entry in whole.logprobs] == [2] * 24
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert [entry.token for event in deltas for entry in event.logprobs] == [entry.token for entry in whole.logprobs]
+    done = next(event for event in events if event.type == "response.output_text.done")
+    assert [entry.logprob for entry in done.logprobs] == [entry.logprob for entry in whole.logprobs]
+
+
+def test_a_long_input_is_cut_only_when_asked(client: OpenAI) -> None:
+    """truncation "auto" drops the beginning; otherwise it is an error that names the input."""
+    long = "x " * 3000
+
+    with pytest.raises(BadRequestError) as raised:
+        create(client, input=long)
+    response = create(client, input=long, truncation="auto")
+
+    assert raised.value.param == "input"
+    assert response.usage.input_tokens < 2048
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "words"),
+    [
+        ({}, "input", "required"),
+        ({"input": 3}, "input", "string"),
+        ({"input": []}, "input", "empty"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input", "input[0]"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input", "input_image"),
+        ({"input": "x", "temperature": "hot"}, "temperature", "number"),
+        ({"input": "x", "temperature": 3}, "temperature", "[0, 2]"),
+        ({"input": "x", "max_output_tokens": 100_000}, "max_output_tokens", "max_output_tokens=100000"),
+        ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "not supported"),
+        ({"input": "x", "tools": [{"type": "web_search"}]}, "tools", "web_search"),
+        ({"input": "x", "tools": [{"type": "function", "name": "f"}]}, None, "--enable-auto-tool-choice"),
+        ({"input": "x", "text": {"format": {"type": "xml"}}}, "text.format.type", "json_schema"),
+        ({"input": "x", "reasoning": {"effort": "great"}}, "reasoning.effort", "medium"),
+        ({"input": "x", "top_k": "many"}, "top_k", "integer"),
+        ({"input": "x", "stop": ["a"] * 5}, "stop", "at most 4"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_wrong_requests_are_named(service: Service, body: Any, param: str | None, words: str, stream: bool) -> None:
+    """A wrong field gets OpenAI's error object with its name, streamed or not."""
+    response = httpx.post(service.url + PATH, json={**body, "stream": stream})
+
+    error = response.json()["error"]
+    assert response.status_code == 400
+    assert error["param"] == param
+    assert words in error["message"]
+
+
+def test_nothing_is_stored(client: OpenAI) -> None:
+    """Stored responses are not found, and a cancelled one neither."""
+    response = create(client)
+
+    with pytest.raises(NotFoundError, match="not stored"):
+        client.responses.retrieve(response.id)
+    with pytest.raises(NotFoundError, match="not stored"):
+        client.responses.cancel(response.id)
+
+
+def test_a_client_that_leaves_is_aborted(service: Service) -> None:
+    """The engine stops computing for a stream that nobody reads."""
+    body = {"model": "sim", "input": "x", "stream": True}
+    with httpx.stream("POST", service.url + PATH, json=body) as response:
+        next(response.iter_lines())
+
+    for number in range(len(service.workers)):
+        service.wait_slots(0, worker=number)
+
+
+def _output(items: Any) -> list[dict[str, Any]]:
+    return [item.model_dump(exclude={"id", "call_id"}) for item in items]
+
+
+@pytest.mark.parametrize("model", REPLIES)
+def test_streams_and_whole_answers_agree(scripted_client: OpenAI, model: str) -> None:
+    """Reasoning, text and calls are the same items, whichever way they come."""
+    whole = create(scripted_client, model=model, tools=TOOLS, max_output_tokens=200)
+
+    with scripted_client.responses.stream(model=model, input="Hi", tools=TOOLS, temperature=0) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+
+    assert _output(final.output) == _output(whole.output)
+    assert events[-1].type == "response.completed"
+    done: list[Any] = [event.item for event in events if event.type == "response.output_item.done"]
+    output: list[Any] = list(final.output)
+    assert [item.id for item in done] == [item.id for item in output]
+
+
+def test_calls_are_items_with_arguments(scripted_client: OpenAI) -> None:
+    """A reply with two calls has reasoning and two calls, no text; their arguments are JSON."""
+    response = create(scripted_client, model="calls-twice", tools=TOOLS, max_output_tokens=200)
+
+    assert [item.type for item in response.output] == ["reasoning", "function_call", "function_call"]
+    assert response.output[0].content[0].text == "\nBoth, then.\n"
+    assert [call.name for call in response.output[1:]] == ["get_weather", "get_time"]
+    assert [json.loads(call.arguments) for call in response.output[1:]] == [{"city": "Zürich", "days": 2}, {}]
+    assert response.usage.output_tokens_details.reasoning_tokens > 0
+
+
+def test_only_one_call_without_parallel_calls(scripted_client: OpenAI) -> None:
+    """parallel_tool_calls false shows the first one."""
+    options = {"model": "calls-twice", "tools": TOOLS, "max_output_tokens": 200, "parallel_tool_calls": False}
+
+    whole = create(scripted_client, **options)
+    streamed = list(create(scripted_client, stream=True, **options))[-1].response
+
+    for response in (whole, streamed):
+        assert [item.type for item in response.output] == ["reasoning", "function_call"]
+
+
+def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
+    """Output items are input items: the client sends back what it got, and the result of the call."""
+    first = create(scripted_client, model="calls", tools=TOOLS, max_output_tokens=200)
+    call: Any = first.output[-1]
+    items: list[Any] = [{"role": "user", "content": "Weather?"}, *(item.model_dump() for item in first.output)]
+    items.append({"type": "function_call_output", "call_id": call.call_id, "output": "Rain."})
+
+    second = create(scripted_client, model="thinks", input=items, tools=TOOLS, max_output_tokens=200)
+
+    assert second.output_text.strip() == "It is “four”."
+    assert second.usage.input_tokens > first.usage.input_tokens
+
+
+def test_log_probabilities_are_refused_where_parsers_read(scripted_client: OpenAI) -> None:
+    """Which tokens are text, only the parser would know."""
+    with pytest.raises(BadRequestError) as raised:
+        create(scripted_client, model="thinks", include=["message.output_text.logprobs"])
+
+    assert raised.value.param == "include"
