@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from coordinator.text import special_tokens
+from coordinator.text import segments, special_tokens
 from tokenwire.errors import InvalidRequest
 
 # Below this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
+
+# Below this many characters cutting a text and looking its pieces up takes less than a thread.
+_LOOKUP_CHARS = 65_536
 
 # How vocabularies spell single bytes; runs of them decode together.
 _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
@@ -34,6 +38,8 @@ class Tokenizer:
         }
         self.decodes_additively = _decodes_additively(backend)
         """Whether decode(a + b) == decode(a) + decode(b) wherever b starts_text and no character is cut in two."""
+        self._cutting_tokens = segments.cutting_tokens(backend, self._template_tokens())
+        self._seen = segments.SegmentCache()
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "Tokenizer":
@@ -76,15 +82,53 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Turn text into ids; add_special_tokens puts BOS and the like where the tokenizer's post-processor says."""
-        # Unlike `encode`, the batch form lets other threads run, and it skips the offsets that nobody asks for.
-        encoding = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
-        return list(encoding.ids)
+        if add_special_tokens or not self._cutting_tokens or len(text) <= INLINE_CHARS:
+            (ids,) = self._encode_all([text], add_special_tokens)
+            return ids
+        return self._encode_pieces(segments.cut(text, self._cutting_tokens))
 
     async def encode_async(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Turn text into ids without ever blocking the event loop for long."""
         if len(text) <= INLINE_CHARS:
             return self.encode(text, add_special_tokens)
+        if len(text) <= _LOOKUP_CHARS and not add_special_tokens:
+            pieces = segments.cut(text, self._cutting_tokens)
+            if self._seen.new_chars(pieces) <= INLINE_CHARS:
+                return self._encode_pieces(pieces)
         return await asyncio.to_thread(self.encode, text, add_special_tokens)
+
+    def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
+        try:
+            # Unlike `encode`, the batch form lets other threads run, and it skips the offsets that nobody asks for.
+            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        except TypeError as error:  # the one thing that a text can be and that has no UTF-8
+            raise InvalidRequest("The prompt holds half of a surrogate pair, which is no character.") from error
+        return [encoding.ids for encoding in encodings]
+
+    def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
+        """Encode the pieces of a rendered conversation, of which all but the last may have been seen before."""
+        known = [self._seen.get(piece) for piece in pieces]
+        new = [piece for piece, ids in zip(pieces, known, strict=True) if ids is None]
+        fresh = iter(self._encode_all(new, False))
+        result: list[int] = []
+        for piece, ids in zip(pieces, known, strict=True):
+            if ids is None:
+                found = next(fresh)
+                self._seen.put(piece, array("I", found))
+                result += found
+            else:
+                result += ids
+        return result
+
+    def _template_tokens(self) -> list[str]:
+        templates = self.chat_template.values() if isinstance(self.chat_template, dict) else [self.chat_template or ""]
+        named = set(self.special_tokens.values())
+        # Tokens that the template writes around messages, by id: what opens a message usually comes early.
+        return [
+            text
+            for _, text in sorted(self.added_token_ids.items())
+            if text in named or any(text in template for template in templates)
+        ]
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Turn a whole sequence of ids into text."""

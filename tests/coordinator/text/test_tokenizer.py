@@ -134,6 +134,13 @@ def test_truncation_and_padding_of_the_file_are_off() -> None:
     assert len(tokenizer.encode("hello", False)) == 5
 
 
+def test_half_a_surrogate_pair_is_refused(smollm2: Tokenizer) -> None:
+    """JSON can write what no text can be; that is the request's fault, however long it is."""
+    for text in ("a\ud800b", "a\ud800b" * INLINE_CHARS):
+        with pytest.raises(InvalidRequest, match="surrogate"):
+            smollm2.encode(text, False)
+
+
 async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
     """While a long text becomes ids, other work goes on; the ids are the same as without a thread."""
     text = "The quick brown fox jumps over the lazy dog. " * 20_000
