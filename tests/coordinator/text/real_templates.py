@@ -1,0 +1,38 @@
+"""Chat templates of many real models, out of llama-cpp-python's source package, fetched once from PyPI and kept."""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.tokenizers import CACHE
+
+_PACKAGE = "llama-cpp-python==0.3.36"
+
+
+def real_templates() -> dict[str, str]:
+    """Return templates by the name of their model; skips the test where pip cannot help."""
+    folder = CACHE / "templates"
+    if not folder.is_dir():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+            _fetch(Path(temporary))
+            (Path(temporary) / "templates").rename(folder)
+    return {path.stem: path.read_text() for path in sorted(folder.glob("*.jinja"))}
+
+
+def _fetch(folder: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
+    command = [*pip, "--no-binary", "llama-cpp-python", _PACKAGE]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    if result.returncode:
+        pytest.skip(f"{_PACKAGE} cannot be fetched: {result.stderr[-300:]}")
+    (folder / "templates").mkdir()
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.name.endswith(".jinja") else None
+            if content is not None:
+                (folder / "templates" / Path(member.name).name).write_bytes(content.read())
