@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from benchmarks import rest, streaming
+from benchmarks import long_prompts, parsing, rest, streaming
 
 _RESULTS = Path(__file__).parent / "results"
 
 
 @click.command()
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
-@click.option("--only", type=click.Choice(["streaming", "rest"]), help="Run one part.")
+@click.option("--only", type=click.Choice(["streaming", "rest", "parsing", "long-prompts"]), help="Run one part.")
 @click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", show_default=True)
 def main(streams: str, only: str | None, output: Path) -> None:
     """Measure the coordinator and the worker on this machine."""
@@ -38,6 +38,12 @@ def main(streams: str, only: str | None, output: Path) -> None:
             click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
             results["streaming"].append(row)
         print_table("streaming, one token a chunk", results["streaming"])
+    if only in (None, "parsing"):
+        results["parsing"] = list(parsing.run())
+        print_table("a streamed tool call, by parser", results["parsing"])
+    if only in (None, "long-prompts"):
+        results["long_prompts"] = list(long_prompts.run())
+        print_table("64 streams while long prompts arrive", results["long_prompts"])
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
     click.echo(f"\nwritten to {output}")
