@@ -10,7 +10,7 @@ from coordinator.fleet.slots import SlotListener
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.choice import Choice, Reply
 from coordinator.prompts import PreparedPrompt, prepare_prompt
-from coordinator.request import GenerationRequest
+from coordinator.request import GenerationRequest, TokenPrompt
 from coordinator.text.detokenizer import text_stream
 from coordinator.text.logprobs import LogprobDecoder
 from tokenwire.v1 import inference_pb2 as pb
@@ -97,7 +97,9 @@ class Generation:
         prompts = []
         for prompt in request.prompts:
             prepared = await prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
-            limits.check_prompt(prepared.token_ids, model)
+            limits.check_prompt(
+                prepared.token_ids, model, prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
+            )
             max_tokens = limits.resolve_max_tokens(request.sampling, len(prepared.token_ids), model)
             limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
             prompts.append(prepared)

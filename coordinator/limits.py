@@ -15,6 +15,7 @@ _OUT_OF_VOCABULARY = {
     "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
     "prompt": "Token id {0} is out of vocabulary",
     "tokens": "Token id {0} is out of vocabulary",
+    "kv_transfer_params.prompt_token_ids": "Token id {0} is out of vocabulary",
 }
 
 
@@ -67,7 +68,7 @@ def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel
     return model.max_model_len - 1 if max_tokens else model.max_model_len
 
 
-def check_prompt(token_ids: Sequence[int], model: ServedModel) -> None:
+def check_prompt(token_ids: Sequence[int], model: ServedModel, param: str = "prompt") -> None:
     """Check one prompt's length and ids. Raises InvalidRequest."""
     length, limit = len(token_ids), model.max_model_len
     if not length:
@@ -86,7 +87,7 @@ def check_prompt(token_ids: Sequence[int], model: ServedModel) -> None:
             "of text tokens (prompt + requested output tokens).",
             param="input_tokens",
         )
-    check_ids(token_ids, model, "prompt")
+    check_ids(token_ids, model, param)
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:

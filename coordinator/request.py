@@ -30,6 +30,8 @@ class TokenPrompt:
     """Ids, used as they are."""
 
     token_ids: Sequence[int]
+    param: str = "prompt"
+    """The field that they came in, for error messages."""
 
 
 Prompt = ChatPrompt | TextPrompt | TokenPrompt

@@ -120,7 +120,7 @@ class ChatCompletionRequest(SamplingFields):
         """Return the messages, or the ids that stand for them: a prefill worker's, handed on. Raises InvalidRequest."""
         handed_on = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
         if handed_on is not None and not self.echo:
-            return TokenPrompt(_checked_ids(handed_on))
+            return TokenPrompt(_checked_ids(handed_on), "kv_transfer_params.prompt_token_ids")
         hidden = self.tool_choice == "none" and api.exclude_tools_when_tool_choice_none
         options = TemplateOptions(
             add_generation_prompt=self.add_generation_prompt,

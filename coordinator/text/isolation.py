@@ -73,17 +73,26 @@ class IsolatedRenderer:
         return reply
 
     async def _pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._child is None or self._child.returncode is not None:
+        if not self._is_alive():
+            await self.close()
             limits = [self._limits.seconds, self._limits.made, self._memory_mb]
             self._child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "coordinator.text.isolated", *map(str, limits)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
+        assert self._child is not None
         reader, writer = self._child.stdout, self._child.stdin
         assert reader is not None
         assert writer is not None
         return reader, writer
+
+    def _is_alive(self) -> bool:
+        # A child that died of its last job closes its pipe before anybody has taken its exit code.
+        child = self._child
+        return (
+            child is not None and child.returncode is None and child.stdin is not None and not child.stdin.is_closing()
+        )
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:
