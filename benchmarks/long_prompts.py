@@ -11,12 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from benchmarks.processes import simulated_pair
+from benchmarks.processes import measured, simulated_pair
 from tokenwire.bench import percentile
 from tokenwire.load import StreamResult, http_request, stream
 
+_SHORT, _LONG = "short", "long"
 _STREAMS = 64
 _STEP_MS = 20.0
 _TOKENS = 100_000
@@ -56,9 +58,21 @@ def run() -> Iterator[dict[str, Any]]:
         tokenizer = _write_model(folder, corpus)
         text = _of_length(tokenizer, corpus)
         options = (name, "--sim-step-ms", str(_STEP_MS), "--sim-prefill-rate", "0", "--sim-max-model-len", "1000000")
-        with simulated_pair(*options) as (_, _, url, _):
-            for row in asyncio.run(_measure(url, text)):
-                yield asdict(row)
+        # Long prompts go to a worker of their own: how long a simulated engine takes over one is nobody's concern.
+        with measured(
+            ["worker", "--engine", "sim", "--listen", "127.0.0.1:0", "--served-model-name", _LONG, *options]
+        ) as other:
+            more = ("--worker", other.wait_for(r"ready: .* on (\S+)")[1])
+            with simulated_pair("--served-model-name", _SHORT, *options, coordinator_options=more) as (_, _, url, _):
+                wait_for_models(url, 2)
+                for row in asyncio.run(_measure(url, text)):
+                    yield asdict(row)
+
+
+def wait_for_models(url: str, count: int) -> None:
+    """Wait until a coordinator serves so many models."""
+    while len(httpx.get(f"{url}/v1/models").json()["data"]) < count:
+        time.sleep(0.05)
 
 
 async def _measure(url: str, text: str) -> list[LongPromptRow]:
@@ -68,12 +82,15 @@ async def _measure(url: str, text: str) -> list[LongPromptRow]:
         "100k tokens, 400 messages": [_chat(url, _messages(text, 400), n) for n in range(_ARRIVALS)],
         "the same, history seen": [_chat(url, _messages(text, 400), 0, n) for n in range(_ARRIVALS)],
         "100k tokens, raw text": [
-            http_request(url, "/v1/completions", {"prompt": f"{n} {text}", "max_tokens": 1, "stream": True})
+            http_request(
+                url, "/v1/completions", {"model": _LONG, "prompt": f"{n} {text}", "max_tokens": 1, "stream": True}
+            )
             for n in range(_ARRIVALS)
         ],
     }
     tokens = int((_WARM_UP_S + (_WINDOW_S + 1.0) * len(cases) + 2.0) * 1000 / _STEP_MS)
-    short = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": tokens, "stream": True}
+    messages = [{"role": "user", "content": "Tell me a story."}]
+    short = {"model": _SHORT, "messages": messages, "max_tokens": tokens, "stream": True}
     request = http_request(url, "/v1/chat/completions", short)
     running = [asyncio.create_task(stream(url, request)) for _ in range(_STREAMS)]
     await asyncio.sleep(_WARM_UP_S)
@@ -125,7 +142,8 @@ def _chat(url: str, messages: list[dict[str, str]], changed: int, turn: int = 0)
     """Render a request whose messages all differ from those of other requests; with a turn, only the last one."""
     fresh = [{**message, "content": f"{changed} {message['content']}"} for message in messages]
     fresh.append({"role": "user", "content": f"And {turn}?"})
-    return http_request(url, "/v1/chat/completions", {"messages": fresh, "max_tokens": 1, "stream": True})
+    body = {"model": _LONG, "messages": fresh, "max_tokens": 1, "stream": True}
+    return http_request(url, "/v1/chat/completions", body)
 
 
 def _corpus() -> str:
