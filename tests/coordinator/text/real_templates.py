@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tokenizers import CACHE
+from tests.tokenizers import CACHE, making
 
 _PACKAGE = "llama-cpp-python==0.3.36"
 
@@ -16,11 +16,11 @@ _PACKAGE = "llama-cpp-python==0.3.36"
 def real_templates() -> dict[str, str]:
     """Return templates by the name of their model; skips the test where pip cannot help."""
     folder = CACHE / "templates"
-    if not folder.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-            _fetch(Path(temporary))
-            (Path(temporary) / "templates").rename(folder)
+    with making(folder):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+                _fetch(Path(temporary))
+                (Path(temporary) / "templates").rename(folder)
     return {path.stem: path.read_text() for path in sorted(folder.glob("*.jinja"))}
 
 
