@@ -183,17 +183,26 @@ def _output(items: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("model", REPLIES)
 def test_streams_and_whole_answers_agree(scripted_client: OpenAI, model: str) -> None:
     """Reasoning, text and calls are the same items, whichever way they come."""
-    whole = create(scripted_client, model=model, tools=TOOLS, max_output_tokens=200)
+    options = {"model": model, "tools": TOOLS, "max_output_tokens": 200}
+    whole = create(scripted_client, **options)
 
-    with scripted_client.responses.stream(model=model, input="Hi", tools=TOOLS, temperature=0) as stream:
-        events = list(stream)
-        final = stream.get_final_response()
+    events = list(create(scripted_client, stream=True, **options))
 
-    assert _output(final.output) == _output(whole.output)
     assert events[-1].type == "response.completed"
-    done: list[Any] = [event.item for event in events if event.type == "response.output_item.done"]
-    output: list[Any] = list(final.output)
-    assert [item.id for item in done] == [item.id for item in output]
+    assert _output(events[-1].response.output) == _output(whole.output)
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    assert done == events[-1].response.output
+
+
+@pytest.mark.parametrize("model", REPLIES)
+def test_the_clients_own_stream_follows(scripted_client: OpenAI, model: str) -> None:
+    """The client puts items together from events as they come, and finds in the last one what it had."""
+    with scripted_client.responses.stream(model=model, input="Hi", tools=TOOLS) as stream:
+        deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+
+    assert "".join(deltas) == response.output_text
+    assert response.status == "completed"
 
 
 def test_calls_are_items_with_arguments(scripted_client: OpenAI) -> None:
@@ -205,17 +214,6 @@ def test_calls_are_items_with_arguments(scripted_client: OpenAI) -> None:
     assert [call.name for call in response.output[1:]] == ["get_weather", "get_time"]
     assert [json.loads(call.arguments) for call in response.output[1:]] == [{"city": "Zürich", "days": 2}, {}]
     assert response.usage.output_tokens_details.reasoning_tokens > 0
-
-
-def test_only_one_call_without_parallel_calls(scripted_client: OpenAI) -> None:
-    """parallel_tool_calls false shows the first one."""
-    options = {"model": "calls-twice", "tools": TOOLS, "max_output_tokens": 200, "parallel_tool_calls": False}
-
-    whole = create(scripted_client, **options)
-    streamed = list(create(scripted_client, stream=True, **options))[-1].response
-
-    for response in (whole, streamed):
-        assert [item.type for item in response.output] == ["reasoning", "function_call"]
 
 
 def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
