@@ -33,10 +33,14 @@ class Part:
 
 
 def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[Part]:
-    """Return the parts of a whole message; one without any has an empty text, as clients expect one."""
+    """Return the parts of a whole message; one without any has an empty text, as clients expect one.
+
+    Blanks beside tool calls are no text: models only set their calls apart with them.
+    """
     parts = [Part("reasoning", 0, texts=[message.reasoning])] if message.reasoning else []
-    if message.content or not (parts or message.tool_calls):
-        parts.append(Part("text", len(parts), texts=[message.content or ""], logprobs=logprobs or []))
+    content = message.content or ""
+    if content.strip() or (not message.tool_calls and (content or not parts)):
+        parts.append(Part("text", len(parts), texts=[content], logprobs=logprobs or []))
     for call in message.tool_calls:
         parts.append(Part("tool_call", len(parts), call.id, call.name, [call.arguments]))
     parts[-1].last = True
@@ -145,7 +149,7 @@ class PartStream:
             yield self._take_call(call)
 
     def _take_text(self, text: str) -> str:
-        """Show text, but not within a call, nor blanks before one: whole messages do not have them either."""
+        """Show text, but not within a call, nor blanks beside one."""
         part = self._open
         if part is not None and part.kind == "text":
             return self._gain("text", text)

@@ -72,7 +72,7 @@ def test_one_step_may_have_everything() -> None:
 
 
 def test_blanks_before_a_call_are_no_text() -> None:
-    """Models put line breaks between reasoning and calls; whole messages do not show them."""
+    """Models put line breaks between reasoning and calls."""
     notes = stream(thought("hm"), text("\n"), text("\n"), tool_call(0, "{}", "f"), text("\n"), tool_call(1, "{}", "g"))
 
     assert notes == "0reasoning[<hm>]1tool_call[f<{}>]2tool_call[g<{}>stop]"
@@ -120,6 +120,14 @@ def test_whole_messages_have_the_same_parts() -> None:
         ("tool_call", 3, "[]"),
     ]
     assert [part.last for part in parts] == [False, False, False, True]
+
+
+def test_blanks_beside_calls_are_no_text() -> None:
+    """Whole as streamed: only where there are no calls they are what the model said."""
+    call = ToolCall("call_0", "f", "{}")
+
+    assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (call,), "stop"))] == ["reasoning", "tool_call"]
+    assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (), "stop"))] == ["reasoning", "text"]
 
 
 def test_without_a_parser_text_is_text() -> None:
