@@ -25,8 +25,8 @@ _CORES = sorted(os.sched_getaffinity(0))
 
 PLAIN = ("--trust-request-chat-template", "--enable-prompt-tokens-details")
 """Options of both servers that some fields need to be served at all; no parser of the model's output."""
-PARSERS = (*PLAIN, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
-"""The same with parsers of tool calls and reasoning."""
+PARSERS = (*PLAIN, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "granite")
+"""The same with parsers of tool calls and reasoning that need no special tokens: the embedded model has none."""
 
 
 def environment(first: bool = False) -> dict[str, str]:

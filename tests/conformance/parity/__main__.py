@@ -9,34 +9,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conformance.parity.corpus import corpus
+from tests.conformance.parity.corpus import PARSER_TOPICS, TOPICS, corpus
 from tests.conformance.parity.document import write_document
 from tests.conformance.parity.generator import generate
+from tests.conformance.parity.premises import wrong_premise
 from tests.conformance.parity.report import describe, faults, reasons, table
 from tests.conformance.parity.request import Request
 from tests.conformance.parity.run import DIFFERENT, Outcome, run
-from tests.conformance.servers import PLAIN, VllmServer, serving
+from tests.conformance.servers import PARSERS, PLAIN, VllmServer, serving
+
+PROFILES = {"plain": (TOPICS, PLAIN), "parsers": (PARSER_TOPICS, PARSERS)}
+"""The written requests and the options of both servers."""
 
 
 def main() -> int:
     """Run what the command line asks for; 1 where something differs without an explanation."""
     options = _options()
     started = time.monotonic()
-    with _servers(options.ours, options.reference) as urls:
-        written, generated = _requests(options)
-        outcomes = asyncio.run(run(urls, written, False, options.jobs, _progress))
-        outcomes += asyncio.run(run(urls, generated, True, options.jobs, _progress))
+    outcomes: list[Outcome] = []
+    for profile in options.profile or PROFILES:
+        written, drawn = _requests(options, profile)
+        if written or drawn:
+            with _servers(options.ours, options.reference, profile) as urls:
+                outcomes += asyncio.run(run(urls, written, False, options.jobs, _progress))
+                outcomes += asyncio.run(run(urls, drawn, True, options.jobs, _progress))
     print(f"\n{table(outcomes)}\n\n{reasons(outcomes)}\n\n{time.monotonic() - started:.0f} s", flush=True)
-    differing = [outcome for outcome in outcomes if outcome.verdict == DIFFERENT]
+    _show(options, outcomes)
+    if options.document:
+        write_document(options.document, outcomes, options.seed)
+    return 1 if any(outcome.verdict == DIFFERENT for outcome in outcomes) else 0
+
+
+def _show(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
+    """Print or write what differs, and every outcome where some were picked."""
+    for outcome in outcomes:
+        if wrong := wrong_premise(outcome.request, outcome.theirs):
+            print(f"not what it says: {outcome.request.name}: {wrong}")
     if options.report:
         options.report.write_text(f"{table(outcomes)}\n\n{reasons(outcomes)}\n\n{faults(outcomes)}")
     elif options.only:
-        print("\n".join(describe(outcome, 50) for outcome in outcomes))
+        print("\n".join(f"{outcome.verdict} {describe(outcome, 50)}" for outcome in outcomes))
     else:
-        print(faults(differing))
-    if options.document:
-        write_document(options.document, outcomes, options.seed)
-    return 1 if differing else 0
+        print(faults(outcomes))
 
 
 def _options() -> argparse.Namespace:
@@ -48,33 +62,37 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-corpus", action="store_true", help="leave the written requests out")
     parser.add_argument("--report", type=Path, help="write all differences into this file, by cause")
     parser.add_argument("--document", type=Path, help="write the tables into this file, with how to read them")
+    parser.add_argument("--profile", action="append", choices=list(PROFILES), help="one kind of servers; default: all")
     parser.add_argument("--ours", help="the URL of a tokenwire that already runs")
     parser.add_argument("--reference", help="the URL of a vLLM server that already runs")
     return parser.parse_args()
 
 
-def _requests(options: argparse.Namespace) -> tuple[list[Request], list[Request]]:
-    """Return the written and the drawn requests that were asked for."""
+def _requests(options: argparse.Namespace, profile: str) -> tuple[list[Request], list[Request]]:
+    """Return the written and the drawn requests that were asked for; those with parsers get a tenth."""
+    topics, servers_options = PROFILES[profile]
     if options.only:
         numbers = [int(part) for part in options.only if part.isdecimal()]
         names = [part for part in options.only if not part.isdecimal()]
-        written = [request for request in corpus() if any(name in request.name for name in names)]
-        return written, [generate(options.seed, number) for number in numbers]
-    written = [] if options.no_corpus else corpus()
-    return written, [generate(options.seed, number) for number in range(options.cases)]
+        written = [request for request in corpus(topics) if any(name in request.name for name in names)]
+    else:
+        numbers = list(range(options.cases if servers_options is PLAIN else options.cases // 10))
+        written = [] if options.no_corpus else corpus(topics)
+    return written, [generate(options.seed, number, profile) for number in numbers]
 
 
 @contextmanager
-def _servers(ours: str | None, reference: str | None) -> Iterator[tuple[str, str]]:
+def _servers(ours: str | None, reference: str | None, profile: str) -> Iterator[tuple[str, str]]:
     """Start the servers that do not run yet; yields the URLs of tokenwire and vLLM."""
     if ours and reference:
         yield ours, reference
         return
+    _, servers_options = PROFILES[profile]
     with tempfile.TemporaryDirectory(prefix="parity-") as folder:
-        print("starting vLLM and tokenwire with the embedded model …", flush=True)
-        vllm = VllmServer(Path(folder), PLAIN)
+        print(f"starting vLLM and tokenwire with the embedded model ({profile}) …", flush=True)
+        vllm = VllmServer(Path(folder), servers_options)
         try:
-            with serving(Path(folder), PLAIN) as service:
+            with serving(Path(folder), servers_options) as service:
                 vllm.wait_ready()
                 yield service.url, vllm.url
         finally:

@@ -1,10 +1,14 @@
 """Whether a server says the same streamed and not: assembled text, ids, logprobs and usage."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.conformance.parity.compare import Difference, differences
 from tests.conformance.parity.request import Reply, Request
 from tests.conformance.parity.view import view
+
+AS_THEIRS = " (as the reference)"
+"""Follows the path of an inconsistency that the reference has as well."""
 
 _PER_CHOICE = ("finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "logprobs")
 _OF_MESSAGE = ("content", "reasoning")
@@ -42,6 +46,12 @@ def inconsistencies(request: Request, whole: Reply, streamed: Reply) -> list[Dif
     if stream["usage"] is not None:
         found += differences(_usage(body["usage"]), _usage(stream["usage"]), "self.usage")
     return found
+
+
+def marked(ours: list[Difference], theirs: list[Difference]) -> list[Difference]:
+    """Mark the inconsistencies that the reference has in the same places."""
+    places = {difference.path for difference in theirs}
+    return [replace(each, path=each.path + AS_THEIRS) if each.path in places else each for each in ours]
 
 
 def _choice(choice: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ and fingerprints are left out. Logprobs may differ by rounding ({tolerance}).
 * The **drawn** ones combine fields at random. Each is known by its seed and number alone. The reference is asked twice:
   where it contradicts itself, the case is "unstable" and only the status counts. tokenwire is also asked in the other
   form, and must say the same streamed and whole.
+* All of this runs on servers without parsers of the model's output; a smaller part on servers with parsers of tool
+  calls and reasoning, with prompts and grammars that make the embedded model call and think.
 * A difference is **explained** where a rule in `tests/conformance/parity/explained.py` says why it is meant. Every
   other one is **different**: a fault here, until somebody finds that it is one there.
 

@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from tests.conformance.parity.corpus.parsers import CALL, CALLING, THINKING, repeated
 from tests.conformance.parity.corpus.prompts_used import COLORS, FACES, FRANCE, PARTY, SCRAPS, STORY, SUM, TURNS
 from tests.conformance.parity.corpus.tools import NAMED, WEATHER
 
@@ -130,6 +131,18 @@ TEXT_ONLY: list[Fields] = [
     {"echo": True, "max_tokens": 0},
     {"suffix": None},
     {"prompt_embeds": None},
+]
+# For servers with parsers: tools, and replies that hold calls or thoughts.
+PARSED: list[Fields] = [
+    {"tools": [WEATHER]},
+    {"tools": [WEATHER], "tool_choice": "required", "include_reasoning": False, "max_tokens": 40},
+    {"tools": [WEATHER], "tool_choice": NAMED, "include_reasoning": False, "max_tokens": 40},
+    {"tools": [WEATHER], "structured_outputs": {"regex": CALL}, "include_reasoning": False, "max_tokens": 90},
+    {"tools": [WEATHER], "structured_outputs": {"regex": CALL}, "include_reasoning": False, "max_tokens": 20},
+    {"chat_template": repeated(CALLING), "stop": ["\n\n"], "tools": [WEATHER], "max_tokens": 60},
+    {"chat_template": repeated(THINKING), "stop": ["\n\n"], "max_tokens": 30},
+    {"chat_template": repeated(THINKING), "stop": ["\n\n"], "max_tokens": 30, "include_reasoning": False},
+    {"chat_template": repeated(THINKING), "stop": ["\n\n"], "max_tokens": 12},
 ]
 # Values that vLLM may refuse; a field is also given a value of some other type.
 INVALID_COMMON: list[Fields] = [

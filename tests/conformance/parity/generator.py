@@ -18,15 +18,18 @@ _INVALID_OF_BOTH: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def generate(seed: int, number: int) -> Request:
-    """Draw one request."""
-    draw = Random(f"{seed}:{number}")
-    path = draw.choice([CHAT, TEXT])
+def generate(seed: int, number: int, profile: str = "plain") -> Request:
+    """Draw one request for one kind of servers."""
+    draw = Random(f"{profile}:{seed}:{number}")
+    parsed = profile == "parsers"
+    path = CHAT if parsed else draw.choice([CHAT, TEXT])
     body: dict[str, Any] = {"model": MODEL, "max_tokens": draw.choice([1, 2, 5, 8, 12]), **fields.sampling(draw)}
     if path == CHAT:
         body["messages"] = draw.choice(fields.MESSAGES)
     else:
         body["prompt"] = draw.choice(fields.PROMPTS)
+    if parsed:
+        body.update(draw.choice(fields.PARSED))
     for fragment in draw.sample(_ALL_OF_BOTH[path], draw.choice([0, 1, 1, 2, 2, 3, 4])):
         body.update(fragment)
     if draw.random() < 0.5:
@@ -35,7 +38,7 @@ def generate(seed: int, number: int) -> Request:
             body["stream_options"] = draw.choice([{"include_usage": True}, *_STREAM_OPTIONS])
     if draw.random() > _VALID:
         _spoil(draw, path, body)
-    return Request(path, _repeatable(body), name=f"{seed}:{number}")
+    return Request(path, _repeatable(body), name=f"{profile}:{seed}:{number}")
 
 
 _STREAM_OPTIONS: list[dict[str, Any]] = [

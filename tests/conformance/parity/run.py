@@ -8,7 +8,7 @@ import httpx
 
 from tests.conformance.parity.client import Client
 from tests.conformance.parity.compare import Difference, compare
-from tests.conformance.parity.consistency import inconsistencies, other_form
+from tests.conformance.parity.consistency import inconsistencies, marked, other_form
 from tests.conformance.parity.explained import Explanation, explain
 from tests.conformance.parity.request import Reply, Request
 
@@ -58,8 +58,11 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
     if again is not None:
         outcome.stable = all(explain(request, moved) for moved in compare(request, again, theirs))
     found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
-    if otherwise is not None and ours.succeeded and outcome.stable:
-        found += inconsistencies(request, *((otherwise, ours) if request.streamed else (ours, otherwise)))
+    if other is not None and otherwise is not None and ours.succeeded and outcome.stable:
+        strange = _inconsistencies(request, ours, otherwise)
+        if strange:
+            strange = marked(strange, _inconsistencies(request, theirs, await servers.theirs.send(other)))
+        found += strange
     for difference in found:
         explanation = explain(request, difference)
         if explanation is None:
@@ -91,6 +94,10 @@ async def run(
         except httpx.TransportError as error:
             raise ConnectionError(f"a server is gone after {len(outcomes)} requests: {error!r}") from error
     return [outcomes[position] for position in sorted(outcomes)]
+
+
+def _inconsistencies(request: Request, reply: Reply, otherwise: Reply) -> list[Difference]:
+    return inconsistencies(request, *((otherwise, reply) if request.streamed else (reply, otherwise)))
 
 
 async def _nothing() -> None:

@@ -119,8 +119,11 @@ def _keys(chunks: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
         parts = {name: value for name, value in chunk.items() if name not in ("choices", "system_fingerprint")}
         for choice in chunk["choices"]:
             parts.update(_flat(choice, "choices."))
-        seen = kinds.setdefault(_kind(chunk), {})
+        kind = _kind(chunk)
         for name, value in parts.items():
+            # Which tokens the last chunk has is chance, so what a delta holds is counted over all chunks.
+            anywhere = name.startswith("choices.delta.") and kind != "role"
+            seen = kinds.setdefault("any" if anywhere else kind, {})
             seen[name] = "null" if value is None and seen.get(name) != "given" else "given"
     return kinds
 

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, reply, stream, whole
-from tests.conformance.parity.consistency import inconsistencies, other_form
+from tests.conformance.parity.compare import Difference
+from tests.conformance.parity.consistency import inconsistencies, marked, other_form
+from tests.conformance.parity.explained import explain
 
 
 def test_the_same_answer_in_both_forms_is_consistent() -> None:
@@ -18,6 +20,16 @@ def test_lost_text_is_found(position: int) -> None:
     del events[position]["choices"][0]["delta"]["content"]
 
     assert inconsistencies(REQUEST, reply(whole()), stream(events))[0].path == "self.choices.0.content"
+
+
+def test_what_the_reference_does_too_is_marked() -> None:
+    """An inconsistency in the same place as the reference's is told apart, and explained; another one is not."""
+    text, usage = Difference("self.choices.0.content", 1, 2), Difference("self.usage.prompt_tokens", 1, 2)
+
+    first, second = marked([text, usage], [text])
+
+    assert explain(REQUEST, first) is not None
+    assert explain(REQUEST, second) is None
 
 
 def test_an_error_in_one_form_only_is_found() -> None:

@@ -31,6 +31,7 @@ def test_drawn_requests_are_of_all_kinds() -> None:
     """Both routes, streamed and not, and many different fields."""
     requests = [generate(1, number) for number in range(300)]
 
+    assert generate(1, 1, "parsers").body != generate(1, 1).body
     assert {(request.route, request.streamed) for request in requests} == {
         (route, streamed) for route in ("chat", "completions") for streamed in (True, False)
     }

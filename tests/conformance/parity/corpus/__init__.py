@@ -1,5 +1,6 @@
 """The written requests: at least one for every field that vLLM knows, valid and not; a module a topic."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -17,12 +18,14 @@ TOPICS = (
     "identity",
     "malformed",
 )
+PARSER_TOPICS = ("parsers",)
+"""For servers that parse what the model says."""
 
 
-def corpus() -> list[Request]:
+def corpus(topics: Sequence[str] = TOPICS) -> list[Request]:
     """Return every written request in every form in which it is sent, named "topic/name [form]"."""
     requests: list[Request] = []
-    for topic in TOPICS:
+    for topic in topics:
         written: dict[str, Request] = import_module(f"{__name__}.{topic}").REQUESTS
         for name, request in written.items():
             requests += _forms(replace(request, name=f"{topic}/{name}"))

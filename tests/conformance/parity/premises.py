@@ -1,0 +1,28 @@
+"""Whether the reference did to a written request what its name says: else the comparison tests something else."""
+
+import json
+from typing import Any
+
+from tests.conformance.parity.request import Ending, Reply, Request
+
+
+def wrong_premise(request: Request, theirs: Reply) -> str | None:
+    """Say how the reference's answer contradicts the request's name, if it does."""
+    if request.refused:
+        return "answered, not refused" if theirs.succeeded else None
+    if request.ends is None:
+        return None
+    if not theirs.succeeded:
+        return f"refused: {theirs.text[:200]}"
+    ending = _ending(theirs)
+    return None if ending == request.ends else f"ended {ending}, not {request.ends}"
+
+
+def _ending(reply: Reply) -> Ending | None:
+    """Return how an answer's first choice ended."""
+    answers: list[Any] = [json.loads(event) for event in reply.events() if event != "[DONE]"] or [reply.json()]
+    for answer in answers:
+        for choice in answer["choices"]:
+            if choice["index"] == 0 and choice.get("finish_reason"):
+                return choice["finish_reason"], choice.get("stop_reason")
+    return None
