@@ -170,7 +170,7 @@ def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
     assert run(TextStream(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     kind=st.sampled_from(sorted(TINY)),
     prompt=TEXTS,
@@ -195,7 +195,7 @@ def test_any_steps_give_what_decoding_at_once_gives(
     assert not any("\ufffd" in delta for delta in deltas)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(prompt=st.binary(max_size=80), generated=st.binary(max_size=20), size=st.integers(1, 4))
 def test_any_bytes_give_what_decoding_at_once_gives(prompt: bytes, generated: bytes, size: int) -> None:
     """Even for noise, the text is the whole text without the prompt's."""
@@ -220,7 +220,7 @@ def _byte_chars() -> dict[int, str]:
 BYTE_CHARS = _byte_chars()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     kind=st.sampled_from(sorted(TINY)),
     prompt=st.lists(st.integers(0, 270), min_size=30, max_size=200),

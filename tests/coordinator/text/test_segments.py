@@ -106,7 +106,7 @@ BACKENDS = [
 ]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.sampled_from(BACKENDS),
     st.lists(

@@ -93,7 +93,7 @@ def test_long_repetitive_stop_strings_stay_cheap() -> None:
     assert scanner.push("b", True) == ("", stop)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(TEXTS, max_size=8), STOPS, st.booleans(), st.integers(0, 8))
 def test_scanning_equals_searching(pieces: list[str], stops: tuple[str, ...], include: bool, from_piece: int) -> None:
     """In any pieces, from any piece on: the same end as a plain search, and exactly the open beginning held back."""

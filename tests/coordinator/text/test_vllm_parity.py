@@ -86,7 +86,7 @@ RULES = st.builds(
 STEPS = st.lists(st.lists(st.integers(0, 280), min_size=1, max_size=5), min_size=1, max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.sampled_from(sorted(TINY)),
     st.lists(st.integers(0, 280), min_size=1, max_size=100),
@@ -106,7 +106,7 @@ def test_random_ids_end_as_in_vllm(
     assert our_outcome(*args) == vllm_outcome(*args)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), eos=st.booleans(), min_tokens=st.integers(0, 8), sizes=st.lists(st.integers(1, 4), min_size=1))
 def test_real_text_ends_as_in_vllm(
     smollm2: Tokenizer, data: st.DataObject, eos: bool, min_tokens: int, sizes: list[int]

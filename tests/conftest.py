@@ -1,0 +1,7 @@
+"""What holds for all tests."""
+
+from hypothesis import settings
+
+# Tests run side by side on busy machines: how long an example takes says nothing of the code.
+settings.register_profile("tokenwire", deadline=None)
+settings.load_profile("tokenwire")
