@@ -83,7 +83,7 @@ async def test_the_embedded_models_prompts(smollm2_directory: Path) -> None:
 async def test_prompts_of_real_models(name: str) -> None:
     """So are real models', with tools, effort, documents and whatever else a request may hold."""
     folder = npm_tokenizer_directory(name)
-    assert await compare(Ours(folder), VllmRenderer(folder), requests.BODIES) > 200
+    assert await compare(Ours(folder), VllmRenderer(folder), requests.BODIES[MODELS.index(name) % 3 :: 3]) > 60
 
 
 @pytest.mark.npm
@@ -93,10 +93,10 @@ async def test_prompts_by_the_templates_of_many_models(smollm2_directory: Path) 
     rendered = 0
     for index, source in enumerate(real_templates().values()):
         # Each template gets other requests: in all of them together every request comes up several times.
-        some = bodies[index % 8 :: 8]
+        some = bodies[index % 16 :: 16]
         theirs = VllmRenderer(smollm2_directory, chat_template=source)
         rendered += await compare(Ours(smollm2_directory, source), theirs, some)
-    assert rendered > 2000
+    assert rendered > 1000
 
 
 @pytest.mark.parametrize("content_format", ["string", "openai"])
@@ -105,7 +105,7 @@ async def test_a_given_content_format(smollm2_directory: Path, content_format: A
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     theirs = VllmRenderer(smollm2_directory, chat_template=source, content_format=content_format)
     ours = Ours(smollm2_directory, source, content_format=content_format)
-    assert await compare(ours, theirs, requests.BODIES) > 400
+    assert await compare(ours, theirs, requests.BODIES[::4]) > 100
 
 
 async def test_the_servers_default_kwargs(smollm2_directory: Path) -> None:
