@@ -3,7 +3,7 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-.PHONY: help setup serve test test-fast lint format proto bench clean
+.PHONY: help setup serve test test-fast lint format proto parity bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -41,6 +41,9 @@ format: .venv/.dev  ## let ruff and buf format
 
 proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; writes docs/parity.md
+	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
 
 bench: .venv/.dev  ## measure; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

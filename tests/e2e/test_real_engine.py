@@ -1,5 +1,6 @@
 """tokenwire against real vLLM: the same model and requests, the same answers, and real engines that die or drain."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,203 +9,37 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from tests.e2e.real_engine import (
-    CHAT,
-    ENGINE_ARGUMENTS,
-    MAX_TOKENS,
-    START_TIMEOUT_S,
-    TEXT,
-    Case,
-    Recording,
-    VllmServer,
-    chat,
-    child,
-    environment,
-    record,
-    serving,
-    text,
-)
+from tests.conformance.parity.corpus import corpus
+from tests.conformance.parity.corpus.prompts_used import STORY, SUM
+from tests.conformance.parity.generator import generate
+from tests.conformance.parity.premises import wrong_premise
+from tests.conformance.parity.report import describe
+from tests.conformance.parity.request import Request, chat
+from tests.conformance.parity.run import Outcome, run
+from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment, serving
 from tests.processes import Service, coordinator, running
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
-
-SUM = "What is 2+2?"
-COLORS = "Name three colors."  # 1. Red\n2. Blue\n3. Green
-STORY = "Tell me a story."
-PARTY = "Write an emoji party: 🎉🎊🥳 only emojis"  # 🎉🎊🥳🎉🎊 and so on, two or more tokens each
-FRANCE = "The capital of France is"  # Paris.\n\nThe answer is: 2018-…
-FACES = "😀 😃 😄 😁 😆 😀 😃 😄 😁 😆 😀 😃"
-TURNS = [
-    {"role": "system", "content": "You are terse."},
-    {"role": "user", "content": "Hello, who are you?"},
-    {"role": "assistant", "content": "A model."},
-    {"role": "user", "content": "Which one?"},
-]
-SCRAPS = [181, 249, 121, 222, 228, 235, 100, 101, 133, 187, 188, 10813, 232]
-"""Tokens that are parts of characters: whatever is sampled from them, most of it is broken text."""
-EOS = ("stop", None)
-
-CASES: dict[str, Case] = {
-    # How replies end.
-    "ends by itself, no max_tokens": chat(SUM, EOS, max_tokens=None),
-    "ends by itself, the whole context allowed": chat(SUM, EOS, max_tokens=2048),
-    "max_tokens": chat(STORY),
-    "max_completion_tokens": chat(STORY, max_tokens=None, max_completion_tokens=9),
-    "one token": chat(STORY, max_tokens=1),
-    "one token, which ends it": chat(SUM, EOS, max_tokens=1, allowed_token_ids=[2]),
-    "ignore_eos": chat(SUM, ignore_eos=True),
-    "min_tokens": chat(SUM, min_tokens=14),
-    "stop token id": chat(COLORS, ("stop", 10062), stop_token_ids=[10062]),
-    "stop token id, included": chat(
-        COLORS, ("stop", 10062), stop_token_ids=[10062, 4910], include_stop_str_in_output=True
-    ),
-    "stop token id that is the end": chat(SUM, EOS, stop_token_ids=[2]),
-    # Sampling.
-    "defaults of the model": chat(STORY, temperature=None, seed=11),
-    "seeded": chat(STORY, temperature=0.8, seed=1),
-    "seeded, large seed": chat(STORY, temperature=1.0, seed=2**40),
-    "top_p": chat(STORY, temperature=1.0, seed=2, top_p=0.7),
-    "top_k": chat(STORY, temperature=1.0, seed=3, top_k=5),
-    "min_p": chat(STORY, temperature=1.0, seed=4, min_p=0.1),
-    "OpenAI's penalties": chat(STORY, temperature=0.8, seed=5, presence_penalty=1.2, frequency_penalty=0.9),
-    "repetition penalty": chat(PARTY, repetition_penalty=1.4),
-    "two choices": chat(STORY, temperature=0.8, seed=6, n=2),
-    "three choices, stopped apart": chat(
-        COLORS, ("stop", "rainbow"), temperature=1.0, seed=7, n=3, stop=["rainbow", "religious"]
-    ),
-    "logit_bias": chat(SUM, EOS, logit_bias={"504": -100, "33": 3.5}),
-    "allowed ids": chat(SUM, allowed_token_ids=[33, 34, 35, 216]),
-    "bad words": chat(COLORS, bad_words=["Red", "Blue"]),
-    # Stop strings.
-    "stop": chat(COLORS, ("stop", "Blue"), stop=["Blue"]),
-    "stop as a string": chat(COLORS, ("stop", "Green"), stop="Green"),
-    "stop, several": chat(COLORS, ("stop", "2."), stop=["Green", "Blue", "2.", "3."]),
-    "stop that spans tokens": chat(COLORS, ("stop", "ed\n2. B"), stop=["ed\n2. B"]),
-    "stop inside a token": chat(COLORS, ("stop", "lu"), stop=["lu"]),
-    "stop, two in one token": chat(COLORS, ("stop", "lue"), stop=["lue", "Blue"]),
-    "stop that never matches": chat(COLORS, EOS, stop=["zebra"]),
-    "stop that nearly matches at the end": chat(COLORS, EOS, stop=["Green!", "2. Black"]),
-    "stop, included": chat(COLORS, ("stop", "Blu"), stop=["Blu"], include_stop_str_in_output=True),
-    "stop, included, across tokens": chat(COLORS, ("stop", "Red\n2"), stop=["Red\n2"], include_stop_str_in_output=True),
-    "stop after min_tokens": chat(COLORS, ("stop", "Blue"), stop=["Red", "Blue"], min_tokens=5),
-    "stop begun before min_tokens": chat(COLORS, ("stop", "Red\n2"), stop=["Red\n2"], min_tokens=4),
-    "stop in the first token": chat(COLORS, ("stop", "1"), stop=["1"]),
-    "stop in the last token allowed": chat(COLORS, ("stop", "Red"), stop=["Red"], max_tokens=3),
-    "stop and stop id": chat(COLORS, ("stop", 10062), stop=["Green"], stop_token_ids=[10062]),
-    # Characters of several tokens.
-    "emoji": chat(PARTY),
-    "emoji, cut inside one": chat(PARTY, max_tokens=8),
-    "emoji as stop": chat(PARTY, ("stop", "🥳"), stop=["🥳"]),
-    "emoji as stop, included": chat(PARTY, ("stop", "🎊🥳"), stop=["🎊🥳"], include_stop_str_in_output=True),
-    "scraps of characters": text("a", temperature=2.0, seed=8, allowed_token_ids=SCRAPS, max_tokens=40),
-    "prompt that ends inside a character": text([10813], temperature=0, allowed_token_ids=[232, 227], max_tokens=6),
-    "Chinese": text("你好，世界。你好，世界。你好，", max_tokens=16),
-    "faces": text(FACES),
-    # Special tokens in the text.
-    "special tokens shown": text(
-        "<|im_start|>user\nHi<|im_end|>\n",
-        skip_special_tokens=False,
-        temperature=1.0,
-        seed=9,
-        allowed_token_ids=[0, 1, 504],
-    ),
-    "special tokens shown, unspaced": text(
-        "<|im_start|>",
-        skip_special_tokens=False,
-        spaces_between_special_tokens=False,
-        temperature=1.0,
-        seed=10,
-        allowed_token_ids=[0, 1, 504, 3950],
-    ),
-    "special tokens hidden": text("x", temperature=1.0, seed=9, allowed_token_ids=[0, 1, 504]),
-    "end shown": chat(SUM, EOS, skip_special_tokens=False, include_stop_str_in_output=True),
-    "end not shown": chat(SUM, EOS, skip_special_tokens=False),
-    # Forms of prompts.
-    "turns": chat(TURNS, EOS),
-    "content parts": chat(
-        [{"role": "user", "content": [{"type": "text", "text": "Name"}, {"type": "text", "text": "a"}]}]
-    ),
-    "continued message": chat(
-        [{"role": "user", "content": SUM}, {"role": "assistant", "content": "Well, the answer"}],
-        EOS,
-        add_generation_prompt=False,
-        continue_final_message=True,
-    ),
-    "no generation prompt": chat(SUM, add_generation_prompt=False, max_tokens=5),
-    "text": text(FRANCE),
-    "text, default length": text(FRANCE, max_tokens=None),
-    "text, seeded, two choices": text(FRANCE, temperature=0.8, seed=12, n=2),
-    "texts": text([FRANCE, "One two three", "def main():"], max_tokens=9),
-    "texts, two choices each": text([FRANCE, "One two"], temperature=0.9, seed=13, n=2, max_tokens=9),
-    "ids": text([504, 3575, 282, 4649, 314]),
-    "lists of ids": text([[504, 3575], [282, 4649, 314]], max_tokens=9),
-    "text without special tokens": text(FRANCE, add_special_tokens=False, max_tokens=5),
-    "text with a stop": text(FRANCE, ("stop", ".\n\nThe"), stop=[".\n\nThe", "zzz"]),
-}
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 HEAVY = re.compile(r"torch|vllm|transformers")
-OTHER_PARAM = {
-    # vLLM looks at what is left of the context for output, which is nothing; we name what used it up.
-    "prompt of the whole context",
-    # vLLM gives the position as if it were a field.
-    "malformed",
-}
-
-MESSAGES = [{"role": "user", "content": SUM}]
-INVALID: dict[str, tuple[str, Any]] = {
-    "other model": (CHAT, {"model": "other", "messages": MESSAGES}),
-    "other model, text": (TEXT, {"model": "other", "prompt": "x"}),
-    "prompt too long": (CHAT, {"messages": [{"role": "user", "content": "x " * 3000}]}),
-    "prompt of the whole context": (TEXT, {"prompt": [504] * 2048}),
-    "prompt id too large": (TEXT, {"prompt": [49152]}),
-    "prompt id negative": (TEXT, {"prompt": [-1]}),
-    "prompt empty": (TEXT, {"prompt": []}),
-    "prompt missing": (TEXT, {}),
-    "messages empty": (CHAT, {"messages": []}),
-    "messages missing": (CHAT, {}),
-    "messages of a wrong type": (CHAT, {"messages": "hello"}),
-    "n with greedy": (CHAT, {"messages": MESSAGES, "n": 2, "temperature": 0}),
-    "n zero": (CHAT, {"messages": MESSAGES, "n": 0}),
-    "too many stops": (CHAT, {"messages": MESSAGES, "stop": ["a"] * 5}),
-    "empty stop": (CHAT, {"messages": MESSAGES, "stop": [""]}),
-    "temperature too high": (CHAT, {"messages": MESSAGES, "temperature": 2.5}),
-    "temperature negative": (CHAT, {"messages": MESSAGES, "temperature": -1}),
-    "temperature of a wrong type": (CHAT, {"messages": MESSAGES, "temperature": "hot"}),
-    "top_p zero": (CHAT, {"messages": MESSAGES, "top_p": 0}),
-    "top_k": (CHAT, {"messages": MESSAGES, "top_k": -5}),
-    "min_p": (CHAT, {"messages": MESSAGES, "min_p": 1.5}),
-    "penalty": (CHAT, {"messages": MESSAGES, "presence_penalty": 3}),
-    "repetition penalty": (CHAT, {"messages": MESSAGES, "repetition_penalty": 0}),
-    "max_tokens zero": (CHAT, {"messages": MESSAGES, "max_tokens": 0}),
-    "max_tokens over the context": (CHAT, {"messages": MESSAGES, "max_tokens": 4096}),
-    "min_tokens over max_tokens": (CHAT, {"messages": MESSAGES, "min_tokens": 9, "max_tokens": 5}),
-    "min_tokens negative": (CHAT, {"messages": MESSAGES, "min_tokens": -1}),
-    "seed too large": (CHAT, {"messages": MESSAGES, "seed": 2**70}),
-    "bias of no token": (CHAT, {"messages": MESSAGES, "logit_bias": {"x": 1}}),
-    "bias of an unknown token": (CHAT, {"messages": MESSAGES, "logit_bias": {"99999": 1}}),
-    "allowed id unknown": (CHAT, {"messages": MESSAGES, "allowed_token_ids": [99999]}),
-    "stream options without a stream": (CHAT, {"messages": MESSAGES, "stream_options": {"include_usage": True}}),
-    "continued and generated": (CHAT, {"messages": MESSAGES, "continue_final_message": True}),
-    "an image": (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}),
-    "malformed": (CHAT, b'{"messages": ['),
-}
+WRITTEN = corpus(brief=True)
+DRAWN = [generate(seed=20, number=number) for number in range(60)]
+_AT_A_TIME = 32
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What both servers answered to the same requests."""
+    """What both servers answered to the same requests, and what of their prompts they found in their caches."""
 
-    vllm: Recording
-    ours: Recording
+    outcomes: dict[str, Outcome]
+    cached: list[list[int]]
 
 
 @pytest.fixture(scope="module")
@@ -232,67 +67,45 @@ def service(place: Path) -> Iterator[Service]:
 def compared(vllm: VllmServer, service: Service) -> Compared:
     """Both servers' answers; vLLM is stopped afterwards, so that the other tests have the machine."""
     vllm.wait_ready()
-    with ThreadPoolExecutor(2) as threads:
-        expected, ours = threads.map(lambda url: record(url, CASES, INVALID), [vllm.url, service.url])
+    urls = (service.url, vllm.url)
+    outcomes = asyncio.run(run(urls, WRITTEN, False, _AT_A_TIME, lambda _: None))
+    outcomes += asyncio.run(run(urls, DRAWN, True, _AT_A_TIME, lambda _: None))
+    cached = [_cached_tokens(url) for url in urls]
     vllm.stop()
-    return Compared(expected, ours)
+    return Compared({outcome.request.name: outcome for outcome in outcomes}, cached)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_whole_answers_equal_vllms(compared: Compared, name: str) -> None:
-    """Ids, text, finish and stop reason, usage, order of choices, role, model and object are vLLM's."""
-    expected = compared.vllm.whole[name]
-
-    assert compared.ours.whole[name] == expected
-    assert list(compared.ours.whole[name].choices) == list(expected.choices)
-    assert (expected.choices[0].finish_reason, expected.choices[0].stop_reason) == CASES[name].ends
+def _cached_tokens(url: str) -> list[int]:
+    """Ask for the same long prompt twice."""
+    case = chat("word " * 300, max_tokens=1, cache_salt="asked twice")
+    answers = [httpx.post(url + case.path, json=case.body, timeout=60).json() for _ in range(2)]
+    return [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_streams_equal_vllms(compared: Compared, name: str) -> None:
-    """What a stream adds up to, what opens it and what ends it are vLLM's, and the whole answer's."""
-    streamed = compared.ours.streamed[name]
+@pytest.mark.parametrize("name", [request.name for request in WRITTEN])
+def test_written_requests_are_answered_as_vllm_does(compared: Compared, name: str) -> None:
+    """Every field of the answer, what a stream adds up to, and every part of an error are vLLM's, or explained."""
+    outcome = compared.outcomes[name]
 
-    assert streamed == compared.vllm.streamed[name]
-    assert streamed.finish_is_last
-    assert streamed.usage_is_last
-    texts = {index: choice.text for index, choice in streamed.choices.items()}
-    assert texts == {index: choice.text for index, choice in compared.ours.whole[name].choices.items()}
+    assert wrong_premise(outcome.request, outcome.theirs) is None
+    assert not outcome.differences, describe(outcome, 50)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_streams_with_ids_equal_vllms(compared: Compared, name: str) -> None:
-    """With return_token_ids a stream carries the prompt's and the reply's ids, each once."""
-    streamed = compared.ours.streamed_with_ids[name]
+@pytest.mark.parametrize("name", [request.name for request in DRAWN])
+def test_drawn_requests_are_answered_as_vllm_does(compared: Compared, name: str) -> None:
+    """So is what a random request gets, streamed or whole; and vLLM says the same to it twice."""
+    outcome = compared.outcomes[name]
 
-    assert streamed == compared.vllm.streamed_with_ids[name]
-    ids = {index: choice.token_ids for index, choice in streamed.choices.items()}
-    assert ids == {index: choice.token_ids for index, choice in compared.ours.whole[name].choices.items()}
-
-
-@pytest.mark.parametrize("name", INVALID)
-def test_errors_equal_vllms(compared: Compared, name: str) -> None:
-    """A wrong request gets vLLM's status, and the same field where vLLM names one by its own name."""
-    ours, expected = compared.ours.refused[name], compared.vllm.refused[name]
-
-    assert ours.status == expected.status >= 400
-    if expected.param and name not in OTHER_PARAM:
-        assert ours.param is not None
-        assert expected.param.removeprefix("body.").split(".")[0] == ours.param.split(".")[0]
+    assert outcome.stable
+    assert not outcome.differences, describe(outcome, 50)
 
 
-@pytest.mark.parametrize("case", [chat(STORY), text(FRANCE)], ids=["chat", "text"])
-def test_events_end_with_done(service: Service, case: Case) -> None:
-    """On the wire a stream is server-sent events, counts usage up where asked, and ends with [DONE]."""
-    options = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-    response = httpx.post(service.url + case.path, json={**case.body, **options}, timeout=60)
+def test_usage_tells_of_the_cache(compared: Compared) -> None:
+    """A prompt that was seen before is told to be cached, as far as vLLM tells it."""
+    ours, theirs = compared.cached
 
-    events = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
-    counts = [json.loads(event)["usage"]["completion_tokens"] for event in events[:-1]]
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert events[-1] == "[DONE]"
-    assert counts == sorted(counts)
-    assert counts[-1] == MAX_TOKENS
+    assert ours == theirs
+    assert 0 == ours[0] < ours[1]
 
 
 def test_no_slot_stays_open(compared: Compared, service: Service) -> None:
@@ -401,7 +214,7 @@ def test_a_killed_engine_ends_streams_and_service(service: Service) -> None:
 class _Reader(threading.Thread):
     """Reads a stream in the background; the with block ends when the stream has."""
 
-    def __init__(self, url: str, case: Case) -> None:
+    def __init__(self, url: str, case: Request) -> None:
         super().__init__()
         self._request = (url + case.path, case.body)
         self.text = ""
@@ -418,7 +231,7 @@ class _Reader(threading.Thread):
         self.text = httpx.post(url, json=body, timeout=120).text
 
 
-def _send(url: str, case: Case) -> socket.socket:
+def _send(url: str, case: Request) -> socket.socket:
     """Send a request on a bare socket and leave the answer unread."""
     host, port = url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)))

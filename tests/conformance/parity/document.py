@@ -28,10 +28,11 @@ and fingerprints are left out. Logprobs may differ by rounding ({tolerance}).
   other one is **different**: a fault here, until somebody finds that it is one there.
 
 ```sh
-make parity                                                  # all of it, and this file
-make parity ARGS="--cases 200 --seed 7 --no-corpus"          # others
-.venv/bin/python -m tests.conformance.parity --only 1234     # one drawn request again
-.venv/bin/python -m tests.conformance.parity --only 'stop'   # written requests by a part of their names
+make parity                                                          # all of it, and this file
+make parity ARGS="--cases 500 --seed 7"                              # other drawn requests
+.venv/bin/python -m tests.conformance.parity --only 1234             # one drawn request again
+.venv/bin/python -m tests.conformance.parity --only 'stop'           # written requests by a part of their names
+.venv/bin/python -m tests.conformance.parity --report differences.md # what differs, by cause
 ```
 
 `make test` compares the written requests and a few drawn ones.

@@ -22,13 +22,14 @@ PARSER_TOPICS = ("parsers",)
 """For servers that parse what the model says."""
 
 
-def corpus(topics: Sequence[str] = TOPICS) -> list[Request]:
-    """Return every written request in every form in which it is sent, named "topic/name [form]"."""
+def corpus(topics: Sequence[str] = TOPICS, brief: bool = False) -> list[Request]:
+    """Return every written request in every form in which it is sent, named "topic/name [form]"; or in fewer forms."""
     requests: list[Request] = []
     for topic in topics:
         written: dict[str, Request] = import_module(f"{__name__}.{topic}").REQUESTS
         for name, request in written.items():
-            requests += _forms(replace(request, name=f"{topic}/{name}"))
+            forms = _forms(replace(request, name=f"{topic}/{name}"))
+            requests += forms[: 1 if request.refused else 2] if brief else forms
     return requests
 
 

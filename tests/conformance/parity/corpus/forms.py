@@ -97,7 +97,7 @@ REQUESTS = {
     "continued and generated, both said": refused(chat(_OPEN, continue_final_message=True, add_generation_prompt=True)),
     "template that fails": refused(chat(SUM, chat_template="{{ raise_exception('no') }}")),
     "template that is none": refused(chat(SUM, chat_template="{% for %}")),
-    "template in the keywords": refused(chat(SUM, chat_template_kwargs={"chat_template": "x"})),
+    "template in the keywords": chat(SUM, chat_template_kwargs={"chat_template": "x"}, max_tokens=4),
     "documents of a wrong type": refused(chat(SUM, documents="x")),
     "reasoning effort unknown": refused(chat(SUM, reasoning_effort="extreme")),
     "an image": refused(chat([{"role": "user", "content": [_IMAGE]}])),

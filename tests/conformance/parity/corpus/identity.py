@@ -13,6 +13,8 @@ _HARMLESS: dict[str, dict[str, Any]] = {
     "salt": {"cache_salt": "pepper"},
     "salt of null": {"cache_salt": None},
     "priority of zero": {"priority": 0},
+    "a priority without an order": {"priority": 1},
+    "a model without a name": {"model": ""},
     "routed experts": {"routed_experts_prompt_start": 3},
     "token offsets": {"return_token_offsets": True},
     "media as no tensors": {"mm_payload": "none"},
@@ -25,7 +27,6 @@ _HARMLESS: dict[str, dict[str, Any]] = {
 }
 _WRONG: dict[str, dict[str, Any]] = {
     "another model": {"model": "other"},
-    "a model without a name": {"model": ""},
     "a model of a wrong type": {"model": 5},
     "a user of a wrong type": {"user": 5},
     "a request id of a wrong type": {"request_id": 5},
@@ -34,7 +35,6 @@ _WRONG: dict[str, dict[str, Any]] = {
     "a salt with a slash": {"cache_salt": "a/b"},
     "a salt that is too long": {"cache_salt": "x" * 129},
     "a salt of a wrong type": {"cache_salt": 5},
-    "a priority without an order": {"priority": 1},
     "a priority that is too large": {"priority": 2**63},
     "a priority of a wrong type": {"priority": "high"},
     "negative routed experts": {"routed_experts_prompt_start": -1},

@@ -38,7 +38,9 @@ REQUESTS = {
     "a tool that was called, no content": chat(
         [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [_CALL]}], max_tokens=6
     ),
-    "a call with arguments that are no JSON": refused(chat(_called(function={"name": "weather", "arguments": "{"}))),
+    "a call with arguments that are no JSON": chat(
+        _called(function={"name": "weather", "arguments": "{"}), max_tokens=4
+    ),
     "a call with empty arguments": chat(_called(function={"name": "weather", "arguments": ""}), max_tokens=4),
     "a call without a function": refused(chat(_called(function=None))),
     "a call of a wrong kind": refused(chat(_called(type="x"))),
