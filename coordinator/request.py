@@ -148,6 +148,15 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightSpan:
+    """Output tokens [start, end) of a choice were sampled by weights of one version."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """Why a choice ended, in OpenAI's and vLLM's words."""
 
@@ -157,3 +166,5 @@ class Finish:
     """The stop string or stop id that matched; None for end of sequence."""
     kv_transfer_params: Any = None
     """What a prefill worker hands on to a decode worker."""
+    weight_versions: Sequence[WeightSpan] | None = None
+    """Which weights made which tokens, without gaps; None where the worker does not label its weights."""

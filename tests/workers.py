@@ -97,6 +97,7 @@ class Listener:
         self.prefills: list[pb.PrefillInfo] = []
         self.rows: list[pb.LogprobRows] = []
         self.token_ids: list[int] = []
+        self.versions: list[tuple[int, str]] = []
         self.finish: pb.Finish | None = None
         self.error: TokenwireError | None = None
         self.moved = asyncio.Event()
@@ -112,6 +113,10 @@ class Listener:
     def scored(self, rows: pb.LogprobRows) -> None:
         """Remember."""
         self.rows.append(rows)
+
+    def weights(self, version: str) -> None:
+        """Remember, with the number of tokens before."""
+        self.versions.append((len(self.token_ids), version))
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Remember."""

@@ -68,9 +68,14 @@ class Outbox:
             self._on_finish(slot)
 
     def add_event(self, event: pb.SessionResponse) -> None:
-        """Queue an event other than a frame; it goes out before the next frame."""
+        """Queue an event; it goes out before the frame that is being filled."""
         self._events.append(event)
         self._ready.set()
+
+    def cut(self) -> None:
+        """End the unsent frame, because other weights make what follows: a frame has one weight version."""
+        if self._tokens or self._finishes:
+            self.add_event(pb.SessionResponse(frame=self._take_frame()))
 
     def flush(self, load: pb.Load, weight_version: str) -> None:
         """Mark the end of a step: what was added may go out."""

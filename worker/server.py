@@ -162,6 +162,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
 
     def _deliver(self, step: Step) -> None:
         self._steps += 1
+        if step.weight_version != self._weight_version:
+            for session in self._sessions:
+                session.outbox.cut()
         self._load, self._weight_version = step.load, step.weight_version
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             if token_ids:

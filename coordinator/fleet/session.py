@@ -43,6 +43,8 @@ class WorkerSession:
         self.state = SessionState.CONNECTING
         self.model: pb.Model | None = None
         self.load = pb.Load()
+        self.weight_version = ""
+        """Label of the weights that made the last tokens."""
         self.last_error = "not connected yet"
         self.ready = asyncio.Event()
         self._coordinator_id = coordinator_id
@@ -60,6 +62,8 @@ class WorkerSession:
     def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> list[int]:
         """Start a request, one listener per sequence. Returns the slots; fills them into `submit`."""
         slots = [self._slots.take(listener) for listener in listeners]
+        for listener in listeners:
+            listener.weights(self.weight_version)
         submit.slots[:] = slots
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
@@ -130,7 +134,7 @@ class WorkerSession:
             return dict(response.files)
 
         await self._prepare(welcome.model, fetch_files)
-        self.model, self.load = welcome.model, welcome.load
+        self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
         if self.state is SessionState.READY:
             self.ready.set()
@@ -160,6 +164,10 @@ class WorkerSession:
     def _handle_frame(self, frame: pb.StepFrame) -> None:
         self.load = frame.load
         listeners = self._slots.listeners
+        if frame.weight_version != self.weight_version:
+            self.weight_version = frame.weight_version
+            for listener in listeners:
+                listener.weights(frame.weight_version)
         broken = [
             info.slot for info in frame.prefills if not self._tell(info.slot, listeners[info.slot].prefilled, info)
         ]

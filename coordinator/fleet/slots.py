@@ -15,6 +15,9 @@ class SlotListener(Protocol):
     def scored(self, rows: pb.LogprobRows) -> None:
         """Take the log-probabilities of the tokens that the next step brings, if the request asked for them."""
 
+    def weights(self, version: str) -> None:
+        """Hear which weights make the tokens from now on: first of all, and when that changes."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take new tokens, with the finish if these are the last. Return True to want no more."""
 
@@ -29,6 +32,9 @@ class _Deaf:
         pass
 
     def scored(self, rows: pb.LogprobRows) -> None:
+        pass
+
+    def weights(self, version: str) -> None:
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:

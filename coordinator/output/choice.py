@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
-from coordinator.request import Finish, Prefill, ScoredPosition
+from coordinator.request import Finish, Prefill, ScoredPosition, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -41,6 +42,9 @@ class Reply(Protocol):
     def first_tokens(self) -> None:
         """Hear that the engine has begun, before the first delta of any choice."""
 
+    def tokens_of(self, index: int) -> int:
+        """Return how many tokens a choice has gained."""
+
     def delta(
         self,
         index: int,
@@ -58,7 +62,17 @@ class Reply(Protocol):
 class Choice:
     """Listens to one slot on behalf of one choice of a reply."""
 
-    __slots__ = ("_begun", "_decode_logprobs", "_ended", "_index", "_logprobs", "_reply", "_text", "_token_by_token")
+    __slots__ = (
+        "_begun",
+        "_decode_logprobs",
+        "_ended",
+        "_index",
+        "_logprobs",
+        "_reply",
+        "_text",
+        "_token_by_token",
+        "_versions",
+    )
 
     def __init__(
         self,
@@ -76,6 +90,8 @@ class Choice:
         self._decode_logprobs = decode_logprobs
         self._token_by_token = token_by_token
         self._logprobs: _Logprobs | None = None
+        self._versions: list[tuple[int, str]] = []
+        """Weight versions, each with the number of tokens before it."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Hear how the prompt was computed."""
@@ -92,6 +108,14 @@ class Choice:
             if self._logprobs is None:
                 self._logprobs = _Logprobs(self._decode_logprobs())
             self._logprobs.add(rows)
+
+    def weights(self, version: str) -> None:
+        """Hear which weights make the tokens from now on."""
+        tokens, versions = self._reply.tokens_of(self._index), self._versions
+        if versions and versions[-1][0] == tokens:
+            versions.pop()  # made no token of this choice
+        if not versions or versions[-1][1] != version:
+            versions.append((tokens, version))
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take the tokens of one frame. Returns True when a stop string ended the choice before the engine did."""
@@ -119,10 +143,19 @@ class Choice:
         else:
             text, kept, matched = self._text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
         ending = _ending(finish) if matched is None and finish is not None else Finish("stop", matched)
+        if self._versions:
+            ending = replace(ending, weight_versions=self._spans(self._reply.tokens_of(self._index) + kept))
         logprobs = None if self._logprobs is None else self._logprobs.take(kept)
         self._reply.delta(self._index, text, token_ids[:kept], ending, logprobs)
         self._ended = True  # now: a reply that cannot take its last delta has yet to hear of that
         return True
+
+    def _spans(self, tokens: int) -> list[WeightSpan] | None:
+        known = [(start, version) for start, version in self._versions if start < tokens]
+        if not all(version for _, version in known):
+            return None
+        ends = [start for start, _ in known[1:]] + [tokens]
+        return [WeightSpan(version, start, end) for (start, version), end in zip(known, ends, strict=False)]
 
     def fail(self, error: TokenwireError) -> None:
         """Pass an error on, unless the choice has already ended."""

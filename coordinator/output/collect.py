@@ -35,6 +35,10 @@ class CollectedReply:
     def first_tokens(self) -> None:
         """Nothing to do: nobody sees the beginning alone."""
 
+    def tokens_of(self, index: int) -> int:
+        """Return how many tokens a choice has gained."""
+        return len(self._choices[index].token_ids)
+
     def delta(
         self,
         index: int,

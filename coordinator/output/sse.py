@@ -64,7 +64,7 @@ class StreamedReply:
 
     __slots__ = (
         "_backlog",
-        "_completion_tokens",
+        "_counts",
         "_done",
         "_failure",
         "_first",
@@ -86,7 +86,7 @@ class StreamedReply:
         self._render = shape.delta
         self._shows_empty = shape.shows_empty_deltas
         self._prompt_tokens = prompt_tokens
-        self._completion_tokens = 0
+        self._counts = [0] * choices
         self._interval = interval
         self._started: set[int] = set()
         self._sink: Sink | None = None
@@ -103,6 +103,10 @@ class StreamedReply:
         if not self._first.done():
             self._first.set_result(None)
 
+    def tokens_of(self, index: int) -> int:
+        """Return how many tokens a choice has gained, sent or not."""
+        return self._counts[index]
+
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Pass on how a choice's prompt was computed."""
         self._shape.prefilled(index, prefill)
@@ -116,7 +120,7 @@ class StreamedReply:
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
         """Take what a choice gained in one step."""
-        self._completion_tokens += len(token_ids)
+        self._counts[index] += len(token_ids)
         sink = self._sink
         if sink is None or sink.congested or self._interval > 1 or self._backlog:
             self._keep(index, text, token_ids, finish, logprobs)
@@ -217,7 +221,7 @@ class StreamedReply:
         elif self._open:
             return
         else:
-            usage = Usage(self._prompt_tokens, self._completion_tokens)
+            usage = Usage(self._prompt_tokens, sum(self._counts))
             self._sink.write(self._shape.closing(usage) + self._shape.ending)
         self._done.set_result(None)
 

@@ -55,6 +55,21 @@ async def test_conflation() -> None:
     assert (frame.load.running, frame.weight_version) == (2, "v2")
 
 
+async def test_weights_cut_a_frame() -> None:
+    """Tokens of two weight versions never share a frame, however late they are taken; nothing to cut adds nothing."""
+    outbox = Outbox()
+    outbox.cut()
+    outbox.add_tokens(1, [10])
+    outbox.flush(LOAD, "v1")
+    outbox.cut()
+    outbox.add_tokens(1, [11])
+    outbox.flush(LOAD, "v2")
+
+    frames = [event.frame for event in await outbox.take()]
+
+    assert [(list(frame.token_ids), frame.weight_version) for frame in frames] == [([10], "v1"), ([11], "v2")]
+
+
 async def test_exactly_once() -> None:
     """What was taken is not in a later frame."""
     outbox = Outbox()

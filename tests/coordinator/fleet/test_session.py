@@ -23,6 +23,8 @@ from tests.workers import (
 from tokenwire import tokenizer_files
 from tokenwire.errors import InvalidRequest, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
+from worker.simulated_engine.engine import SimulatedEngine
+from worker.simulated_engine.settings import SimulationSettings
 
 Requests = AsyncIterator[pb.SessionRequest]
 
@@ -93,6 +95,26 @@ async def test_a_request_runs_to_its_end(address: str) -> None:
             assert listener.finish.reason == pb.FINISH_REASON_LENGTH
         assert session.open_slots == 0
         assert worker.server_info().open_slots == 0
+
+
+async def test_listeners_hear_of_new_weights_once(address: str) -> None:
+    """A listener is told the version before its first token, and again only when it changes, before the first token."""
+    engine = SimulatedEngine(SimulationSettings(step_ms=5))
+    async with running_worker(address, engine), connected(address) as session:
+        listener = Listener()
+        session.submit(submission(max_tokens=60), [listener])
+        await listener.moved.wait()
+        await engine.set_weight_version("v2")
+        await until(lambda: len(listener.versions) > 1)
+        later = Listener()
+        session.submit(submission(max_tokens=5), [later])
+        await listener.ended.wait()
+        await later.ended.wait()
+
+    (_, first), (position, second) = listener.versions
+    assert (first, second) == ("default", "v2")
+    assert 0 < position < 60
+    assert later.versions == [(0, "v2")]
 
 
 async def test_requests_do_not_mix(address: str) -> None:

@@ -14,6 +14,9 @@ class Listener:
     def scored(self, rows: pb.LogprobRows) -> None:
         """Hear nothing."""
 
+    def weights(self, version: str) -> None:
+        """Ignore."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Ignore."""
         return False

@@ -1,9 +1,11 @@
 """A choice: what a step becomes, and how it ends."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from coordinator.output.choice import Choice
-from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken
+from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -28,6 +30,10 @@ class Recorder:
         self.logprobs: list[list[ScoredPosition] | None] = []
         self.prefills: list[Prefill] = []
         self.errors: list[TokenwireError] = []
+
+    def tokens_of(self, index: int) -> int:
+        """Count."""
+        return sum(len(token_ids) for of, _, token_ids, _ in self.deltas if of == index)
 
     def first_tokens(self) -> None:
         """Count beginnings."""
@@ -198,3 +204,42 @@ def test_one_by_one_ends_at_a_stop_string(reply: Recorder) -> None:
 
     assert choice.step([0, 23, 5], None) is True
     assert [delta[2] for delta in reply.deltas] == [[0], [23]]
+
+
+def test_tokens_are_told_their_weights(choice: Choice, reply: Recorder) -> None:
+    """Spans cover the choice's tokens without gaps; a version that made none of them is not among them."""
+    for version in ("never", "v1"):
+        choice.weights(version)
+    choice.step([0, 1], None)
+    for version in ("never", "v1"):
+        choice.weights(version)
+    choice.step([2], None)
+    choice.weights("v2")
+    choice.step([3, 4], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert _versions(reply) == [WeightSpan("v1", 0, 3), WeightSpan("v2", 3, 5)]
+
+
+def test_weights_of_tokens_behind_a_stop_string_do_not_count(choice: Choice, reply: Recorder) -> None:
+    """A span ends where the choice does."""
+    choice.weights("v1")
+    choice.step([0, 23, 5], None)
+
+    assert _versions(reply) == [WeightSpan("v1", 0, 2)]
+
+
+@pytest.mark.parametrize(("version", "tokens", "expected"), [("", [0], None), ("v1", [], [])])
+def test_no_label_is_not_no_token(
+    choice: Choice, reply: Recorder, version: str, tokens: list[int], expected: list[WeightSpan] | None
+) -> None:
+    """Tokens of unlabelled weights have no spans at all; a choice without tokens has an empty list of them."""
+    choice.weights(version)
+    choice.step(tokens, pb.Finish(reason=pb.FINISH_REASON_ABORT))
+
+    assert _versions(reply) == expected
+
+
+def _versions(reply: Recorder) -> Sequence[WeightSpan] | None:
+    finish = reply.deltas[-1][3]
+    assert finish is not None
+    return finish.weight_versions
