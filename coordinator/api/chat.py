@@ -81,7 +81,7 @@ def chat_routes(service: ChatService) -> APIRouter:
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
-        gate.check(body.model_extra)
+        gate.check_body(body)
         call = await service.prepare(body, Headers(request.headers))
         if body.stream:
             return service.stream(call)

@@ -28,7 +28,6 @@ CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "prediction": (None,),
     "web_search_options": (None,),
     "verbosity": (None,),
-    "return_mm_kwargs": (None, True, False),
 }
 
 
@@ -72,6 +71,8 @@ class ChatCompletionRequest(SamplingFields):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = True
+    media_io_kwargs: dict[str, dict[str, Any]] | None = None
+    mm_processor_kwargs: dict[str, Any] | None = None
 
     def as_json(self, whole: bool = True) -> dict[str, Any]:
         """Return the body as the client sent it, or only what it says of tools."""

@@ -34,6 +34,8 @@ class CompletionRequest(SamplingFields):
     )
     logprobs: Annotated[int | None, BeforeValidator(checked_number("logprobs"))] = None
     add_special_tokens: bool = True
+    suffix: str | None = None
+    prompt_embeds: bytes | list[bytes] | None = None
 
     @property
     def scores_only(self) -> bool:
@@ -122,7 +124,7 @@ def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
-        gate.check(body.model_extra)
+        gate.check_body(body)
         body.check()
         headers = Headers(request.headers)
         response_id = request_id("cmpl-", body, headers.request_id)

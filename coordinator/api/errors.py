@@ -70,7 +70,6 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
         lines[_MAX_REPORTED:] = [f"... and {count - _MAX_REPORTED} more"]
     message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
     param = _path(problems[0]["loc"]) if problems else None
-    param = None if param == "body" else param
     return JSONResponse(_body_of(request.url.path)(message, "Bad Request", 400, param), 400)
 
 

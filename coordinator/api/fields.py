@@ -90,7 +90,7 @@ class SamplingFields(BaseModel):
     spaces_between_special_tokens: bool = True
     logit_bias: dict[str, float] | None = None
     allowed_token_ids: list[int] | None = None
-    bad_words: list[str] | None = None
+    bad_words: list[str] = []
     prompt_logprobs: Annotated[int | None, BeforeValidator(checked_number("prompt_logprobs"))] = None
     logprob_token_ids: list[int] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=_INT64_MAX)] | None = None
@@ -115,6 +115,12 @@ class SamplingFields(BaseModel):
     session_id: str | None = None
     request_id: str | None = None
     user: str | None = None
+    # Of beam search, of rendering only, or of media: nothing but their types is checked.
+    use_beam_search: bool = False
+    length_penalty: float = 1.0
+    return_token_offsets: bool | None = None
+    mm_payload: Literal["tensors", "none"] = "tensors"
+    return_mm_kwargs: bool | None = None
 
     def shows_usage(self, api: ApiSettings) -> bool:
         """Tell whether a stream ends with a usage chunk."""

@@ -1,9 +1,11 @@
-"""Fields that a route's model does not declare: known ones are refused by name, unknown ones named once in the log."""
+"""Fields that change nothing or are not served: known ones are refused by name, unknown ones named once in the log."""
 
 import json
 import logging
 from collections.abc import Mapping
 from typing import Any
+
+from pydantic import BaseModel
 
 from tokenwire.errors import InvalidRequest
 
@@ -13,8 +15,7 @@ log = logging.getLogger(__name__)
 _HARMLESS = frozenset(
     {
         *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-        # Of beam search, of rendering only, or of media: vLLM takes them anywhere and ignores them.
-        *("length_penalty", "return_token_offsets", "mm_payload", "return_mm_kwargs", "prompt_cache_retention"),
+        "prompt_cache_retention",
     }
 )
 _MOST_NAMED = 100
@@ -32,6 +33,14 @@ class FieldGate:
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]]) -> None:
         self._not_served = not_served
         self._named: set[str] = set()
+
+    def check_body(self, body: BaseModel) -> None:
+        """Check a request, whether its model declares a field's type or nothing of it. Raises InvalidRequest."""
+        declared = type(body).model_fields
+        typed = {name: getattr(body, name) for name in self._not_served if name in declared}
+        self.check(
+            {**{name: typed[name] for name in typed if name in body.model_fields_set}, **(body.model_extra or {})}
+        )
 
     def check(self, extra: Mapping[str, Any] | None) -> None:
         """Check the fields that the request's model does not declare. Raises InvalidRequest."""

@@ -23,13 +23,13 @@ def render_routes(service: ChatService, generation: Generation, parsers: ParserS
 
     @router.post("/v1/chat/completions/render")
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
-        chat_gate.check(body.model_extra)
+        chat_gate.check_body(body)
         call = await service.prepare(body, Headers(request.headers))
         return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
 
     @router.post("/v1/completions/render")
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
-        completion_gate.check(body.model_extra)
+        completion_gate.check_body(body)
         body.check()
         headers = Headers(request.headers)
         wanted = body.to_generation(request_id("cmpl-", body, headers.request_id), headers)

@@ -68,6 +68,56 @@ def _as_theirs(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return path.startswith("self.") and path.endswith(AS_THEIRS)
 
 
+def _beams(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    asked = request.field("use_beam_search") is True
+    refused = str(ours).startswith("400 use_beam_search:") or path.startswith("error.")
+    return asked and refused
+
+
+def _counted_prompts(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    at_least = re.sub(r"contains at least \d+ input", "contains input", re.sub(r" \(parameter=.*", "", str(theirs)))
+    return path.startswith("error.message") and at_least == re.sub(r"contains \d+ input", "contains input", str(ours))
+
+
+def _full_context(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    by_message = path == "error.message" and str(theirs).startswith("max_tokens must be at least 1, got 0.")
+    by_param = path == "error.param" and (ours, theirs) == ("input_tokens", "max_tokens")
+    return by_param or (by_message and "longer than the maximum model length" in str(ours))
+
+
+def _lenient_parts(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return path == "status" and ours == "200 an answer" and "for ValidatorIterator" in str(theirs)
+
+
+def _embeddings(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return path.startswith("error.message") and ours == "`prompt_embeds` is not supported."
+
+
+def _several_errors(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    several = re.compile(r"\d+ validation errors")
+    if path == "error.message":
+        return bool(several.match(str(ours)) and several.match(str(theirs)))
+    return path == "error.param" and request.name.startswith("malformed/several")
+
+
+def _ids_by_hand(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return (path, ours, theirs) == ("error.type", "Bad Request", "BadRequestError") and bool(
+        request.field("logprob_token_ids")
+    )
+
+
+def _grammars(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    if path == "error.param (same field)":
+        return ours is None and theirs in ("structured_outputs", "response_format")
+    none_given = "structured outputs constraint but none are specified: "
+    return path == "error.message" and none_given in str(ours) and none_given in str(theirs)
+
+
+def _engines_words(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    words = str(theirs).partition("500 ")[2].removeprefix("as an event ")
+    return path == "status" and words == "None: Internal server error" and str(ours).startswith("500 ")
+
+
 def _empty_keys(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return path.startswith("stream.keys.") and ABSENT in (ours, theirs) and "null" in (ours, theirs)
 
@@ -108,6 +158,51 @@ EXPLANATIONS = (
         "tokens found in the cache",
         _cached_tokens,
         "What is cached depends on what either server was asked before.",
+    ),
+    Explanation(
+        "beam search",
+        _beams,
+        "Refused by name: it searches whole sequences in front of the engine, many requests for one, never streamed.",
+    ),
+    Explanation(
+        "how long a prompt is",
+        _counted_prompts,
+        "vLLM stops counting one token after the context and says `at least`; here the length is counted to the end.",
+    ),
+    Explanation(
+        "a prompt that fills the context",
+        _full_context,
+        "vLLM complains of a max_tokens that nobody sent; here the message names the prompt, and how long it is.",
+    ),
+    Explanation(
+        "parts of content that lack their text",
+        _lenient_parts,
+        "vLLM refuses some of them, and strings as parts, when they are asked for in one form and not in another.",
+    ),
+    Explanation(
+        "embeddings of prompts",
+        _embeddings,
+        "Not supported, whatever the worker's options are: the words do not name one.",
+    ),
+    Explanation(
+        "the first of several errors",
+        _several_errors,
+        "`param` names the first field that is wrong; which one that is depends on the order of checks.",
+    ),
+    Explanation(
+        "types of ids",
+        _ids_by_hand,
+        "vLLM looks at logprob_token_ids before it looks at types, and so calls a wrong type a wrong value.",
+    ),
+    Explanation(
+        "grammars that no engine takes",
+        _grammars,
+        "vLLM's HTTP server compiles some grammars to check them; here the engine says what is wrong.",
+    ),
+    Explanation(
+        "what an engine says of its own faults",
+        _engines_words,
+        "An error of the engine says that it was the engine's.",
     ),
     Explanation(
         "parsers that differ by form",

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from coordinator.api.gate import FieldGate
 from tokenwire.errors import InvalidRequest
@@ -24,6 +25,25 @@ def test_values_that_change_nothing_pass() -> None:
     """Clients that spell defaults out are served."""
     FieldGate(NOT_SERVED).check({"suffix": "", "use_beam_search": False})
     FieldGate(NOT_SERVED).check(None)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    suffix: str | None = None
+    use_beam_search: bool = False
+
+
+@pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True, "suffix": ""}])
+def test_fields_whose_types_are_declared_are_refused_as_well(fields: dict[str, Any]) -> None:
+    """Whether a model knows a field's type or not, a value that is not served is refused by name."""
+    gate = FieldGate(NOT_SERVED)
+    gate.check_body(_Body(use_beam_search=False))
+
+    with pytest.raises(InvalidRequest) as caught:
+        gate.check_body(_Body(**fields))
+
+    assert caught.value.param == next(iter(fields))
 
 
 def test_unknown_fields_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
