@@ -15,6 +15,7 @@ from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
 from coordinator.api.tokenize import tokenize_routes
+from coordinator.api.tokens.generate import generate_routes
 from coordinator.body_limit import BodyLimit
 from coordinator.fleet.pool import WorkerPool
 from coordinator.generation import Generation
@@ -45,6 +46,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
+    app.include_router(generate_routes(generation, settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)

@@ -15,8 +15,7 @@ from coordinator.text.detokenizer import text_stream
 from coordinator.text.logprobs import LogprobDecoder
 from tokenwire.v1 import inference_pb2 as pb
 
-# vLLM's order: the request, then the model's generation config, then these.
-_DEFAULTS: dict[str, float | int] = {
+ENGINE_DEFAULTS: dict[str, float | int] = {
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
@@ -25,6 +24,7 @@ _DEFAULTS: dict[str, float | int] = {
     "top_k": 0,
     "min_p": 0.0,
 }
+"""What holds where neither the request nor the model's generation config says anything, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _json(value: Mapping[str, Any] | None) -> str | None:
 
 def _fill_defaults(sampling: pb.SamplingParams, model: ServedModel) -> None:
     defaults = model.default_sampling_params
-    for name, value in _DEFAULTS.items():
+    for name, value in ENGINE_DEFAULTS.items():
         if not sampling.HasField(name):
             setattr(sampling, name, defaults.get(name, value))
     extra = [token_id for token_id in defaults.get("stop_token_ids", ()) if token_id not in sampling.stop_token_ids]

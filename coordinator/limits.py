@@ -28,11 +28,12 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
     if any(not stop for stop in request.text.stop):
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
     sampling = request.sampling
-    if sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:
+    named = request.max_tokens_param
+    if named is not None and sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:
         raise InvalidRequest(
-            f"{request.max_tokens_param}={sampling.max_tokens} cannot be greater than "
+            f"{named}={sampling.max_tokens} cannot be greater than "
             f"max_model_len={model.max_model_len}. Please request fewer output tokens.",
-            param=request.max_tokens_param,
+            param=named,
         )
     _check_ranges(sampling)
     if request.n > 1 and sampling.temperature < 1e-5:
@@ -73,18 +74,13 @@ def check_prompt(token_ids: Sequence[int], model: ServedModel, param: str = "pro
     length, limit = len(token_ids), model.max_model_len
     if not length:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
-    if length > limit:
+    if length >= limit:
+        # Clients know a prompt that is too long by one of a dozen phrases; these words hold what each looks for.
+        room = "" if length > limit else " and a reply needs at least 1 more"
         raise InvalidRequest(
             f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
-            "tokens, which exceeds this limit even without any output tokens. "
-            "Please reduce the length of the input prompt.",
-            param="input_tokens",
-        )
-    if length == limit:
-        raise InvalidRequest(
-            f"The decoder prompt (length {length}) plus the number of requested output tokens (at least 1) is longer "
-            f"than the maximum model length of {limit}. Make sure that `max_model_len` is no smaller than the number "
-            "of text tokens (prompt + requested output tokens).",
+            f"tokens{room}, which is longer than the maximum model length of {limit}. "
+            "Please reduce the length of the messages.",
             param="input_tokens",
         )
     check_ids(token_ids, model, param)

@@ -45,6 +45,8 @@ class TextRules:
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
+    unread: bool = False
+    """Whether nobody sees the text: then it is decoded only to find stop strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class GenerationRequest:
     """As the client asked: absent fields are filled from the model's defaults."""
     n: int = 1
     text: TextRules = TextRules()
-    max_tokens_param: str = "max_tokens"
-    """The field that max_tokens came from, for error messages."""
+    max_tokens_param: str | None = "max_tokens"
+    """The field that max_tokens came from, for error messages; None: more than the context is no error."""
     priority: int = 0
     cache_salt: str | None = None
     session_id: str | None = None

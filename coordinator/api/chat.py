@@ -50,7 +50,7 @@ class ChatService:
         body.check()
         parsers = self._models.find(body.model).parsers
         plan = await _plan(body, parsers)
-        request = body.to_generation(request_id(prefix, body, headers.request_id), headers, plan, self._api)
+        request = body.to_generation(request_id(prefix, body.request_id, headers.request_id), headers, plan, self._api)
         prepared = await self._generation.prepare(request)
         if plan is not None:
             request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].token_ids)

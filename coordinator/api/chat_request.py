@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from coordinator.api.chunks import ChunkOptions
-from coordinator.api.fields import NOT_SERVED, Headers, SamplingFields, check_stream_options
+from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_stream_options
 from coordinator.api.logprobs import LogprobStyle
 from coordinator.api.sampling import checked_number
 from coordinator.parsing.message import ParserPlan
@@ -51,7 +51,7 @@ _MESSAGES_SCHEMA = {
 """What the documentation says of messages. They are checked where they are rendered, with better words."""
 
 
-class ChatCompletionRequest(SamplingFields):
+class ChatCompletionRequest(RequestFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
     messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.chunks import ChunkOptions, CompletionChunks, prompt_text, with_prompt
-from coordinator.api.fields import NOT_SERVED, Headers, SamplingFields, check_stream_options, request_id
+from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from coordinator.api.respond import EventStream, collect
@@ -25,7 +25,7 @@ COMPLETIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = {**NOT_SERVED, "suffix": (N
 _DEFAULT_MAX_TOKENS = 16
 
 
-class CompletionRequest(SamplingFields):
+class CompletionRequest(RequestFields):
     """OpenAI's completion request, with vLLM's extensions."""
 
     prompt: str | list[int] | list[str] | list[list[int]] | None = None
@@ -127,7 +127,7 @@ def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
         gate.check_body(body)
         body.check()
         headers = Headers(request.headers)
-        response_id = request_id("cmpl-", body, headers.request_id)
+        response_id = request_id("cmpl-", body.request_id, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))
         created = int(time.time())
         if body.stream:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -30,8 +30,10 @@ _WORDS = {
 class FieldGate:
     """Refuses known fields that are not served, with the values that change nothing let through."""
 
-    def __init__(self, not_served: Mapping[str, tuple[Any, ...]]) -> None:
+    def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:
+        """not_served: by name, the values that change nothing. harmless: fields to ignore without a word."""
         self._not_served = not_served
+        self._harmless = _HARMLESS.union(harmless)
         self._named: set[str] = set()
 
     def check_body(self, body: BaseModel) -> None:
@@ -48,6 +50,6 @@ class FieldGate:
             if name in self._not_served:
                 if value not in self._not_served[name]:
                     raise InvalidRequest(_WORDS.get(name) or f"`{name}` is not supported.", param=name)
-            elif name not in _HARMLESS and name not in self._named and len(self._named) < _MOST_NAMED:
+            elif name not in self._harmless and name not in self._named and len(self._named) < _MOST_NAMED:
                 self._named.add(name)
                 log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))

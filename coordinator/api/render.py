@@ -32,7 +32,7 @@ def render_routes(service: ChatService, generation: Generation, parsers: ParserS
         completion_gate.check_body(body)
         body.check()
         headers = Headers(request.headers)
-        wanted = body.to_generation(request_id("cmpl-", body, headers.request_id), headers)
+        wanted = body.to_generation(request_id("cmpl-", body.request_id, headers.request_id), headers)
         return JSONResponse({**_rendered(generation, await generation.prepare(wanted)), "parsing": None})
 
     return router

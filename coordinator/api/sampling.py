@@ -6,6 +6,7 @@ from typing import Any
 
 from coordinator.limits import out_of_vocabulary
 from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
 
 
 def int32(value: int | None, param: str) -> int | None:
@@ -78,6 +79,14 @@ def checked_number(name: str) -> Callable[[object], object]:
     return check
 
 
-def to_json(value: Mapping[str, Any] | None) -> str | None:
-    """Return an object as the JSON text that the wire carries; nothing for an empty one, as vLLM does."""
-    return json.dumps(value) if value else None
+def hand_on(
+    sampling: pb.SamplingParams,
+    kv_transfer: Mapping[str, Any] | None,
+    ec_transfer: Mapping[str, Any] | None,
+    extra: Mapping[str, Any] | None,
+) -> None:
+    """Add what is the engine's own business."""
+    given = {"kv_transfer_params": kv_transfer, "ec_transfer_params": ec_transfer, "extra_args": extra}
+    for name, value in given.items():
+        if value:  # an empty object is nothing, as in vLLM
+            setattr(sampling, f"{name}_json", json.dumps(value))

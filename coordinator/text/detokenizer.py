@@ -19,8 +19,12 @@ StepText = tuple[str, int, str | None]
 _INVALID_PREFIX = "Invalid prefix encountered"
 
 
-def text_stream(tokenizer: Tokenizer, prompt: Sequence[int], rules: TextRules, min_tokens: int = 0) -> "TextStream":
+def text_stream(
+    tokenizer: Tokenizer, prompt: Sequence[int], rules: TextRules, min_tokens: int = 0
+) -> "TextStream | UnreadStream":
     """Return the stream that follows a request's rules for text."""
+    if rules.unread and not rules.stop:
+        return UnreadStream()
     return TextStream(
         tokenizer,
         prompt,
@@ -30,6 +34,14 @@ def text_stream(tokenizer: Tokenizer, prompt: Sequence[int], rules: TextRules, m
         skip_special_tokens=rules.skip_special_tokens,
         spaces_between_special_tokens=rules.spaces_between_special_tokens,
     )
+
+
+class UnreadStream:
+    """Stands for a TextStream where nobody reads the text."""
+
+    def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
+        """Take one step's tokens; they have no text."""
+        return "", len(token_ids), None
 
 
 class TextStream:

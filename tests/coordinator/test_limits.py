@@ -62,7 +62,7 @@ def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> Non
     ("prompt", "words"),
     [
         ([], "cannot be empty"),
-        ([0] * 10, "at least 1"),
+        ([0] * 10, "maximum context length is 10 tokens.*needs at least 1 more"),
         ([0] * 11, "maximum context length is 10"),
         ([0, 10], "Token id 10 is out of vocabulary"),
         ([-1, 0], "Token id -1 is out of vocabulary"),

@@ -59,6 +59,11 @@ def _wording(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return same and free and "not supported" not in str(ours)
 
 
+def _too_long(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    both = all(re.search("longer than the maximum|maximum context length", str(message)) for message in (ours, theirs))
+    return path.startswith("error.message") and both and "longer than the maximum model length of" in str(ours)
+
+
 def _cached_tokens(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     caching = path.endswith(("prompt_tokens_details.cached_tokens", "prompt_tokens_details.created_cache_tokens"))
     return caching and isinstance(ours, int) and isinstance(theirs, int)
@@ -153,6 +158,11 @@ EXPLANATIONS = (
         _wording,
         "The message says the same of the same field without pydantic's list of errors; messages that known clients "
         "look into are the same.",
+    ),
+    Explanation(
+        "prompts that are too long",
+        _too_long,
+        "One message on every route, with the phrases of each client that looks for one; vLLM's own has some of them.",
     ),
     Explanation(
         "tokens found in the cache",

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.api.fields import Headers, SamplingFields, check_stream_options, request_id
+from coordinator.api.fields import Headers, RequestFields, check_stream_options, request_id
 from coordinator.request import TextRules, Truncation
 from tokenwire.errors import InvalidRequest
 
 
-def body(**fields: Any) -> SamplingFields:
+def body(**fields: Any) -> RequestFields:
     """Parse a body."""
-    return SamplingFields.model_validate(fields)
+    return RequestFields.model_validate(fields)
 
 
 def test_stream_options_need_a_stream() -> None:
@@ -87,9 +87,9 @@ def test_stop_strings_stay_on_this_side(stop: Any, expected: tuple[str, ...]) ->
 
 def test_the_request_id_is_the_clients_when_given() -> None:
     """The header wins over the body; without either an id is made up."""
-    assert request_id("chatcmpl-", body(request_id="b"), "h") == "chatcmpl-h"
-    assert request_id("chatcmpl-", body(request_id="b"), None) == "chatcmpl-b"
-    assert len(request_id("cmpl-", body(), None)) == len("cmpl-") + 32
+    assert request_id("chatcmpl-", "b", "h") == "chatcmpl-h"
+    assert request_id("chatcmpl-", "b", None) == "chatcmpl-b"
+    assert len(request_id("cmpl-", None, None)) == len("cmpl-") + 32
 
 
 def test_engine_objects_travel_as_json() -> None:

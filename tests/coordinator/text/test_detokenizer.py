@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.request import TextRules
-from coordinator.text.detokenizer import StoppingTextStream, TextStream, text_stream
+from coordinator.text.detokenizer import StoppingTextStream, TextStream, UnreadStream, text_stream
 from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.text import reference, tiny
 
@@ -31,7 +31,9 @@ def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     return steps
 
 
-def run(stream: TextStream, steps: Sequence[list[int]], eos: bool = False) -> tuple[list[str], int, str | None]:
+def run(
+    stream: TextStream | UnreadStream, steps: Sequence[list[int]], eos: bool = False
+) -> tuple[list[str], int, str | None]:
     """Feed steps; return the deltas, the tokens kept, and the match."""
     deltas, kept = [], 0
     for index, step in enumerate(steps):
@@ -42,6 +44,15 @@ def run(stream: TextStream, steps: Sequence[list[int]], eos: bool = False) -> tu
         if matched is not None:
             return deltas, kept, matched
     return deltas, kept, None
+
+
+def test_text_that_nobody_reads_is_not_decoded(smollm2: Tokenizer) -> None:
+    """All tokens count and none has a text; with a stop string there is one to look at after all."""
+    ids = smollm2.encode("one two", False)
+
+    assert text_stream(smollm2, [5], TextRules(unread=True)).step(ids, False, False) == ("", len(ids), None)
+    stopping = text_stream(smollm2, [5], TextRules(("two",), unread=True))
+    assert stopping.step(ids, False, False)[2] == "two"
 
 
 class TestGoldenVectors:

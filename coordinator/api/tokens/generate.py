@@ -1,0 +1,74 @@
+"""POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed and not."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.fields import Headers, request_id
+from coordinator.api.gate import FieldGate
+from coordinator.api.logprobs import prompt_logprobs
+from coordinator.api.respond import EventStream, collect
+from coordinator.api.tokens.generate_request import ENGINES_OWN, NOT_SERVED, SAMPLING_NOT_SERVED, GenerateRequest
+from coordinator.api.tokens.generate_shape import GenerateChunks, ending_fields, generate_logprobs
+from coordinator.generation import Generation, PreparedRequest
+from coordinator.output.collect import CollectedChoice
+from coordinator.request import Usage
+from coordinator.settings import ApiSettings
+
+
+def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
+    """Return the route."""
+    router = APIRouter()
+    gate = FieldGate(NOT_SERVED, ("tools", "messages"))
+    sampling_gate = FieldGate(SAMPLING_NOT_SERVED, ENGINES_OWN)
+
+    @router.post("/inference/v1/generate")
+    async def generate(body: GenerateRequest, request: Request) -> Response:
+        gate.check(body.model_extra)
+        sampling_gate.check(body.sampling_params.model_extra)
+        headers = Headers(request.headers)
+        response_id = request_id("generate-tokens-", body.request_id, headers.request_id)
+        prepared = await generation.prepare(body.to_generation(response_id, headers))
+        if body.stream:
+            return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
+        created = int(time.time())
+        choices = await collect(generation, prepared, request)
+        return JSONResponse(_whole(body, api, prepared, choices, created))
+
+    return router
+
+
+def _whole(
+    body: GenerateRequest, api: ApiSettings, prepared: PreparedRequest, choices: list[CollectedChoice], created: int
+) -> dict[str, Any]:
+    usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
+    if api.prompt_tokens_details:
+        usage.cached_tokens = choices[0].prefill.cached_tokens
+    return {
+        "request_id": prepared.request.request_id,
+        "model": prepared.model.names[0],
+        "created": created,
+        "usage": usage.as_whole_dict(),
+        "prompt_logprobs": prompt_logprobs(choices[0].prefill.logprobs),
+        "prompt_token_id_logprobs": None,
+        "prompt_token_ids": list(prepared.prompts[0].token_ids) if body.return_token_ids else None,
+        "mm_placeholders": None,
+        "metrics": None,
+        "kv_transfer_params": choices[0].finish.kv_transfer_params,
+        "ec_transfer_params": None,
+        "output_mode": body.output_mode,
+        "choices": [_choice(body, index, choice) for index, choice in enumerate(choices)],
+    }
+
+
+def _choice(body: GenerateRequest, index: int, choice: CollectedChoice) -> dict[str, Any]:
+    top = body.sampling_params.logprobs
+    return {
+        "index": index,
+        "token_ids": choice.token_ids,
+        **({"text": choice.text} if body.shows_text else {}),
+        "logprobs": None if top is None else generate_logprobs(choice.logprobs or [], top, body.shows_text),
+        **ending_fields(choice.finish),
+    }

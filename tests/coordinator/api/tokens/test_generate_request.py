@@ -1,0 +1,80 @@
+"""The body of /inference/v1/generate becomes what a worker gets."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from coordinator.api.fields import Headers
+from coordinator.api.tokens.generate_request import GenerateRequest
+from coordinator.request import GenerationRequest, TextRules, TokenPrompt
+from tokenwire.errors import InvalidRequest
+
+
+def translated(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
+    """Return the internal noun of a request."""
+    whole = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
+    request: GenerationRequest = GenerateRequest.model_validate(whole).to_generation("id", Headers(headers or {}))
+    return request
+
+
+def test_ids_are_the_prompt() -> None:
+    """They are used as they are, and errors name their field."""
+    assert translated().prompts == [TokenPrompt([5, 6], "token_ids")]
+
+
+def test_absent_parameters_are_vllms() -> None:
+    """A rollout samples from what was trained: no generation config changes what the request did not say."""
+    sampling = translated({"top_k": 7}).sampling
+
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty) == (1.0, 1.0, 7, 1.0)
+    assert not sampling.HasField("max_tokens")
+
+
+def test_nobody_reads_the_text_of_tokens() -> None:
+    """Without output_mode text nothing is decoded but for stop strings, of which there may be many."""
+    assert translated({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), unread=True)
+    assert not translated(output_mode="text").text.unread
+
+
+def test_what_surrounds_the_sampling_is_passed_on() -> None:
+    """Salt, priority, rank, session, reasoning and the engine's own parameters reach the worker."""
+    request = translated(
+        {
+            **{"n": 2, "seed": 2**62, "extra_args": {"a": 1}},
+            **{"trace_decode_token_ids": [3], "skip_reading_prefix_cache": True},
+        },
+        {"x-session-id": "s", "x-data-parallel-rank": "1"},
+        cache_salt="policy-7",
+        priority=-3,
+        reasoning_ended=True,
+        reasoning_parser_kwargs={"chat_template_kwargs": {"enable_thinking": False}},
+        kv_transfer_params={"b": 2},
+    )
+
+    assert (request.n, request.sampling.seed, request.cache_salt, request.priority) == (2, 2**62, "policy-7", -3)
+    assert (request.session_id, request.data_parallel_rank, request.reasoning_ended) == ("s", 1, True)
+    assert request.reasoning_parser_kwargs == {"chat_template_kwargs": {"enable_thinking": False}}
+    assert request.sampling.extra_args_json == '{"a": 1}'
+    assert request.sampling.kv_transfer_params_json == '{"b": 2}'
+    assert list(request.sampling.trace_decode_token_ids) == [3]
+    assert request.sampling.skip_reading_prefix_cache
+
+
+@pytest.mark.parametrize(
+    ("sampling", "param"),
+    [({"logprobs": -2}, "logprobs"), ({"max_tokens": 0}, "max_tokens"), ({"trace_decode_token_ids": [-1]}, "trace")],
+)
+def test_wrong_parameters_are_named(sampling: dict[str, Any], param: str) -> None:
+    """What no engine takes is refused here."""
+    with pytest.raises(InvalidRequest) as caught:
+        translated(sampling)
+
+    assert (caught.value.param or "").startswith(param)
+
+
+@pytest.mark.parametrize("wrong", [{"token_ids": []}, {"sampling_params": None}, {"output_mode": "both"}])
+def test_wrong_shapes_are_refused(wrong: dict[str, Any]) -> None:
+    """Ids and sampling parameters have to be there."""
+    with pytest.raises(ValidationError):
+        GenerateRequest.model_validate({"token_ids": [1], "sampling_params": {}, **wrong})
