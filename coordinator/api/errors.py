@@ -64,7 +64,7 @@ async def _on_tokenwire_error(request: Request, error: Exception) -> JSONRespons
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = error.errors()
-    lines = [f"{_path(problem['loc'])}: {problem['msg']} (got {_shorten(problem)})" for problem in problems]
+    lines = [_line(problem) for problem in problems]
     count = len(lines)
     if count > _MAX_REPORTED:
         lines[_MAX_REPORTED:] = [f"... and {count - _MAX_REPORTED} more"]
@@ -97,6 +97,12 @@ def _path(location: tuple[int | str, ...]) -> str:
     """Name the field as the client wrote it: pydantic's own union markers say nothing to them."""
     parts = [str(part) for part in location if part != "body" and not _is_marker(str(part))]
     return ".".join(parts) or "body"
+
+
+def _line(problem: dict[str, Any]) -> str:
+    if problem["loc"] == ("body",) and isinstance(problem.get("input"), bytes):
+        return "Unsupported Media Type: Only 'application/json' is allowed"
+    return f"{_path(problem['loc'])}: {problem['msg']} (got {_shorten(problem)})"
 
 
 def _is_marker(part: str) -> bool:

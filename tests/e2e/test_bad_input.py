@@ -97,6 +97,14 @@ def test_malformed_json_is_a_400(service: Service) -> None:
     assert "JSON" in response.json()["error"]["message"]
 
 
+def test_another_media_type_is_a_400(service: Service) -> None:
+    """A form or a text says what is expected, and nothing of how bodies are read."""
+    response = httpx.post(service.url + CHAT, content=b"messages=x", headers={"content-type": "text/plain"})
+
+    assert response.status_code == 400
+    assert "Only 'application/json' is allowed" in response.json()["error"]["message"]
+
+
 def test_a_body_over_the_limit_is_a_413(service: Service) -> None:
     """A huge body is refused by its declared length, before it is read."""
     response = httpx.post(service.url + CHAT, content=b"x" * (33 * 1024 * 1024))
