@@ -80,8 +80,10 @@ def _beams(request: Request, path: str, ours: Any, theirs: Any) -> bool:
 
 
 def _counted_prompts(_: Request, path: str, ours: Any, theirs: Any) -> bool:
-    at_least = re.sub(r"contains at least \d+ input", "contains input", re.sub(r" \(parameter=.*", "", str(theirs)))
-    return path.startswith("error.message") and at_least == re.sub(r"contains \d+ input", "contains input", str(ours))
+    shared = re.compile(r"This model's maximum context length is \d+ tokens\. However, your prompt contains ")
+    both = shared.match(str(ours)), shared.match(str(theirs))
+    same = both[0] is not None and both[1] is not None and both[0][0] == both[1][0]
+    return path.startswith("error.message") and same and "Please reduce the length" in str(ours)
 
 
 def _full_context(_: Request, path: str, ours: Any, theirs: Any) -> bool:
@@ -177,7 +179,8 @@ EXPLANATIONS = (
     Explanation(
         "how long a prompt is",
         _counted_prompts,
-        "vLLM stops counting one token after the context and says `at least`; here the length is counted to the end.",
+        "vLLM stops counting one token after the context and says `at least`; here all are counted, and the words are "
+        "those by which clients of several servers know a prompt that is too long.",
     ),
     Explanation(
         "a prompt that fills the context",
