@@ -5,6 +5,8 @@ TokenwireError
 │   ├── Malformed        a part of it has a wrong shape
 │   ├── NotFound         it names something that does not exist
 │   └── TooLarge         its body is over the limit
+├── Superseded           a newer operation came first
+├── CannotAdopt          a worker cannot be made like the others
 ├── Unsupported          known, but not possible on this engine
 ├── Overloaded           a queue is full; try again later
 ├── Unavailable          nobody can take it now; try again soon
@@ -72,6 +74,24 @@ class Unsupported(TokenwireError):
     grpc_code = grpc.StatusCode.UNIMPLEMENTED
     refusal_code = pb.REFUSAL_CODE_INVALID
     openai_type = "NotImplementedError"
+
+
+class Superseded(TokenwireError):
+    """An operation came after one that was begun later: nothing was done."""
+
+    http_status = 409
+    grpc_code = grpc.StatusCode.ABORTED
+    refusal_code = pb.REFUSAL_CODE_INVALID
+    openai_type = "ConflictError"
+
+
+class CannotAdopt(TokenwireError):
+    """A worker cannot be made like the others of its model."""
+
+    http_status = 409
+    grpc_code = grpc.StatusCode.FAILED_PRECONDITION
+    refusal_code = pb.REFUSAL_CODE_INVALID
+    openai_type = "ConflictError"
 
 
 class Overloaded(TokenwireError):

@@ -32,6 +32,13 @@ log = logging.getLogger(__name__)
 )
 @option("--served-model-name", multiple=True, help="Name(s) that requests may use. [default: MODEL]")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
+@option(
+    "--weights-root",
+    "weights_roots",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Directory that new weights and adapters may be read from; repeat for more. [default: any]",
+)
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
 @option(
@@ -57,6 +64,7 @@ def command(
     engine: str,
     served_model_name: tuple[str, ...],
     drain_timeout: float,
+    weights_roots: tuple[Path, ...],
     cache_dir: Path | None,
     engine_args: str,
     **simulation: object,
@@ -66,7 +74,7 @@ def command(
     MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
     """
     configure_logging("worker")
-    settings = WorkerSettings(listen, drain_timeout)
+    settings = WorkerSettings(listen, drain_timeout, weights_roots)
     cache = cache_dir or default_cache_dir()
     arguments = [*shlex.split(engine_args), *engine_arguments]
     if engine == "sim":

@@ -11,6 +11,7 @@ from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.v1 import control_pb2 as pb
 from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from worker.engine import Engine, PauseMode
+from worker.steering import Steering
 
 Response = TypeVar("Response")
 Json = TypeVar("Json", dict[str, Any], list[Any])
@@ -32,7 +33,7 @@ _STAGES = {
 }
 
 
-class WorkerState(Protocol):
+class Worker(Protocol):
     """What control calls need to know of the server that they run in."""
 
     def welcome(self) -> inference_pb2.Welcome:
@@ -51,47 +52,52 @@ class WorkerState(Protocol):
 class ControlService(control_pb2_grpc.ControlServicer):
     """Translates calls to the engine's control verbs, and errors to gRPC codes."""
 
-    def __init__(self, engine: Engine, state: WorkerState, files: dict[str, bytes], digest: str) -> None:
+    def __init__(
+        self, engine: Engine, steering: Steering, worker: Worker, files: dict[str, bytes], digest: str
+    ) -> None:
         self._engine = engine
-        self._state = state
+        self._steering = steering
+        self._worker = worker
         self._tokenizer = pb.GetTokenizerResponse(digest=digest, files=files)
         self._background: set[asyncio.Task[None]] = set()
 
     async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Context) -> pb.GetServerInfoResponse:
-        return self._state.server_info()
+        return self._worker.server_info()
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, context: Context) -> pb.GetTokenizerResponse:
         return self._tokenizer
 
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
-        return pb.AbortResponse(aborted_slots=await self._state.abort_requests(set(request.request_ids)))
+        return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(set(request.request_ids)))
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
-        task = asyncio.create_task(self._state.drain(request.deadline_ms / 1000 or None))
+        task = asyncio.create_task(self._worker.drain(request.deadline_ms / 1000 or None))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return pb.DrainResponse()
 
     async def PauseGeneration(self, request: pb.PauseGenerationRequest, context: Context) -> pb.PauseGenerationResponse:
-        await _call(context, lambda: self._engine.pause(_pause_mode(request.mode), request.clear_cache))
-        return pb.PauseGenerationResponse()
+        steering, epoch = self._steering, request.epoch
+        await _call(context, lambda: steering.pause(epoch, _pause_mode(request.mode), request.clear_cache))
+        return pb.PauseGenerationResponse(serving=steering.state)
 
     async def ResumeGeneration(
         self, request: pb.ResumeGenerationRequest, context: Context
     ) -> pb.ResumeGenerationResponse:
-        await _call(context, self._engine.resume)
-        return pb.ResumeGenerationResponse()
+        await _call(context, lambda: self._steering.resume(request.epoch))
+        return pb.ResumeGenerationResponse(serving=self._steering.state)
 
     async def IsPaused(self, request: pb.IsPausedRequest, context: Context) -> pb.IsPausedResponse:
         return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
 
     async def Sleep(self, request: pb.SleepRequest, context: Context) -> pb.SleepResponse:
-        await _call(context, lambda: self._engine.sleep(request.level, _pause_mode(request.mode)))
-        return pb.SleepResponse()
+        steering, epoch = self._steering, request.epoch
+        await _call(context, lambda: steering.sleep(epoch, request.level, _pause_mode(request.mode)))
+        return pb.SleepResponse(serving=steering.state)
 
     async def WakeUp(self, request: pb.WakeUpRequest, context: Context) -> pb.WakeUpResponse:
-        await _call(context, lambda: self._engine.wake_up(list(request.tags)))
-        return pb.WakeUpResponse()
+        await _call(context, lambda: self._steering.wake_up(request.epoch, list(request.tags)))
+        return pb.WakeUpResponse(serving=self._steering.state)
 
     async def IsSleeping(self, request: pb.IsSleepingRequest, context: Context) -> pb.IsSleepingResponse:
         return pb.IsSleepingResponse(sleeping=await _call(context, self._engine.is_sleeping))
@@ -103,22 +109,30 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.ResetCacheResponse(success=reset)
 
     async def LoadLora(self, request: pb.LoadLoraRequest, context: Context) -> pb.LoadLoraResponse:
-        return pb.LoadLoraResponse(loaded=await _call(context, lambda: self._engine.load_lora(request.adapter)))
+        loaded = await _call(context, lambda: self._steering.load_lora(request.epoch, request.adapter))
+        return pb.LoadLoraResponse(loaded=loaded, serving=self._steering.state)
 
     async def UnloadLora(self, request: pb.UnloadLoraRequest, context: Context) -> pb.UnloadLoraResponse:
-        return pb.UnloadLoraResponse(unloaded=await _call(context, lambda: self._engine.unload_lora(request.id)))
+        unloaded = await _call(context, lambda: self._steering.unload_lora(request.epoch, request.id))
+        return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._steering.state)
 
     async def ListLoras(self, request: pb.ListLorasRequest, context: Context) -> pb.ListLorasResponse:
         return pb.ListLorasResponse(ids=await _call(context, self._engine.list_loras))
+
+    async def LoadWeights(self, request: pb.LoadWeightsRequest, context: Context) -> pb.LoadWeightsResponse:
+        path, version, reset = request.path, request.weight_version, request.reset_prefix_cache
+        await _call(context, lambda: self._steering.load_weights(request.epoch, path, version, reset))
+        return pb.LoadWeightsResponse(serving=self._steering.state)
 
     async def UpdateWeights(self, request: pb.UpdateWeightsRequest, context: Context) -> pb.UpdateWeightsResponse:
         async def update() -> None:
             if request.stage not in _STAGES:
                 raise InvalidRequest("stage must be set", param="stage")
-            await self._engine.update_weights(_STAGES[request.stage], _json(request.arguments_json, dict))
+            arguments = _json(request.arguments_json, dict)
+            await self._steering.update_weights(request.epoch, _STAGES[request.stage], arguments)
 
         await _call(context, update)
-        return pb.UpdateWeightsResponse()
+        return pb.UpdateWeightsResponse(serving=self._steering.state)
 
     async def GetWeightVersion(
         self, request: pb.GetWeightVersionRequest, context: Context
@@ -128,8 +142,12 @@ class ControlService(control_pb2_grpc.ControlServicer):
     async def SetWeightVersion(
         self, request: pb.SetWeightVersionRequest, context: Context
     ) -> pb.SetWeightVersionResponse:
-        await _call(context, lambda: self._engine.set_weight_version(request.weight_version))
-        return pb.SetWeightVersionResponse()
+        await _call(context, lambda: self._steering.set_weight_version(request.epoch, request.weight_version))
+        return pb.SetWeightVersionResponse(serving=self._steering.state)
+
+    async def AdoptState(self, request: pb.AdoptStateRequest, context: Context) -> pb.AdoptStateResponse:
+        await _call(context, lambda: self._steering.adopt(request.target))
+        return pb.AdoptStateResponse(serving=self._steering.state)
 
     async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
         async def call() -> list[Any]:

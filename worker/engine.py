@@ -60,6 +60,10 @@ class Engine(Protocol):
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""
 
+    def configuration(self) -> dict[str, Any]:
+        """Configuration that clients ask for, with vLLM's names: model_config, parallel_config (world_size,
+        world_size_across_dp, data_parallel_size), lora_config and weight_transfer_config (None where there is none)."""
+
     def tokenizer_files(self) -> dict[str, bytes]:
         """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""
 
@@ -110,6 +114,9 @@ class Engine(Protocol):
 
     async def list_loras(self) -> list[int]:
         """List ids of loaded adapters."""
+
+    async def load_weights(self, path: str) -> None:
+        """Read weights from a directory, in the place of the ones that are there; "": those of the start."""
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""

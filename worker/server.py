@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from worker.control import ControlService
 from worker.engine import Engine, Step
 from worker.session import Session, SessionContext
 from worker.settings import WorkerSettings
+from worker.steering import Steering
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._instance_id = uuid.uuid4().hex
         self._model = pb.Model()
         self._load = pb.Load()
-        self._weight_version = ""
+        self._steps_version = ""
+        self._steering = Steering(engine, self._announce, settings.weights_roots)
         self._steps = 0
         self._generated_tokens = 0
         self._draining = False
@@ -51,12 +54,12 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def startup(self) -> None:
         """Start the engine, then listen. Raises EngineFailed or OSError."""
         await self._engine.start()
-        self._weight_version = await self._engine.get_weight_version()
+        await self._steering.start()
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
         self._model.tokenizer_digest = tokenizer_files.digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
-        control = ControlService(self._engine, self, files, self._model.tokenizer_digest)
+        control = ControlService(self._engine, self._steering, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._pump = asyncio.create_task(self._deliver_steps())
@@ -107,9 +110,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             protocol=protocol.version(),
             instance_id=self._instance_id,
             model=self._model,
-            weight_version=self._weight_version,
+            weight_version=self._steering.state.weight_version,
             load=self._load,
             draining=self._draining,
+            serving=self._steering.state,
         )
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:
@@ -120,6 +124,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             open_slots=self._open_slots(),
             steps=self._steps,
             generated_tokens=self._generated_tokens,
+            engine_config_json=json.dumps(self._engine.configuration()),
         )
 
     async def abort_requests(self, request_ids: set[str]) -> int:
@@ -137,6 +142,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             self._sessions.discard(session)
 
     # Internals.
+
+    def _announce(self, state: pb.ServingState) -> None:
+        for session in self._sessions:
+            session.outbox.add_event(pb.SessionResponse(serving=state))
 
     async def _listen(self) -> None:
         address = self._settings.listen
@@ -162,10 +171,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
 
     def _deliver(self, step: Step) -> None:
         self._steps += 1
-        if step.weight_version != self._weight_version:
+        if step.weight_version != self._steps_version:
             for session in self._sessions:
                 session.outbox.cut()
-        self._load, self._weight_version = step.load, step.weight_version
+        self._load, self._steps_version = step.load, step.weight_version
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             if token_ids:
                 self._generated_tokens += len(token_ids)

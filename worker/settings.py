@@ -1,6 +1,7 @@
 """The worker's configuration: one frozen object, validated once."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tokenwire.errors import InvalidRequest
 
@@ -13,6 +14,8 @@ class WorkerSettings:
     """`HOST:PORT` (port 0: any) or `unix:PATH`."""
     drain_timeout_s: float = 30.0
     """How long sequences may run on after SIGTERM before they are aborted."""
+    weights_roots: tuple[Path, ...] = ()
+    """Directories that weights and adapters may be read from; none: any."""
 
     def __post_init__(self) -> None:
         if not self.listen.startswith("unix:"):

@@ -88,6 +88,7 @@ class Peer:
         self.finishes: dict[int, pb.Finish] = {}
         self.refusals: list[pb.Refusal] = []
         self.draining: list[pb.Draining] = []
+        self.serving: list[pb.ServingState] = []
         self.frames = 0
         self._health = health_pb2_grpc.HealthStub(channel)
 
@@ -113,6 +114,8 @@ class Peer:
                 self.endings.update(event.refusal.slots)
             case "draining":
                 self.draining.append(event.draining)
+            case "serving":
+                self.serving.append(event.serving)
             case other:
                 raise AssertionError(f"unexpected event {other}")
 

@@ -258,3 +258,37 @@ async def test_what_an_engine_cannot_do_is_unimplemented(tmp_path: Path) -> None
         assert code is grpc.StatusCode.UNIMPLEMENTED
         assert "no method 'profile'" in details
         assert await peer.health() == "SERVING"
+
+
+async def test_sessions_hear_of_what_control_calls_change(worker: WorkerServer, peer: Peer, tmp_path: Path) -> None:
+    """Every session is told the state that the call answers with, and the next welcome says it."""
+    async with in_session(worker.address) as other:
+        request = control.LoadWeightsRequest(path=str(tmp_path), weight_version="v3", epoch=3)
+        answer = await peer.control.LoadWeights(request)
+        for each in (peer, other):
+            await each.read()
+
+    assert answer.serving.weight_version == "v3"
+    assert peer.serving == other.serving == [answer.serving]
+    assert worker.welcome().serving == answer.serving
+
+
+async def test_an_older_operation_is_aborted(peer: Peer) -> None:
+    """A call whose epoch is not newer than the worker's is ABORTED."""
+    await peer.control.PauseGeneration(control.PauseGenerationRequest(epoch=3))
+    code, details = await failure(peer.control.ResumeGeneration(control.ResumeGenerationRequest(epoch=2)))
+
+    assert code is grpc.StatusCode.ABORTED
+    assert "operation 3" in details
+
+
+async def test_a_state_that_cannot_be_adopted_is_a_failed_precondition(peer: Peer) -> None:
+    """Weights that came by a transfer cannot be had."""
+    target = pb.ServingState(epoch=2, weights_epoch=2, weight_version="v2")
+
+    code, _ = await failure(peer.control.AdoptState(control.AdoptStateRequest(target=target)))
+    target.weights_epoch = 0
+    answer = await peer.control.AdoptState(control.AdoptStateRequest(target=target))
+
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert (answer.serving.epoch, answer.serving.weight_version) == (2, "v2")

@@ -41,18 +41,20 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("welcome", "sessions", "open_slots", "steps", "generated_tokens")
+    __slots__ = ("welcome", "sessions", "open_slots", "steps", "generated_tokens", "engine_config_json")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     welcome: _inference_pb2.Welcome
     sessions: int
     open_slots: int
     steps: int
     generated_tokens: int
-    def __init__(self, welcome: _Optional[_Union[_inference_pb2.Welcome, _Mapping]] = ..., sessions: _Optional[int] = ..., open_slots: _Optional[int] = ..., steps: _Optional[int] = ..., generated_tokens: _Optional[int] = ...) -> None: ...
+    engine_config_json: str
+    def __init__(self, welcome: _Optional[_Union[_inference_pb2.Welcome, _Mapping]] = ..., sessions: _Optional[int] = ..., open_slots: _Optional[int] = ..., steps: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., engine_config_json: _Optional[str] = ...) -> None: ...
 
 class GetTokenizerRequest(_message.Message):
     __slots__ = ()
@@ -96,24 +98,32 @@ class DrainResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class PauseGenerationRequest(_message.Message):
-    __slots__ = ("mode", "clear_cache")
+    __slots__ = ("mode", "clear_cache", "epoch")
     MODE_FIELD_NUMBER: _ClassVar[int]
     CLEAR_CACHE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     mode: PauseMode
     clear_cache: bool
-    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: _Optional[bool] = ...) -> None: ...
+    epoch: int
+    def __init__(self, mode: _Optional[_Union[PauseMode, str]] = ..., clear_cache: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class PauseGenerationResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class ResumeGenerationRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class ResumeGenerationResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class IsPausedRequest(_message.Message):
     __slots__ = ()
@@ -126,26 +136,34 @@ class IsPausedResponse(_message.Message):
     def __init__(self, paused: _Optional[bool] = ...) -> None: ...
 
 class SleepRequest(_message.Message):
-    __slots__ = ("level", "mode")
+    __slots__ = ("level", "mode", "epoch")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     level: int
     mode: PauseMode
-    def __init__(self, level: _Optional[int] = ..., mode: _Optional[_Union[PauseMode, str]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, level: _Optional[int] = ..., mode: _Optional[_Union[PauseMode, str]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class SleepResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class WakeUpRequest(_message.Message):
-    __slots__ = ("tags",)
+    __slots__ = ("tags", "epoch")
     TAGS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     tags: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tags: _Optional[_Iterable[str]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class WakeUpResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class IsSleepingRequest(_message.Message):
     __slots__ = ()
@@ -172,28 +190,36 @@ class ResetCacheResponse(_message.Message):
     def __init__(self, success: _Optional[bool] = ...) -> None: ...
 
 class LoadLoraRequest(_message.Message):
-    __slots__ = ("adapter",)
+    __slots__ = ("adapter", "epoch")
     ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     adapter: _inference_pb2.LoraAdapter
-    def __init__(self, adapter: _Optional[_Union[_inference_pb2.LoraAdapter, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, adapter: _Optional[_Union[_inference_pb2.LoraAdapter, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class LoadLoraResponse(_message.Message):
-    __slots__ = ("loaded",)
+    __slots__ = ("loaded", "serving")
     LOADED_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     loaded: bool
-    def __init__(self, loaded: _Optional[bool] = ...) -> None: ...
+    serving: _inference_pb2.ServingState
+    def __init__(self, loaded: _Optional[bool] = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class UnloadLoraRequest(_message.Message):
-    __slots__ = ("id",)
+    __slots__ = ("id", "epoch")
     ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     id: int
-    def __init__(self, id: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class UnloadLoraResponse(_message.Message):
-    __slots__ = ("unloaded",)
+    __slots__ = ("unloaded", "serving")
     UNLOADED_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     unloaded: bool
-    def __init__(self, unloaded: _Optional[bool] = ...) -> None: ...
+    serving: _inference_pb2.ServingState
+    def __init__(self, unloaded: _Optional[bool] = ..., serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class ListLorasRequest(_message.Message):
     __slots__ = ()
@@ -205,17 +231,39 @@ class ListLorasResponse(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class LoadWeightsRequest(_message.Message):
+    __slots__ = ("path", "weight_version", "reset_prefix_cache", "epoch")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RESET_PREFIX_CACHE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    weight_version: str
+    reset_prefix_cache: bool
+    epoch: int
+    def __init__(self, path: _Optional[str] = ..., weight_version: _Optional[str] = ..., reset_prefix_cache: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class LoadWeightsResponse(_message.Message):
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
+
 class UpdateWeightsRequest(_message.Message):
-    __slots__ = ("stage", "arguments_json")
+    __slots__ = ("stage", "arguments_json", "epoch")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     stage: WeightUpdateStage
     arguments_json: str
-    def __init__(self, stage: _Optional[_Union[WeightUpdateStage, str]] = ..., arguments_json: _Optional[str] = ...) -> None: ...
+    epoch: int
+    def __init__(self, stage: _Optional[_Union[WeightUpdateStage, str]] = ..., arguments_json: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class UpdateWeightsResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class GetWeightVersionRequest(_message.Message):
     __slots__ = ()
@@ -228,14 +276,30 @@ class GetWeightVersionResponse(_message.Message):
     def __init__(self, weight_version: _Optional[str] = ...) -> None: ...
 
 class SetWeightVersionRequest(_message.Message):
-    __slots__ = ("weight_version",)
+    __slots__ = ("weight_version", "epoch")
     WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     weight_version: str
-    def __init__(self, weight_version: _Optional[str] = ...) -> None: ...
+    epoch: int
+    def __init__(self, weight_version: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class SetWeightVersionResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
+
+class AdoptStateRequest(_message.Message):
+    __slots__ = ("target",)
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    target: _inference_pb2.ServingState
+    def __init__(self, target: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
+
+class AdoptStateResponse(_message.Message):
+    __slots__ = ("serving",)
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    serving: _inference_pb2.ServingState
+    def __init__(self, serving: _Optional[_Union[_inference_pb2.ServingState, _Mapping]] = ...) -> None: ...
 
 class CollectiveRpcRequest(_message.Message):
     __slots__ = ("method", "args_json", "kwargs_json", "timeout_seconds")

@@ -27,6 +27,13 @@ if _version_not_supported:
 
 class ControlStub:
     """Control inspects and steers one worker.
+
+    Calls that change the serving state carry the epoch of the fleet operation
+    that they belong to, or 0 when they belong to none. They are carried out one
+    after the other; only ResumeGeneration overtakes, since it is what ends a
+    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     def __init__(self, channel):
@@ -105,6 +112,11 @@ class ControlStub:
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.ListLorasRequest.SerializeToString,
                 response_deserializer=tokenwire_dot_v1_dot_control__pb2.ListLorasResponse.FromString,
                 _registered_method=True)
+        self.LoadWeights = channel.unary_unary(
+                '/tokenwire.v1.Control/LoadWeights',
+                request_serializer=tokenwire_dot_v1_dot_control__pb2.LoadWeightsRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_control__pb2.LoadWeightsResponse.FromString,
+                _registered_method=True)
         self.UpdateWeights = channel.unary_unary(
                 '/tokenwire.v1.Control/UpdateWeights',
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.UpdateWeightsRequest.SerializeToString,
@@ -120,6 +132,11 @@ class ControlStub:
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.SetWeightVersionRequest.SerializeToString,
                 response_deserializer=tokenwire_dot_v1_dot_control__pb2.SetWeightVersionResponse.FromString,
                 _registered_method=True)
+        self.AdoptState = channel.unary_unary(
+                '/tokenwire.v1.Control/AdoptState',
+                request_serializer=tokenwire_dot_v1_dot_control__pb2.AdoptStateRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_control__pb2.AdoptStateResponse.FromString,
+                _registered_method=True)
         self.CollectiveRpc = channel.unary_unary(
                 '/tokenwire.v1.Control/CollectiveRpc',
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.CollectiveRpcRequest.SerializeToString,
@@ -129,6 +146,13 @@ class ControlStub:
 
 class ControlServicer:
     """Control inspects and steers one worker.
+
+    Calls that change the serving state carry the epoch of the fleet operation
+    that they belong to, or 0 when they belong to none. They are carried out one
+    after the other; only ResumeGeneration overtakes, since it is what ends a
+    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     def GetServerInfo(self, request, context):
@@ -230,6 +254,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadWeights(self, request, context):
+        """LoadWeights reads weights from a directory.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UpdateWeights(self, request, context):
         """UpdateWeights runs one step of a weight update.
         """
@@ -251,8 +282,17 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdoptState(self, request, context):
+        """AdoptState makes a worker that missed fleet operations like the others.
+        FAILED_PRECONDITION when it cannot be: its weights came by a transfer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CollectiveRpc(self, request, context):
-        """CollectiveRpc runs a method on every process of the engine.
+        """CollectiveRpc runs a method on every process of the engine. What it changes
+        is not a part of the serving state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -331,6 +371,11 @@ def add_ControlServicer_to_server(servicer, server):
                     request_deserializer=tokenwire_dot_v1_dot_control__pb2.ListLorasRequest.FromString,
                     response_serializer=tokenwire_dot_v1_dot_control__pb2.ListLorasResponse.SerializeToString,
             ),
+            'LoadWeights': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadWeights,
+                    request_deserializer=tokenwire_dot_v1_dot_control__pb2.LoadWeightsRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_control__pb2.LoadWeightsResponse.SerializeToString,
+            ),
             'UpdateWeights': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateWeights,
                     request_deserializer=tokenwire_dot_v1_dot_control__pb2.UpdateWeightsRequest.FromString,
@@ -345,6 +390,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.SetWeightVersion,
                     request_deserializer=tokenwire_dot_v1_dot_control__pb2.SetWeightVersionRequest.FromString,
                     response_serializer=tokenwire_dot_v1_dot_control__pb2.SetWeightVersionResponse.SerializeToString,
+            ),
+            'AdoptState': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptState,
+                    request_deserializer=tokenwire_dot_v1_dot_control__pb2.AdoptStateRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_control__pb2.AdoptStateResponse.SerializeToString,
             ),
             'CollectiveRpc': grpc.unary_unary_rpc_method_handler(
                     servicer.CollectiveRpc,
@@ -361,6 +411,13 @@ def add_ControlServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Control:
     """Control inspects and steers one worker.
+
+    Calls that change the serving state carry the epoch of the fleet operation
+    that they belong to, or 0 when they belong to none. They are carried out one
+    after the other; only ResumeGeneration overtakes, since it is what ends a
+    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     @staticmethod
@@ -742,6 +799,33 @@ class Control:
             _registered_method=True)
 
     @staticmethod
+    def LoadWeights(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tokenwire.v1.Control/LoadWeights',
+            tokenwire_dot_v1_dot_control__pb2.LoadWeightsRequest.SerializeToString,
+            tokenwire_dot_v1_dot_control__pb2.LoadWeightsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def UpdateWeights(request,
             target,
             options=(),
@@ -812,6 +896,33 @@ class Control:
             '/tokenwire.v1.Control/SetWeightVersion',
             tokenwire_dot_v1_dot_control__pb2.SetWeightVersionRequest.SerializeToString,
             tokenwire_dot_v1_dot_control__pb2.SetWeightVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tokenwire.v1.Control/AdoptState',
+            tokenwire_dot_v1_dot_control__pb2.AdoptStateRequest.SerializeToString,
+            tokenwire_dot_v1_dot_control__pb2.AdoptStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

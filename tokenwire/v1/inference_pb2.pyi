@@ -46,16 +46,18 @@ class SessionRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
-    __slots__ = ("welcome", "frame", "refusal", "draining")
+    __slots__ = ("welcome", "frame", "refusal", "draining", "serving")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     frame: StepFrame
     refusal: Refusal
     draining: Draining
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., frame: _Optional[_Union[StepFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
+    serving: ServingState
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., frame: _Optional[_Union[StepFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ...) -> None: ...
 
 class ProtocolVersion(_message.Message):
     __slots__ = ("major", "minor")
@@ -74,20 +76,50 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., coordinator_id: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining")
+    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining", "serving")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     protocol: ProtocolVersion
     instance_id: str
     model: Model
     weight_version: str
     load: Load
     draining: bool
-    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ...) -> None: ...
+    serving: ServingState
+    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ...) -> None: ...
+
+class ServingState(_message.Message):
+    __slots__ = ("epoch", "revision", "strayed", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    STRAYED_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    SLEEPING_FIELD_NUMBER: _ClassVar[int]
+    SLEEP_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    AWAKE_PARTS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_PATH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FAULT_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    revision: int
+    strayed: bool
+    paused: bool
+    sleeping: bool
+    sleep_level: int
+    awake_parts: _containers.RepeatedScalarFieldContainer[str]
+    weight_version: str
+    weights_epoch: int
+    weights_path: str
+    weights_fault: str
+    adapters: _containers.RepeatedCompositeFieldContainer[LoraAdapter]
+    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., strayed: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture")
@@ -149,14 +181,16 @@ class Submit(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., slots: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., sampling_params: _Optional[_Union[SamplingParams, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., lora: _Optional[_Union[LoraAdapter, _Mapping]] = ..., session_id: _Optional[str] = ..., data_parallel_rank: _Optional[int] = ..., trace_headers: _Optional[_Mapping[str, str]] = ..., reasoning_ended: _Optional[bool] = ..., reasoning_parser_kwargs_json: _Optional[str] = ...) -> None: ...
 
 class LoraAdapter(_message.Message):
-    __slots__ = ("name", "id", "path")
+    __slots__ = ("name", "id", "path", "is_3d_lora_weight")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    IS_3D_LORA_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     name: str
     id: int
     path: str
-    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+    is_3d_lora_weight: bool
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., path: _Optional[str] = ..., is_3d_lora_weight: _Optional[bool] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("slots",)

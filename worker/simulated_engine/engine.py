@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import tokenwire
@@ -51,7 +52,7 @@ class SimulatedEngine(Engine):
         self._frozen = False
         self._asleep: frozenset[str] = frozenset()
         self._loras: dict[int, pb.LoraAdapter] = {}
-        self._updating = False
+        self._updating, self._weights = False, ""
         self._failure: str | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
@@ -93,6 +94,10 @@ class SimulatedEngine(Engine):
             engine=f"simulated {tokenwire.__version__}",
         )
 
+    def configuration(self) -> dict[str, Any]:
+        """Describe an engine of one process that takes adapters."""
+        return self._loaded().configuration()
+
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the model's tokenizer files, or those of the built-in tokenizer."""
         return dict(self._loaded().files)
@@ -106,7 +111,7 @@ class SimulatedEngine(Engine):
         if limit and len(sequences) > scheduler.free_places + limit:
             raise Overloaded(f"the engine's queue is full: {limit} sequences wait", retry_after_s=1.0)
         number = self.requests_total + 1
-        generations = admission.plan(submit, sequences, self._faults.error_after(number))
+        generations = admission.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number
         if submit.lora.id:
             self._loras[submit.lora.id] = submit.lora
@@ -189,12 +194,12 @@ class SimulatedEngine(Engine):
         """Stop stepping; new requests are kept back until `resume`."""
         scheduler = self._running()
         scheduler.holding = True
+        self._frozen = mode is PauseMode.KEEP
         if mode is PauseMode.ABORT:
             scheduler.end_all(pb.FINISH_REASON_ABORT)
-        elif mode is PauseMode.KEEP:
-            self._frozen = True
-        elif scheduler.active_sequences:
+        elif mode is PauseMode.WAIT and scheduler.active_sequences:
             self._drained.clear()
+            self._wake.set()
             await self._drained.wait()
             self._running()  # raises when the engine ended meanwhile
         self._wake.set()
@@ -248,6 +253,11 @@ class SimulatedEngine(Engine):
     async def list_loras(self) -> list[int]:
         """List ids of adapters."""
         return sorted(self._loras)
+
+    async def load_weights(self, path: str) -> None:
+        """Take the directory's name for its weights: they change the tokens of new requests as a seed would."""
+        self._running()
+        self._weights = Path(path).name
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Take part in a weight update; there are no weights, so only the label changes."""

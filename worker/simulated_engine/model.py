@@ -44,6 +44,15 @@ class SimulatedModel:
     max_model_len: int
     default_sampling_params: dict[str, Any]
 
+    def configuration(self) -> dict[str, Any]:
+        """Describe an engine of one process that takes adapters, with vLLM's names."""
+        return {
+            "model_config": {"model": self.root, "dtype": "float32", "logprobs_mode": "processed_logprobs"},
+            "parallel_config": {"world_size": 1, "world_size_across_dp": 1, "data_parallel_size": 1},
+            "lora_config": {"max_loras": None},
+            "weight_transfer_config": None,
+        }
+
 
 def load_model(model_dir: Path | None, max_model_len: int | None) -> SimulatedModel:
     """Read a model's tokenizer, or build the small one. Raises EngineFailed."""

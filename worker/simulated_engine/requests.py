@@ -41,8 +41,10 @@ class Admission:
     settings: SimulationSettings
     model: SimulatedModel
 
-    def plan(self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None) -> list[Generation]:
-        """Plan one generation per sequence. Raises InvalidRequest."""
+    def plan(
+        self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
+    ) -> list[Generation]:
+        """Plan one generation per sequence, said by these weights. Raises InvalidRequest."""
         params = submit.sampling_params
         prompt = list(submit.prompt_token_ids)
         self._check_prompt(prompt)
@@ -53,7 +55,7 @@ class Admission:
         prompt_logprobs = self._prompt_logprobs(params, prompt)
         generations = []
         for sequence in sequences:
-            source = TokenSource(rules, context, self._key(params, submit.lora.id, sequence.index))
+            source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
             generation = Generation(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
             generation.priority = submit.priority
             generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
@@ -62,9 +64,10 @@ class Admission:
             generations.append(generation)
         return generations
 
-    def _key(self, params: pb.SamplingParams, lora_id: int, index: int) -> int:
+    def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
         seed = 0 if _is_greedy(params) else params.seed + index
-        return stable_hash(self.settings.seed, seed, lora_id)
+        model = (self.settings.seed, weights) if weights else (self.settings.seed,)
+        return stable_hash(*model, seed, lora_id)
 
     def _rules(self, params: pb.SamplingParams, prompt_len: int, fails_after: int | None) -> TokenRules:
         room = self.model.max_model_len - prompt_len

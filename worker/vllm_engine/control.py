@@ -15,6 +15,8 @@ class VllmControl:
     """Control verbs of an engine; the engine itself sets `_llm` when it has started."""
 
     _llm: Any = None
+    model_root = ""
+    """Where the engine's first weights come from."""
 
     @property
     def llm(self) -> Any:
@@ -83,6 +85,12 @@ class VllmControl:
         if self.llm.vllm_config.lora_config is None:
             raise Unsupported("This worker takes no LoRA adapters: start it with --enable-lora after `--`.")
 
+    async def load_weights(self, path: str) -> None:
+        """Read weights from a directory; "": those that the engine started with."""
+        arguments = {"weights_path": path or self.model_root}
+        with vllm_errors():
+            await self.llm.collective_rpc("reload_weights", None, (), arguments)
+
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
         llm = self.llm
@@ -126,7 +134,12 @@ class VllmControl:
 def lora_request(adapter: pb.LoraAdapter) -> Any:
     """Build vLLM's LoRARequest. Raises InvalidRequest for ids or names that vLLM refuses."""
     with vllm_errors():
-        return LoRARequest(lora_name=adapter.name, lora_int_id=adapter.id, lora_path=adapter.path)
+        return LoRARequest(
+            lora_name=adapter.name,
+            lora_int_id=adapter.id,
+            lora_path=adapter.path,
+            is_3d_lora_weight=adapter.is_3d_lora_weight,
+        )
 
 
 def _argument(arguments: dict[str, Any], name: str) -> Any:

@@ -18,6 +18,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.background import Background
+from worker.vllm_engine.configuration import engine_configuration
 from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
 from worker.vllm_engine.errors import vllm_errors
@@ -41,7 +42,7 @@ class VllmEngine(VllmControl):
     def __init__(
         self, model: str, engine_args: list[str], served_model_names: list[str], use_pump: bool | None = None
     ) -> None:
-        self._model = model
+        self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
         self._use_pump = use_pump
@@ -73,14 +74,16 @@ class VllmEngine(VllmControl):
 
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
-        parsed = parse_engine_args(self._model, self._engine_args)
+        parsed = parse_engine_args(self.model_root, self._engine_args)
         served = parsed.served_model_name or []
-        self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self._model]
+        self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self.model_root]
         try:
             # The context decides defaults such as the batch size: the same ones as in vLLM's server.
             llm = AsyncLLM.from_engine_args(parsed, usage_context=UsageContext.OPENAI_API_SERVER)
         except Exception as error:
-            raise EngineFailed(f"vLLM could not start {self._model}: {error} (the log above has the cause)") from error
+            raise EngineFailed(
+                f"vLLM could not start {self.model_root}: {error} (the log above has the cause)"
+            ) from error
         try:
             self._files = tokenizer_files(llm.get_tokenizer(), llm.model_config.hf_config.model_type)
         except BaseException:
@@ -104,7 +107,7 @@ class VllmEngine(VllmControl):
         config = llm.model_config
         return pb.Model(
             names=self._names,
-            root=self._model,
+            root=self.model_root,
             max_model_len=config.max_model_len,
             # The bound that vLLM checks prompts against: tokenizer and model may each know ids that the other does not.
             max_token_id=max(llm.get_tokenizer().max_token_id, config.get_vocab_size() - 1),
@@ -114,6 +117,10 @@ class VllmEngine(VllmControl):
             model_type=config.hf_config.model_type or "",
             architecture=next(iter(config.architectures or ()), ""),
         )
+
+    def configuration(self) -> dict[str, Any]:
+        """Configuration that clients ask for, with vLLM's names."""
+        return engine_configuration(self.llm.vllm_config)
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""
@@ -179,6 +186,12 @@ class VllmEngine(VllmControl):
     def steps(self) -> AsyncIterator[Step]:
         """Yield steps until `stop`, or until the engine dies."""
         return self._started().steps()
+
+    async def load_weights(self, path: str) -> None:
+        """Read weights from a directory; "": those that the engine started with."""
+        # With the old weights the engine drops its adapters; they are loaded again when a request needs them.
+        self._loras.clear()
+        await super().load_weights(path)
 
     async def unload_lora(self, adapter_id: int) -> bool:
         """Unload an adapter; returns whether it was there."""

@@ -1,0 +1,244 @@
+"""What fleet operations make of one worker: carries them out one at a time, and says the state that they led to."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenwire.errors import (
+    CannotAdopt,
+    InvalidRequest,
+    NotFound,
+    Superseded,
+    TokenwireError,
+    Unsupported,
+)
+from tokenwire.v1 import inference_pb2 as pb
+from worker.engine import Engine, PauseMode
+
+
+class Steering:
+    """The engine's changing verbs, each with the epoch of its fleet operation (0: none).
+
+    Every verb raises Superseded when its epoch is not newer than the state's, and what the engine raises; the state
+    then keeps its epoch, and says what has become of the engine all the same.
+    """
+
+    def __init__(self, engine: Engine, announce: Callable[[pb.ServingState], None], roots: Sequence[Path] = ()) -> None:
+        self._engine = engine
+        self._announce = announce
+        self._roots = roots
+        self._state = pb.ServingState()
+        self._told = pb.ServingState()
+        self._transferring = False
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def state(self) -> pb.ServingState:
+        """The state that was announced last. Not to be changed."""
+        return self._told
+
+    async def start(self) -> None:
+        """Ask the started engine for what it begins with."""
+        await self._observe()
+        self._tell()
+
+    async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
+        """Stop stepping; with WAIT, when what runs has ended."""
+        async with self._change(epoch):
+            await self._engine.pause(mode, clear_cache)
+
+    async def resume(self, epoch: int) -> None:
+        """Go on stepping. Does not wait for its turn: it may be what ends a pause that waits."""
+        async with self._change(epoch, overtaking=True):
+            await self._engine.resume()
+
+    async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
+        """Free memory."""
+        async with self._change(epoch):
+            await self._engine.sleep(level, mode)
+            self._state.sleeping, self._state.sleep_level = True, level
+
+    async def wake_up(self, epoch: int, tags: list[str]) -> None:
+        """Undo `sleep`, whole or by tags."""
+        async with self._change(epoch):
+            await self._engine.wake_up(tags)
+            self._state.awake_parts[:] = sorted({*self._state.awake_parts, *tags})
+
+    async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
+        """Load an adapter in the place of any other of its name; returns whether it is loaded now."""
+        async with self._change(epoch):
+            return await self._load_lora(adapter)
+
+    async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
+        """Unload an adapter; returns whether it was there."""
+        async with self._change(epoch):
+            return await self._unload_lora(adapter_id)
+
+    async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
+        """Read weights from a directory and label them. Raises NotFound and InvalidRequest for the path."""
+        async with self._change(epoch):
+            await asyncio.to_thread(_check_weights, path, self._roots)
+            await self._load_weights(path, version, epoch)
+            if reset_prefix_cache:
+                await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
+
+    async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
+        """Run one stage of a transfer of weights."""
+        async with self._change(epoch):
+            # Before the start of a transfer an engine refuses to change anything.
+            with self._weights_at_risk() if stage == "update" and self._transferring else contextlib.nullcontext():
+                await self._engine.update_weights(stage, arguments)
+            if stage == "update":
+                self._state.weights_epoch, self._state.weights_path = epoch, ""
+            else:
+                self._transferring = stage in ("start", "start_draft")
+
+    async def set_weight_version(self, epoch: int, version: str) -> None:
+        """Label the weights."""
+        async with self._change(epoch):
+            await self._engine.set_weight_version(version)
+
+    async def adopt(self, target: pb.ServingState) -> None:
+        """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
+        async with self._change(target.epoch, again=True):
+            await self._adopt(target)
+
+    # How a change goes.
+
+    @contextlib.asynccontextmanager
+    async def _change(self, epoch: int, overtaking: bool = False, again: bool = False) -> AsyncIterator[None]:
+        async with contextlib.nullcontext() if overtaking else self._one_at_a_time:
+            newest = self._state.epoch
+            if epoch and (epoch < newest or (epoch == newest and not again)):
+                raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
+            try:
+                yield
+                # A resume that overtook us has a newer epoch. Ours stays on top: whoever compares will look again.
+                self._state.epoch = epoch or newest
+                self._state.strayed = not epoch
+            finally:
+                with contextlib.suppress(TokenwireError):
+                    await self._observe()
+                self._tell()
+
+    async def _observe(self) -> None:
+        """Take from the engine what only it knows."""
+        state, engine = self._state, self._engine
+        state.paused = await engine.is_paused()
+        state.weight_version = await engine.get_weight_version()
+        # A paused engine calls itself asleep.
+        state.sleeping = state.sleeping and await engine.is_sleeping()
+        if not state.sleeping:
+            state.sleep_level = 0
+            del state.awake_parts[:]
+
+    def _tell(self) -> None:
+        if self._state != self._told or not self._state.revision:
+            self._state.revision += 1
+            told = pb.ServingState()
+            told.CopyFrom(self._state)
+            self._told = told
+            self._announce(told)
+
+    @contextlib.contextmanager
+    def _weights_at_risk(self) -> Iterator[None]:
+        """Note that weights are in an unknown state when the engine fails while it changes them."""
+        try:
+            yield
+        except Unsupported:
+            raise
+        except TokenwireError as error:
+            self._state.weights_fault = error.message
+            raise
+        self._state.weights_fault = ""
+
+    # Parts of changes.
+
+    async def _load_weights(self, path: str, version: str, epoch: int) -> None:
+        with self._weights_at_risk():
+            await self._engine.load_weights(path)
+        self._state.weights_epoch, self._state.weights_path = epoch, path
+        await self._engine.set_weight_version(version)
+
+    async def _load_lora(self, adapter: pb.LoraAdapter) -> bool:
+        _check_root(adapter.path, self._roots)
+        loaded = await self._engine.load_lora(adapter)
+        others = [other for other in self._state.adapters if other.id != adapter.id]
+        for other in others:
+            if other.name == adapter.name:
+                await self._engine.unload_lora(other.id)
+        kept = [other for other in others if other.name != adapter.name]
+        self._set_adapters([*kept, adapter])
+        return loaded
+
+    async def _unload_lora(self, adapter_id: int) -> bool:
+        unloaded = await self._engine.unload_lora(adapter_id)
+        self._set_adapters([adapter for adapter in self._state.adapters if adapter.id != adapter_id])
+        return unloaded
+
+    def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> None:
+        by_id = sorted(adapters, key=lambda adapter: adapter.id)
+        del self._state.adapters[:]
+        self._state.adapters.extend(by_id)
+
+    async def _adopt(self, target: pb.ServingState) -> None:
+        state = self._state
+        if state.sleeping and (not target.sleeping or not _same_weights(state, target)):
+            await self._engine.wake_up([])
+            state.sleeping = False
+        await self._adopt_weights(target)
+        wanted = {adapter.id for adapter in target.adapters}
+        for adapter in list(state.adapters):
+            if adapter.id not in wanted:
+                await self._unload_lora(adapter.id)
+        for adapter in target.adapters:
+            if adapter not in state.adapters:
+                await self._load_lora(adapter)
+        await self._adopt_pause(target)
+
+    async def _adopt_weights(self, target: pb.ServingState) -> None:
+        state = self._state
+        if not _same_weights(state, target):
+            if target.weights_epoch and not target.weights_path:
+                raise CannotAdopt(
+                    f"The other workers' weights ({target.weight_version}) came by a transfer, which cannot be "
+                    "repeated for this one: update the weights of all workers again."
+                )
+            if target.weights_path:
+                await asyncio.to_thread(_check_weights, target.weights_path, self._roots)
+            await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)
+        elif state.weight_version != target.weight_version:
+            await self._engine.set_weight_version(target.weight_version)
+
+    async def _adopt_pause(self, target: pb.ServingState) -> None:
+        state, engine = self._state, self._engine
+        if target.sleeping:
+            if not state.sleeping or state.sleep_level != target.sleep_level:
+                await engine.sleep(target.sleep_level, PauseMode.KEEP)
+                state.sleeping, state.sleep_level = True, target.sleep_level
+            if target.awake_parts:
+                await engine.wake_up(list(target.awake_parts))
+                state.awake_parts[:] = target.awake_parts
+        elif target.paused:
+            await engine.pause(PauseMode.KEEP, clear_cache=False)
+        else:
+            await engine.resume()
+
+
+def _same_weights(state: pb.ServingState, target: pb.ServingState) -> bool:
+    return state.weights_epoch == target.weights_epoch and not state.weights_fault
+
+
+def _check_weights(path: str, roots: Sequence[Path]) -> None:
+    """For a thread: the directory may be on a network."""
+    _check_root(path, roots)
+    if not Path(path).is_dir():
+        raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
+
+
+def _check_root(path: str, roots: Sequence[Path]) -> None:
+    if roots and not any(Path(path).resolve().is_relative_to(root) for root in roots):
+        allowed = ", ".join(map(str, roots))
+        raise InvalidRequest(f"This worker reads weights only from {allowed}, not from {path}.")
