@@ -15,8 +15,10 @@ from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
 from coordinator.api.tokenize import tokenize_routes
+from coordinator.api.tokens.abort import abort_routes
 from coordinator.api.tokens.generate import generate_routes
 from coordinator.body_limit import BodyLimit
+from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.pool import WorkerPool
 from coordinator.generation import Generation
 from coordinator.models import ModelDirectory
@@ -47,6 +49,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(generate_routes(generation, settings.api))
+    app.include_router(abort_routes(Aborts(pool.sessions), settings.api))
     app.include_router(tokenize_routes(models))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)

@@ -22,6 +22,8 @@ class ApiSettings:
     """Whether a template does not see tools that the model must not call."""
     render_route: bool = False
     """Whether clients may see what their requests become."""
+    abort_all: bool = False
+    """Whether a client may end everybody's requests at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ TokenwireError
 ├── InvalidRequest       the request is wrong, everywhere and always
 │   ├── Malformed        a part of it has a wrong shape
 │   ├── NotFound         it names something that does not exist
+│   ├── Forbidden        it asks for what nobody may have here
 │   └── TooLarge         its body is over the limit
 ├── Superseded           a newer operation came first
 ├── CannotAdopt          a worker cannot be made like the others
@@ -58,6 +59,14 @@ class NotFound(InvalidRequest):
     http_status = 404
     grpc_code = grpc.StatusCode.NOT_FOUND
     openai_type = "NotFoundError"
+
+
+class Forbidden(InvalidRequest):
+    """The request asks for what nobody may have here, or not this client."""
+
+    http_status = 403
+    grpc_code = grpc.StatusCode.PERMISSION_DENIED
+    openai_type = "PermissionDeniedError"
 
 
 class TooLarge(InvalidRequest):

@@ -42,8 +42,8 @@ class Worker(Protocol):
     def server_info(self) -> pb.GetServerInfoResponse:
         """Describe the worker and count its work."""
 
-    async def abort_requests(self, request_ids: set[str]) -> int:
-        """End requests of any session; returns how many slots were ended."""
+    async def abort_requests(self, request_ids: set[str] | None) -> int:
+        """End requests of any session, None all of them; returns how many slots were ended."""
 
     async def drain(self, deadline_s: float | None) -> None:
         """Stop the intake; returns when no slot is open."""
@@ -68,7 +68,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._tokenizer
 
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
-        return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(set(request.request_ids)))
+        wanted = None if request.all else set(request.request_ids)
+        return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(wanted))
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
         task = asyncio.create_task(self._worker.drain(request.deadline_ms / 1000 or None))

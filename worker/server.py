@@ -127,8 +127,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             engine_config_json=json.dumps(self._engine.configuration()),
         )
 
-    async def abort_requests(self, request_ids: set[str]) -> int:
-        """End requests of any session; returns how many slots were ended."""
+    async def abort_requests(self, request_ids: set[str] | None) -> int:
+        """End requests of any session, None all of them; returns how many slots were ended."""
         return sum([await session.abort_requests(request_ids) for session in list(self._sessions)])
 
     # gRPC.

@@ -65,9 +65,10 @@ class Session:
                     await sender
             await self.abort_all()
 
-    async def abort_requests(self, request_ids: set[str]) -> int:
-        """Abort requests by id; returns how many of this session's slots that ended."""
-        sequences = [sequence for sequence in self._slots.values() if sequence.request_id in request_ids]
+    async def abort_requests(self, request_ids: set[str] | None) -> int:
+        """Abort requests by id, None all of them; returns how many of this session's slots that ended."""
+        everything = self._slots.values()
+        sequences = [each for each in everything if request_ids is None or each.request_id in request_ids]
         if sequences:
             await self._engine.abort(sequences)
         return len(sequences)

@@ -51,6 +51,13 @@ class WorkerSession:
         self._prepare = prepare
         self._slots = SlotTable()
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
+        self._channel: grpc.aio.Channel | None = None
+
+    @property
+    def control(self) -> control_pb2_grpc.ControlStub | None:
+        """The worker's control calls; None while it is not connected."""
+        connected = self._channel is not None and self.state is not SessionState.CONNECTING
+        return control_pb2_grpc.ControlStub(self._channel) if connected else None
 
     @property
     def open_slots(self) -> int:
@@ -100,7 +107,7 @@ class WorkerSession:
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
         self._commands = asyncio.Queue()
-        channel = open_channel(self.address)
+        channel = self._channel = open_channel(self.address)
         try:
             call = inference_pb2_grpc.InferenceStub(channel).Session(self._send_commands(self._commands))
             try:
@@ -111,6 +118,7 @@ class WorkerSession:
             self.state = SessionState.CONNECTING
             self.ready.clear()
             self._lose_slots()
+            self._channel = None
             await channel.close()
 
     async def _serve(self, call: SessionCall, channel: grpc.aio.Channel) -> bool:

@@ -76,10 +76,12 @@ class GetTokenizerResponse(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., files: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
 class AbortRequest(_message.Message):
-    __slots__ = ("request_ids",)
+    __slots__ = ("request_ids", "all")
     REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
     request_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    all: bool
+    def __init__(self, request_ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
 
 class AbortResponse(_message.Message):
     __slots__ = ("aborted_slots",)

@@ -171,7 +171,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Abort(self, request, context):
-        """Abort ends requests of any session by their request ids.
+        """Abort ends requests of any session by their request ids, or all of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

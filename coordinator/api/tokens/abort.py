@@ -1,0 +1,53 @@
+"""POST /inference/v1/abort_requests and /abort_requests: end requests by id, whichever coordinator has them."""
+
+from typing import Protocol
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from coordinator.settings import ApiSettings
+from tokenwire.errors import Forbidden, InvalidRequest
+
+
+class Aborts(Protocol):
+    """Ends requests on all workers; see coordinator.fleet.aborts."""
+
+    async def by_id(self, request_ids: list[str]) -> int:
+        """End these requests; returns how many sequences that ended. Raises Unavailable."""
+
+    async def everything(self) -> int:
+        """End every request; returns how many sequences that ended. Raises Unavailable."""
+
+
+class AbortRequests(BaseModel):
+    """Names requests by the ids that their answers carry."""
+
+    request_ids: list[str] | None = None
+
+
+def abort_routes(aborts: Aborts, api: ApiSettings) -> APIRouter:
+    """Return both routes. An aborted request is answered with what it has, its finish_reason "abort"."""
+    router = APIRouter()
+
+    @router.post("/inference/v1/abort_requests")
+    async def abort(body: AbortRequests) -> Response:
+        if body.request_ids is None:
+            raise InvalidRequest("Missing 'request_ids' in request body", param="request_ids")
+        await aborts.by_id(body.request_ids)
+        return Response()
+
+    @router.post("/abort_requests")
+    async def abort_some_or_all(body: AbortRequests | None = None) -> Response:
+        request_ids = body.request_ids if body else None
+        if request_ids:
+            return _aborted(await aborts.by_id(request_ids))
+        if not api.abort_all:
+            raise Forbidden("Without `request_ids` this ends everybody's requests, which is not enabled here.")
+        return _aborted(await aborts.everything())
+
+    return router
+
+
+def _aborted(sequences: int) -> Response:
+    return JSONResponse({"status": "aborted", "aborted": sequences})

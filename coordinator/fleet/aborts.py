@@ -1,0 +1,48 @@
+"""Ends requests by their ids wherever they run: another coordinator may have sent them."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+import grpc
+
+from coordinator.fleet.session import WorkerSession
+from tokenwire.errors import Unavailable
+from tokenwire.v1 import control_pb2
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 10.0
+
+
+class Aborts:
+    """Asks every connected worker to end requests; their coordinators get what was generated, as aborted."""
+
+    def __init__(self, sessions: Sequence[WorkerSession]) -> None:
+        self._sessions = sessions
+
+    async def by_id(self, request_ids: Iterable[str]) -> int:
+        """End these requests; returns how many sequences that ended. Raises Unavailable when no worker answers."""
+        return await self._ask(control_pb2.AbortRequest(request_ids=request_ids))
+
+    async def everything(self) -> int:
+        """End every request; returns how many sequences that ended. Raises Unavailable when no worker answers."""
+        return await self._ask(control_pb2.AbortRequest(all=True))
+
+    async def _ask(self, request: control_pb2.AbortRequest) -> int:
+        answers = await asyncio.gather(*(self._ask_one(session, request) for session in self._sessions))
+        ended = [answer for answer in answers if answer is not None]
+        if not ended:
+            raise Unavailable("No worker could be asked to abort requests.", retry_after_s=1)
+        return sum(ended)
+
+    async def _ask_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
+        control = session.control
+        if control is None:
+            return None  # what runs there ends with its session
+        try:
+            response = await control.Abort(request, timeout=_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            log.warning("worker %s did not abort requests: %s", session.address, error.details())
+            return None
+        return int(response.aborted_slots)

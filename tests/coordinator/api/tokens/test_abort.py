@@ -1,0 +1,87 @@
+"""Abort routes: who may end what."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from coordinator.api.errors import install_error_handlers
+from coordinator.api.tokens.abort import abort_routes
+from coordinator.settings import ApiSettings
+
+
+class Recorder:
+    """Remembers what was to end."""
+
+    def __init__(self) -> None:
+        self.ended: list[list[str] | None] = []
+
+    async def by_id(self, request_ids: list[str]) -> int:
+        """Remember."""
+        self.ended.append(request_ids)
+        return 2
+
+    async def everything(self) -> int:
+        """Remember."""
+        self.ended.append(None)
+        return 5
+
+
+@pytest.fixture
+def aborts() -> Recorder:
+    """What the routes ask."""
+    return Recorder()
+
+
+def client_of(aborts: Recorder, abort_all: bool) -> Iterator[TestClient]:
+    """Return a client of the routes."""
+    app = FastAPI()
+    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all)))
+    install_error_handlers(app)
+    with TestClient(app) as client:
+        yield client
+
+
+@pytest.fixture
+def client(aborts: Recorder) -> Iterator[TestClient]:
+    """A client that may not end others' requests."""
+    yield from client_of(aborts, abort_all=False)
+
+
+@pytest.fixture
+def trainer(aborts: Recorder) -> Iterator[TestClient]:
+    """A client that may end everything."""
+    yield from client_of(aborts, abort_all=True)
+
+
+def test_ids_are_passed_on(client: TestClient, aborts: Recorder) -> None:
+    """One route answers with nothing, the other one counts, as vLLM's do."""
+    body = {"request_ids": ["a", "b"]}
+
+    first = client.post("/inference/v1/abort_requests", json=body)
+    second = client.post("/abort_requests", json=body)
+
+    assert (first.status_code, first.content) == (200, b"")
+    assert second.json() == {"status": "aborted", "aborted": 2}
+    assert aborts.ended == [["a", "b"], ["a", "b"]]
+
+
+def test_ids_have_to_be_given(client: TestClient, aborts: Recorder) -> None:
+    """Their absence is an error that names them, and ends nothing."""
+    response = client.post("/inference/v1/abort_requests", json={})
+
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "request_ids")
+    assert aborts.ended == []
+
+
+@pytest.mark.parametrize("body", [{}, {"request_ids": []}, {"request_ids": None}])
+def test_only_trainers_end_everything(
+    client: TestClient, trainer: TestClient, aborts: Recorder, body: dict[str, object]
+) -> None:
+    """Without ids everything ends where that is enabled, and nothing elsewhere."""
+    assert client.post("/abort_requests", json=body).status_code == 403
+    assert aborts.ended == []
+
+    assert trainer.post("/abort_requests", json=body).json() == {"status": "aborted", "aborted": 5}
+    assert trainer.post("/abort_requests").json()["aborted"] == 5

@@ -1,0 +1,77 @@
+"""Aborts by id reach requests on every worker, whoever sent them."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.fleet.aborts import Aborts
+from coordinator.fleet.session import WorkerSession
+from tests.coordinator.fleet.test_session import accept, connected
+from tests.workers import Listener, running_worker, submission, unix_address
+from tokenwire.errors import Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+
+async def running(session: WorkerSession, request_id: str, sequences: int = 1) -> list[Listener]:
+    """Start a request that does not end by itself, and wait for its first tokens."""
+    listeners = [Listener() for _ in range(sequences)]
+    session.submit(submission(100_000, request_id), listeners)
+    for listener in listeners:
+        await listener.moved.wait()
+    return listeners
+
+
+async def aborted(*listeners: Listener) -> bool:
+    """Wait for the end of sequences; tell whether all ended as aborted, with what they had."""
+    for listener in listeners:
+        await listener.ended.wait()
+    return all(each.finish and each.finish.reason == pb.FINISH_REASON_ABORT and each.token_ids for each in listeners)
+
+
+async def test_ids_are_looked_for_everywhere(tmp_path: Path) -> None:
+    """A request of another coordinator, on any worker, ends; each of its sequences counts; others run on."""
+    first, second = (unix_address(tmp_path, name) for name in "ab")
+    async with (
+        running_worker(first, max_model_len=200_000),
+        running_worker(second, max_model_len=200_000),
+        connected(first) as theirs,
+        connected(first) as one,
+        connected(second) as two,
+    ):
+        wanted = await running(theirs, "x", 2)
+        spared = await running(two, "y")
+
+        count = await Aborts([one, two]).by_id(["x", "unknown"])
+
+        assert await aborted(*wanted)
+        assert count == 2
+        assert not spared[0].ended.is_set()
+
+
+async def test_everything_ends(tmp_path: Path) -> None:
+    """All requests of all coordinators on all workers."""
+    first, second = (unix_address(tmp_path, name) for name in "ab")
+    async with (
+        running_worker(first, max_model_len=200_000),
+        running_worker(second, max_model_len=200_000),
+        connected(first) as theirs,
+        connected(first) as one,
+        connected(second) as two,
+    ):
+        listeners = [*await running(theirs, "x"), *await running(one, "y"), *await running(two, "z")]
+
+        assert await Aborts([one, two]).everything() == 3
+        assert await aborted(*listeners)
+
+
+async def test_a_worker_that_is_away_is_left_out(tmp_path: Path) -> None:
+    """The others are asked all the same; with nobody to ask it is an error."""
+    address = unix_address(tmp_path)
+    away = WorkerSession(unix_address(tmp_path, "away"), "test", accept)
+    async with running_worker(address, max_model_len=200_000), connected(address) as session:
+        listeners = await running(session, "x")
+
+        assert await Aborts([away, session]).by_id(["x"]) == 1
+        assert await aborted(*listeners)
+        with pytest.raises(Unavailable):
+            await Aborts([away]).everything()
