@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize, in vLLM's shapes."""
+"""POST /tokenize and /detokenize, also under /v1, in vLLM's shapes."""
 
 from typing import Any
 
@@ -63,6 +63,7 @@ def tokenize_routes(models: ModelDirectory) -> APIRouter:
     router = APIRouter()
 
     @router.post("/tokenize")
+    @router.post("/v1/tokenize")
     async def tokenize_text(body: TokenizeRequest) -> Response:
         model = models.find(body.model)
         token_ids = (await prepare_prompt(body.to_prompt(), model)).token_ids
@@ -77,6 +78,7 @@ def tokenize_routes(models: ModelDirectory) -> APIRouter:
         )
 
     @router.post("/detokenize")
+    @router.post("/v1/detokenize")
     async def detokenize(body: DetokenizeRequest) -> Response:
         model = models.find(body.model)
         check_ids(body.tokens, model, "tokens")

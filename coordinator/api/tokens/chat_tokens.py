@@ -1,0 +1,81 @@
+"""POST /v1/chat/completions/tokens: a chat whose prompt is given as ids; messages are only compared with them."""
+
+import logging
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.chat import ChatService, whole_answer
+from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from coordinator.api.fields import Headers
+from coordinator.api.gate import FieldGate
+from coordinator.models import ModelDirectory
+from coordinator.parsing.message import ParserPlan
+from coordinator.prompts import prepare_prompt
+from coordinator.request import GenerationRequest, TokenPrompt
+from coordinator.settings import ApiSettings
+from tokenwire.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
+
+
+class ChatTokensRequest(ChatCompletionRequest):
+    """A chat completion request with the ids of its prompt."""
+
+    tokens: Annotated[list[int], Field(min_length=1)]
+
+    def to_generation(
+        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+    ) -> GenerationRequest:
+        """Translate into the internal noun, as for a chat; but the prompt is what was given."""
+        request = super().to_generation(response_id, headers, plan, api)
+        request.prompts = [TokenPrompt(self.tokens, "tokens")]
+        return request
+
+
+class RenderingCheck:
+    """Counts prompts that are not what their messages render to: usual in a token-exact history, worth knowing."""
+
+    def __init__(self, models: ModelDirectory, api: ApiSettings) -> None:
+        self._models = models
+        self._api = api
+        self.prompts = 0
+        """Prompts that were compared."""
+        self.mismatches = 0
+        """Those that differ."""
+
+    async def compare(self, body: ChatTokensRequest) -> None:
+        """Compare one prompt with its messages. Messages that cannot be rendered differ."""
+        self.prompts += 1
+        try:
+            rendered = (await prepare_prompt(body.prompt(self._api), self._models.find(body.model))).token_ids
+        except InvalidRequest as error:
+            self._differs(f"its messages cannot be rendered: {error}")
+            return
+        if list(rendered) != body.tokens:
+            same = next((i for i, (a, b) in enumerate(zip(rendered, body.tokens, strict=False)) if a != b), None)
+            place = "in length" if same is None else f"from token {same} on"
+            self._differs(f"{len(body.tokens)} tokens differ from the {len(rendered)} of its messages {place}")
+
+    def _differs(self, how: str) -> None:
+        self.mismatches += 1
+        log.debug("a prompt given as ids (%d of %d so far): %s", self.mismatches, self.prompts, how)
+
+
+def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
+    """Return the route."""
+    router = APIRouter()
+    gate = FieldGate(CHAT_NOT_SERVED)
+
+    @router.post("/v1/chat/completions/tokens")
+    async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
+        gate.check_body(body)
+        call = await service.prepare(body, Headers(request.headers))
+        await rendering.compare(body)
+        if body.stream:
+            return service.stream(call)
+        return JSONResponse(whole_answer(call, await service.collect(call, request)))
+
+    return router

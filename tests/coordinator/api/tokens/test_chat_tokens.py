@@ -1,0 +1,85 @@
+"""Chats whose prompt is given as ids."""
+
+import logging
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from coordinator.api.fields import Headers
+from coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
+from coordinator.models import ServedModel
+from coordinator.request import TokenPrompt
+from coordinator.settings import ApiSettings
+from tests.coordinator.api.replies import ScriptedPlan
+from tests.coordinator.fakes import ids, served_model
+from tokenwire.errors import NotFound
+
+MESSAGES = [{"role": "user", "content": "one two"}]
+
+
+class Models:
+    """Knows the model of digits."""
+
+    def __init__(self) -> None:
+        self.model = served_model()
+
+    def find(self, name: str | None) -> ServedModel:
+        """Find it."""
+        if name not in (None, "digits"):
+            raise NotFound("no such model")
+        return self.model
+
+
+def request(tokens: list[int], messages: Any = None, **body: Any) -> ChatTokensRequest:
+    """Return a request."""
+    return ChatTokensRequest.model_validate({"messages": messages or MESSAGES, "tokens": tokens, **body})
+
+
+@pytest.fixture
+def rendering() -> RenderingCheck:
+    """A check that has seen nothing."""
+    return RenderingCheck(Models(), ApiSettings())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("plan", [None, ScriptedPlan([], prompt_token_ids=[9])])
+def test_the_ids_are_the_prompt(plan: ScriptedPlan | None) -> None:
+    """Whatever the messages or a parser say; the rest is the chat's."""
+    made = request([5, 6], max_completion_tokens=7, logprobs=True).to_generation("x", Headers({}), plan, ApiSettings())
+
+    assert made.prompts == [TokenPrompt([5, 6], "tokens")]
+    assert (made.sampling.max_tokens, made.sampling.logprobs) == (7, 0)
+
+
+@pytest.mark.parametrize("body", [{}, {"tokens": []}, {"tokens": None}])
+def test_the_ids_have_to_be_there(body: dict[str, Any]) -> None:
+    """Without them it is another route's request."""
+    with pytest.raises(ValidationError, match="tokens"):
+        ChatTokensRequest.model_validate({"messages": MESSAGES, **body})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "mismatches"), [(ids("one two"), 0), (ids("one three"), 1), (ids("one two two"), 1), (ids("one"), 1)]
+)
+async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens: list[int], mismatches: int) -> None:
+    """Ids that the messages would not become are counted, once a request."""
+    await rendering.compare(request(list(tokens)))
+
+    assert (rendering.prompts, rendering.mismatches) == (1, mismatches)
+
+
+async def test_a_mismatch_is_no_warning(rendering: RenderingCheck, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told at debug, with the place where it begins and without a word of the conversation."""
+    with caplog.at_level(logging.DEBUG):
+        await rendering.compare(request(ids("one three")))  # type: ignore[arg-type]
+
+    (record,) = caplog.records
+    assert record.levelno == logging.DEBUG
+    assert "from token 1 on" in record.getMessage()
+
+
+async def test_messages_that_no_template_takes_differ(rendering: RenderingCheck) -> None:
+    """The prompt is there all the same: the request goes on."""
+    await rendering.compare(request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]))
+
+    assert rendering.mismatches == 1

@@ -1,0 +1,167 @@
+"""Token-in, token-out over HTTP: ids go in, ids come out, whichever contract a client speaks."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.processes import Service, coordinator, simulated_worker
+
+PROMPT = [72, 105, 33]
+GREEDY = {"temperature": 0, "max_tokens": 12, "logprobs": 1}
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+def post(service: Service, path: str, body: dict[str, Any], **headers: str) -> Any:
+    """Post a request that is to succeed; returns its answer."""
+    response = httpx.post(service.url + path, json=body, headers=headers, timeout=30)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def events(text: str) -> list[Any]:
+    """Return the objects of a stream that ended as it should."""
+    *blocks, done, end = text.split("\n\n")
+    assert (done, end) == ("data: [DONE]", "")
+    return [json.loads(block.removeprefix("data: ")) for block in blocks]
+
+
+def test_a_stream_of_ids_adds_up_to_the_whole(service: Service) -> None:
+    """The same ids and log-probabilities, streamed or not; the request's id is the client's."""
+    body = {"token_ids": PROMPT, "sampling_params": GREEDY}
+    whole = post(service, "/inference/v1/generate", body, **{"X-Request-Id": "mine"})
+    stream = httpx.post(service.url + "/inference/v1/generate", json={**body, "stream": True}, timeout=30)
+    chunks = [chunk["choices"][0] for chunk in events(stream.text)]
+
+    (choice,) = whole["choices"]
+    assert whole["request_id"] == "generate-tokens-mine"
+    assert choice["token_ids"] == [token_id for chunk in chunks for token_id in chunk["token_ids"]]
+    content = choice["logprobs"]["content"]
+    assert content == [entry for chunk in chunks for entry in chunk["logprobs"]["content"]]
+    assert [entry["token"] for entry in content] == [f"token_id:{token_id}" for token_id in choice["token_ids"]]
+    assert choice["weight_versions"] == chunks[-1]["weight_versions"] == [{"version": "default", "start": 0, "end": 12}]
+
+
+def test_stop_strings_end_ids(service: Service) -> None:
+    """They are looked for in text that nobody sees; the ids end with the token that completed the match."""
+    body = {"token_ids": PROMPT, "sampling_params": {"temperature": 0, "max_tokens": 60}, "output_mode": "text"}
+    text = post(service, "/inference/v1/generate", body)["choices"][0]["text"]
+    stop = text[5:8]
+
+    ended = post(
+        service,
+        "/inference/v1/generate",
+        {"token_ids": PROMPT, "sampling_params": {"temperature": 0, "max_tokens": 60, "stop": [stop]}},
+    )
+
+    (choice,) = ended["choices"]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", stop)
+    shown = post(service, "/detokenize", {"tokens": choice["token_ids"]})["prompt"]
+    assert stop in shown
+    assert stop not in post(service, "/detokenize", {"tokens": choice["token_ids"][:-1]})["prompt"]
+
+
+def test_all_routes_see_the_same_prompt(service: Service) -> None:
+    """Ids of a rendering, of a chat, and given as they are: one prompt, one completion."""
+    tokens = post(service, "/tokenize", {"messages": MESSAGES})["tokens"]
+    chat = {"messages": MESSAGES, "return_token_ids": True, "temperature": 0, "max_tokens": 12}
+    rendered = post(service, "/v1/chat/completions", chat)
+    given = post(service, "/v1/chat/completions/tokens", {**chat, "tokens": tokens})
+
+    assert rendered["prompt_token_ids"] == given["prompt_token_ids"] == tokens
+    assert rendered["choices"] == given["choices"]
+    assert post(service, "/v1/tokenize", {"messages": MESSAGES, "tools": None})["tokens"] == tokens
+    assert post(service, "/v1/detokenize", {"tokens": tokens}) == post(service, "/detokenize", {"tokens": tokens})
+
+
+def test_tokens_replace_the_rendering(service: Service) -> None:
+    """The ids count, and the messages do not; streamed too."""
+    body = {"messages": MESSAGES, "tokens": PROMPT, "temperature": 0, "max_tokens": 5, "return_token_ids": True}
+
+    whole = post(service, "/v1/chat/completions/tokens", body)
+    response = httpx.post(service.url + "/v1/chat/completions/tokens", json={**body, "stream": True}, timeout=30)
+    first, *chunks = events(response.text)
+
+    assert whole["prompt_token_ids"] == first["prompt_token_ids"] == PROMPT
+    streamed = [token_id for chunk in chunks for token_id in chunk["choices"][0]["token_ids"]]
+    assert whole["choices"][0]["token_ids"] == streamed
+    expected = {"token_ids": PROMPT, "sampling_params": {"temperature": 0, "max_tokens": 5}}
+    assert post(service, "/inference/v1/generate", expected)["choices"][0]["token_ids"] == streamed
+
+
+TOO_LONG = [
+    ("/v1/completions", {"prompt": [1] * 2049}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x " * 2500}]}),
+    ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": [1] * 2048}),
+    ("/inference/v1/generate", {"token_ids": [1] * 3000, "sampling_params": {}}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), TOO_LONG)
+@pytest.mark.parametrize("stream", [False, True])
+def test_prompts_that_are_too_long_are_told_in_one_way(
+    service: Service, path: str, body: dict[str, Any], stream: bool
+) -> None:
+    """A 400, streamed or not, with the words that clients look for."""
+    response = httpx.post(service.url + path, json={**body, "stream": stream}, timeout=30)
+
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["param"]) == (400, 400, "input_tokens")
+    assert "This model's maximum context length is 2048 tokens." in error["message"]
+    assert "which is longer than the maximum model length of 2048." in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param"),
+    [
+        ("/inference/v1/generate", {"token_ids": [10**6], "sampling_params": {}}, 400, "token_ids"),
+        ("/inference/v1/generate", {"token_ids": [10**30], "sampling_params": {}}, 400, "token_ids"),
+        ("/inference/v1/generate", {"token_ids": PROMPT}, 400, "sampling_params"),
+        ("/inference/v1/generate", {"token_ids": PROMPT, "sampling_params": {}, "model": "x"}, 404, "model"),
+        ("/inference/v1/generate", {"token_ids": PROMPT, "sampling_params": {}, "features": {"a": 1}}, 400, "features"),
+        ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": [-1]}, 400, "tokens"),
+        ("/v1/chat/completions/tokens", {"messages": MESSAGES}, 400, "tokens"),
+        ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT, "model": "x"}, 404, "model"),
+        ("/inference/v1/abort_requests", {}, 400, "request_ids"),
+        ("/abort_requests", {}, 403, None),
+    ],
+)
+def test_wrong_requests_have_their_status(
+    service: Service, path: str, body: dict[str, Any], status: int, param: str | None
+) -> None:
+    """And name what was wrong."""
+    response = httpx.post(service.url + path, json=body, timeout=30)
+
+    assert (response.status_code, response.json()["error"]["param"]) == (status, param)
+
+
+def test_an_abort_returns_what_there_is(tmp_path: Path) -> None:
+    """A request of one coordinator, aborted through another one, is answered with its ids so far and a 200."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    options = ("--sim-step-ms", "5", "--sim-max-model-len", "100000")
+    with (
+        simulated_worker(tmp_path, *options) as (worker, address),
+        coordinator(tmp_path, [address]) as (first, url),
+        coordinator(elsewhere, [address]) as (_, other),
+    ):
+        service = Service(first, url, [worker], [address])
+        answers: list[httpx.Response] = []
+
+        def generate() -> None:
+            body = {"request_id": "mine", "token_ids": PROMPT, "sampling_params": {"ignore_eos": True, "n": 2}}
+            answers.append(httpx.post(f"{url}/inference/v1/generate", json=body, timeout=60))
+
+        thread = threading.Thread(target=generate)
+        thread.start()
+        service.wait_slots(2)
+        aborted = httpx.post(f"{other}/abort_requests", json={"request_ids": ["generate-tokens-mine"]}, timeout=30)
+        thread.join()
+
+    assert aborted.json() == {"status": "aborted", "aborted": 2}
+    (answer,) = answers
+    assert answer.status_code == 200
+    assert [choice["finish_reason"] for choice in answer.json()["choices"]] == ["abort", "abort"]
