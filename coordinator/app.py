@@ -21,6 +21,7 @@ from coordinator.api.tokens.generate import generate_routes
 from coordinator.body_limit import BodyLimit
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.pool import WorkerPool
+from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
@@ -29,8 +30,9 @@ from tokenwire import __version__
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
-    models = ModelDirectory(settings)
-    pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare)
+    targets = Targets(settings.stale_weights)
+    models = ModelDirectory(settings, targets)
+    pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
     generation = Generation(pool, models)
 
     @asynccontextmanager

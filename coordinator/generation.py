@@ -121,7 +121,7 @@ class Generation:
         return (self._message(prepared, position) for position in range(len(prepared.prompts)))
 
     def _message(self, prepared: PreparedRequest, position: int) -> pb.Submit:
-        request, token_ids = prepared.request, prepared.prompts[position].token_ids
+        request, token_ids, adapter = prepared.request, prepared.prompts[position].token_ids, prepared.model.adapter
         sampling = pb.SamplingParams()
         sampling.CopyFrom(request.sampling)
         sampling.max_tokens = limits.resolve_max_tokens(sampling, len(token_ids), prepared.model)
@@ -131,6 +131,7 @@ class Generation:
             sampling_params=sampling,
             priority=request.priority,
             cache_salt=request.cache_salt,
+            lora=None if adapter is None else adapter.lora,
             session_id=request.session_id,
             data_parallel_rank=request.data_parallel_rank,
             reasoning_ended=request.reasoning_ended,
@@ -149,7 +150,7 @@ class Generation:
             )
             for i in range(request.n)
         ]
-        return self._fleet.submit(model.names[0], submit, choices)
+        return self._fleet.submit(model.fleet_name, submit, choices)
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

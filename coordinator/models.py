@@ -5,14 +5,15 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from coordinator.fleet.session import FetchFiles
+from coordinator.fleet.targets import Adapter, Targets
 from coordinator.parsing.load import load_parsers
 from coordinator.parsing.message import Parsers
 from coordinator.parsing.settings import ModelFacts
@@ -44,13 +45,21 @@ class ServedModel:
     template: ChatTemplate
     token_texts: TokenTexts
     parsers: Parsers
+    adapter: Adapter | None = None
+    """The LoRA adapter that this name stands for; None for a model itself."""
+
+    @property
+    def fleet_name(self) -> str:
+        """The name under which the fleet knows the model: an adapter's is the model's own."""
+        return self.adapter.model if self.adapter is not None else self.names[0]
 
 
 class ModelDirectory:
     """Learns models from workers' welcomes and finds them by name. Models stay known when workers leave."""
 
-    def __init__(self, settings: CoordinatorSettings) -> None:
+    def __init__(self, settings: CoordinatorSettings, targets: Targets | None = None) -> None:
         self._settings = settings
+        self._targets = targets or Targets()
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
         """By what workers say of their model: those that say the same share it."""
@@ -66,16 +75,26 @@ class ModelDirectory:
         return list({id(model): model for model in self._models.values()}.values())
 
     def find(self, name: str | None) -> ServedModel:
-        """Find a model by name; without a name, the first one. Raises NotFound or Unavailable."""
+        """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
         if not self._models:
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
             return next(iter(self._models.values()))
-        model = self._models.get(name)
+        model = self._models.get(name) or self._with_adapter(name)
         if model is None:
-            names = ", ".join(self._models)
+            names = ", ".join([*self._models, *(adapter.lora.name for adapter in self._targets.adapters())])
             raise NotFound(f"The model `{name}` does not exist. Valid aliases: {names}.", param="model")
         return model
+
+    def adapters(self) -> Iterator[Adapter]:
+        """List the adapters of all models."""
+        return self._targets.adapters()
+
+    def _with_adapter(self, name: str) -> ServedModel | None:
+        adapter = self._targets.adapter(name)
+        if adapter is None or adapter.model not in self._models:
+            return None
+        return replace(self._models[adapter.model], names=(name,), adapter=adapter)
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Make a worker's model servable: get its tokenizer, from memory, disk or the worker itself."""

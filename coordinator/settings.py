@@ -59,6 +59,8 @@ class CoordinatorSettings:
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
     api: ApiSettings = ApiSettings()
+    stale_weights: bool = False
+    """Whether workers that missed a weight update get requests too."""
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
 

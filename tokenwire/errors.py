@@ -13,9 +13,11 @@ TokenwireError
 ├── Unavailable          nobody can take it now; try again soon
 │   ├── WorkerDraining   this worker takes no new requests
 │   └── WorkerLost       the worker that had it is gone
-└── EngineFailed         the engine broke on it
+├── EngineFailed         the engine broke on it
+└── FleetFailed          not every worker did it
 """
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import grpc
@@ -135,6 +137,20 @@ class EngineFailed(TokenwireError):
     """The engine broke on the request."""
 
 
+class FleetFailed(TokenwireError):
+    """An operation on all workers of a model failed on some of them; the others did it."""
+
+    http_status = 502
+    openai_type = "BadGatewayError"
+
+    def __init__(self, message: str, workers: Sequence[Mapping[str, str]], stage: str) -> None:
+        super().__init__(message)
+        self.workers = workers
+        """What became of each: worker (its address), status (ok or error) and, with errors, message."""
+        self.stage = stage
+        """The step that failed."""
+
+
 _BY_REFUSAL: dict[int, type[TokenwireError]] = {
     pb.REFUSAL_CODE_INVALID: InvalidRequest,
     pb.REFUSAL_CODE_OVERLOADED: Overloaded,
@@ -147,3 +163,10 @@ def from_refusal(refusal: pb.Refusal) -> TokenwireError:
     """Rebuild the error that a worker put into a refusal."""
     kind = _BY_REFUSAL.get(refusal.code, EngineFailed)
     return kind(refusal.message, param=refusal.param if refusal.HasField("param") else None)
+
+
+def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:
+    """Rebuild the error that a control call ended with."""
+    kinds = (InvalidRequest, NotFound, Unsupported, Superseded, CannotAdopt, Overloaded, Unavailable)
+    kind = next((kind for kind in kinds if kind.grpc_code is code), EngineFailed)
+    return kind(message)

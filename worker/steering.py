@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenwire.errors import (
     CannotAdopt,
@@ -17,11 +17,13 @@ from tokenwire.errors import (
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Engine, PauseMode
 
+Result = TypeVar("Result")
+
 
 class Steering:
-    """The engine's changing verbs, each with the epoch of its fleet operation (0: none).
+    """The engine's changing verbs, each with the epoch of its fleet operation (0: none), which is that operation's own.
 
-    Every verb raises Superseded when its epoch is not newer than the state's, and what the engine raises; the state
+    Every verb raises Superseded when its epoch is older than the state's, and what the engine raises; the state
     then keeps its epoch, and says what has become of the engine all the same.
     """
 
@@ -46,82 +48,75 @@ class Steering:
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
         """Stop stepping; with WAIT, when what runs has ended."""
-        async with self._change(epoch):
-            await self._engine.pause(mode, clear_cache)
+        await self._carry_out(epoch, lambda: self._engine.pause(mode, clear_cache))
 
     async def resume(self, epoch: int) -> None:
         """Go on stepping. Does not wait for its turn: it may be what ends a pause that waits."""
-        async with self._change(epoch, overtaking=True):
-            await self._engine.resume()
+        await self._change(epoch, self._engine.resume)
 
     async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
         """Free memory."""
-        async with self._change(epoch):
-            await self._engine.sleep(level, mode)
-            self._state.sleeping, self._state.sleep_level = True, level
+        await self._carry_out(epoch, lambda: self._sleep(level, mode))
 
     async def wake_up(self, epoch: int, tags: list[str]) -> None:
         """Undo `sleep`, whole or by tags."""
-        async with self._change(epoch):
-            await self._engine.wake_up(tags)
-            self._state.awake_parts[:] = sorted({*self._state.awake_parts, *tags})
+        await self._carry_out(epoch, lambda: self._wake_up(tags))
 
     async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
         """Load an adapter in the place of any other of its name; returns whether it is loaded now."""
-        async with self._change(epoch):
-            return await self._load_lora(adapter)
+        return await self._carry_out(epoch, lambda: self._load_lora(adapter)) is not False
 
     async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
         """Unload an adapter; returns whether it was there."""
-        async with self._change(epoch):
-            return await self._unload_lora(adapter_id)
+        return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id)) is not False
 
     async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
         """Read weights from a directory and label them. Raises NotFound and InvalidRequest for the path."""
-        async with self._change(epoch):
+
+        async def load() -> None:
             await asyncio.to_thread(_check_weights, path, self._roots)
             await self._load_weights(path, version, epoch)
             if reset_prefix_cache:
                 await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
 
+        await self._carry_out(epoch, load)
+
     async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a transfer of weights."""
-        async with self._change(epoch):
-            # Before the start of a transfer an engine refuses to change anything.
-            with self._weights_at_risk() if stage == "update" and self._transferring else contextlib.nullcontext():
-                await self._engine.update_weights(stage, arguments)
-            if stage == "update":
-                self._state.weights_epoch, self._state.weights_path = epoch, ""
-            else:
-                self._transferring = stage in ("start", "start_draft")
+        await self._carry_out(epoch, lambda: self._update_weights(epoch, stage, arguments))
 
     async def set_weight_version(self, epoch: int, version: str) -> None:
         """Label the weights."""
-        async with self._change(epoch):
-            await self._engine.set_weight_version(version)
+        await self._carry_out(epoch, lambda: self._engine.set_weight_version(version))
 
     async def adopt(self, target: pb.ServingState) -> None:
         """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
-        async with self._change(target.epoch, again=True):
-            await self._adopt(target)
+        async with self._one_at_a_time:
+            await self._change(target.epoch, lambda: self._adopt(target), again=True)
 
     # How a change goes.
 
-    @contextlib.asynccontextmanager
-    async def _change(self, epoch: int, overtaking: bool = False, again: bool = False) -> AsyncIterator[None]:
-        async with contextlib.nullcontext() if overtaking else self._one_at_a_time:
-            newest = self._state.epoch
-            if epoch and (epoch < newest or (epoch == newest and not again)):
-                raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
-            try:
-                yield
-                # A resume that overtook us has a newer epoch. Ours stays on top: whoever compares will look again.
-                self._state.epoch = epoch or newest
-                self._state.strayed = not epoch
-            finally:
-                with contextlib.suppress(TokenwireError):
-                    await self._observe()
-                self._tell()
+    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result | None:
+        """Take turns; returns None where the operation was carried out before."""
+        async with self._one_at_a_time:
+            return await self._change(epoch, verb)
+
+    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]], again: bool = False) -> Result | None:
+        newest = self._state.epoch
+        if epoch and epoch < newest:
+            raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
+        if epoch and epoch == newest and not again:
+            return None  # adopted from another worker before it arrived here
+        try:
+            result = await verb()
+            # A resume that overtook us has a newer epoch. Ours stays on top: whoever compares will look again.
+            self._state.epoch = epoch or newest
+            self._state.strayed = not epoch
+            return result
+        finally:
+            with contextlib.suppress(TokenwireError):
+                await self._observe()
+            self._tell()
 
     async def _observe(self) -> None:
         """Take from the engine what only it knows."""
@@ -155,6 +150,23 @@ class Steering:
         self._state.weights_fault = ""
 
     # Parts of changes.
+
+    async def _sleep(self, level: int, mode: PauseMode) -> None:
+        await self._engine.sleep(level, mode)
+        self._state.sleeping, self._state.sleep_level = True, level
+
+    async def _wake_up(self, tags: list[str]) -> None:
+        await self._engine.wake_up(tags)
+        self._state.awake_parts[:] = sorted({*self._state.awake_parts, *tags})
+
+    async def _update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
+        # Before the start of a transfer an engine refuses to change anything.
+        with self._weights_at_risk() if stage == "update" and self._transferring else contextlib.nullcontext():
+            await self._engine.update_weights(stage, arguments)
+        if stage == "update":
+            self._state.weights_epoch, self._state.weights_path = epoch, ""
+        else:
+            self._transferring = stage in ("start", "start_draft")
 
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:
         with self._weights_at_risk():
@@ -216,11 +228,9 @@ class Steering:
         state, engine = self._state, self._engine
         if target.sleeping:
             if not state.sleeping or state.sleep_level != target.sleep_level:
-                await engine.sleep(target.sleep_level, PauseMode.KEEP)
-                state.sleeping, state.sleep_level = True, target.sleep_level
+                await self._sleep(target.sleep_level, PauseMode.KEEP)
             if target.awake_parts:
-                await engine.wake_up(list(target.awake_parts))
-                state.awake_parts[:] = target.awake_parts
+                await self._wake_up(list(target.awake_parts))
         elif target.paused:
             await engine.pause(PauseMode.KEEP, clear_cache=False)
         else:

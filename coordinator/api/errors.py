@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.anthropic.errors import anthropic_error
-from tokenwire.errors import TokenwireError
+from tokenwire.errors import FleetFailed, TokenwireError
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ def error_response(error: TokenwireError, path: str = "") -> JSONResponse:
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
     body = _body_of(path)(error.message, error.openai_type, error.http_status, error.param)
+    if isinstance(error, FleetFailed):
+        body["error"]["workers"] = error.workers
     return JSONResponse(body, error.http_status, headers)
 
 

@@ -1,6 +1,7 @@
 """GET /health, /version, /v1/models."""
 
 import time
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
@@ -19,7 +20,10 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     @router.get("/health")
     async def health() -> Response:
         if not pool.is_ready():
-            reasons = "; ".join(f"{session.address}: {session.last_error}" for session in pool.sessions)
+            reasons = "; ".join(
+                f"{session.address}: {pool.misfit(session) if session.is_open else session.last_error}"
+                for session in pool.sessions
+            )
             raise Unavailable(f"No worker is ready: {reasons}", retry_after_s=2)
         return Response()
 
@@ -27,21 +31,16 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     async def version() -> Response:
         return JSONResponse({"version": __version__})
 
+    def _card(name: str, root: str, parent: str | None, max_model_len: int) -> dict[str, Any]:
+        shown = {"id": name, "object": "model", "created": started, "owned_by": "tokenwire"}
+        return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}
+
     @router.get("/v1/models")
     async def list_models() -> Response:
-        data = [
-            {
-                "id": name,
-                "object": "model",
-                "created": started,
-                "owned_by": "tokenwire",
-                "root": model.root,
-                "parent": None,
-                "max_model_len": model.max_model_len,
-            }
-            for model in models.list()
-            for name in model.names
-        ]
+        data = [_card(name, model.root, None, model.max_model_len) for model in models.list() for name in model.names]
+        for adapter in models.adapters():
+            base = models.find(adapter.model)
+            data.append(_card(adapter.lora.name, adapter.lora.path, adapter.model, base.max_model_len))
         return JSONResponse({"object": "list", "data": data})
 
     return router

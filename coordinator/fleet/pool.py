@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coordinator.fleet.reconciler import Reconciler
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.targets import Targets
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -34,10 +36,14 @@ class Ticket:
 
 
 class WorkerPool:
-    """Sessions with a list of workers: start, submit, stop."""
+    """Sessions with a list of workers: start, submit, stop. Workers that fell behind their target are brought along."""
 
-    def __init__(self, addresses: Iterable[str], coordinator_id: str, prepare: Prepare) -> None:
-        self._sessions = [WorkerSession(address, coordinator_id, prepare) for address in addresses]
+    def __init__(
+        self, addresses: Iterable[str], coordinator_id: str, prepare: Prepare, targets: Targets | None = None
+    ) -> None:
+        self._targets = targets or Targets()
+        self._reconciler = Reconciler(self._targets)
+        self._sessions = [WorkerSession(address, coordinator_id, prepare, self._notice) for address in addresses]
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = itertools.count()
         self._last_turn = dict.fromkeys(self._sessions, -1)
@@ -63,6 +69,7 @@ class WorkerPool:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self._reconciler.stop()
 
     async def wait_ready(self) -> None:
         """Wait until a worker takes requests."""
@@ -75,28 +82,47 @@ class WorkerPool:
 
     def is_ready(self) -> bool:
         """Tell whether any worker takes requests."""
-        return any(session.state is SessionState.READY for session in self._sessions)
+        return any(session.state is SessionState.READY and not self.misfit(session) for session in self._sessions)
+
+    def misfit(self, session: WorkerSession, adapter_id: int = 0) -> str:
+        """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
+        misfit = self._targets.misfit(session.name, session.serving, adapter_id)
+        problem = self._reconciler.problem(session)
+        return f"{misfit} ({problem})" if misfit and problem else misfit
+
+    def problem(self, session: WorkerSession) -> str:
+        """Say why a worker cannot be made like the others; empty when nothing is known against it."""
+        return self._reconciler.problem(session)
 
     def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Ticket:
         """Send a request to the least loaded worker of a model. Raises Unavailable."""
-        session = self._pick(model)
+        session = self._pick(model, submit.lora.id)
         self._last_turn[session] = next(self._turns)
         return Ticket(session, session.submit(submit, listeners), listeners)
 
-    def _pick(self, model: str) -> WorkerSession:
+    def _pick(self, model: str, adapter_id: int) -> WorkerSession:
         candidates = [
             session
             for session in self._sessions
-            if session.state is SessionState.READY and session.model is not None and model in session.model.names
+            if session.state is SessionState.READY
+            and session.model is not None
+            and model in session.model.names
+            and not self._targets.misfit(session.name, session.serving, adapter_id)
         ]
         if not candidates:
-            raise Unavailable(f"No worker serves {model} right now: {self._reasons()}", retry_after_s=_RETRY_AFTER_S)
+            reasons = "; ".join(self._reason(session, adapter_id) for session in self._sessions)
+            raise Unavailable(f"No worker serves {model} right now: {reasons}", retry_after_s=_RETRY_AFTER_S)
         # Among equals the one that waited longest, so that an idle fleet takes turns.
         return min(candidates, key=lambda session: (session.open_slots, self._last_turn[session]))
 
-    def _reasons(self) -> str:
-        return "; ".join(
-            f"{session.address} is {session.state.value}"
-            + (f" ({session.last_error})" if session.state is SessionState.CONNECTING else "")
-            for session in self._sessions
-        )
+    def _reason(self, session: WorkerSession, adapter_id: int) -> str:
+        reason = f"{session.address} is {session.state.value}"
+        if session.state is SessionState.CONNECTING:
+            return f"{reason} ({session.last_error})"
+        misfit = self.misfit(session, adapter_id)
+        return f"{reason}, but {misfit}" if misfit else reason
+
+    def _notice(self, session: WorkerSession) -> None:
+        changed = self._targets.hear(session.name, session.serving)
+        for each in self._sessions if changed else (session,):
+            self._reconciler.consider(each)

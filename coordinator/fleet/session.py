@@ -5,19 +5,21 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
 from tokenwire import protocol
 from tokenwire.channel import open_channel
-from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal, from_status
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
 SessionCall = grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]
 FetchFiles = Callable[[], Awaitable[dict[str, bytes]]]
 Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
@@ -38,17 +40,28 @@ class SessionState(enum.Enum):
 class WorkerSession:
     """Keeps one session with one worker open, and reconnects for as long as `run` runs."""
 
-    def __init__(self, address: str, coordinator_id: str, prepare: Prepare) -> None:
+    def __init__(
+        self,
+        address: str,
+        coordinator_id: str,
+        prepare: Prepare,
+        notice: "Callable[[WorkerSession], None]" = lambda session: None,
+    ) -> None:
+        """Raises nothing; `notice` is called whenever the worker's serving state may have changed."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.model: pb.Model | None = None
         self.load = pb.Load()
         self.weight_version = ""
         """Label of the weights that made the last tokens."""
+        self.serving = pb.ServingState()
+        """What fleet operations have made of the worker."""
         self.last_error = "not connected yet"
         self.ready = asyncio.Event()
         self._coordinator_id = coordinator_id
         self._prepare = prepare
+        self._notice = notice
+        self._control: control_pb2_grpc.ControlStub | None = None
         self._slots = SlotTable()
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._channel: grpc.aio.Channel | None = None
@@ -63,6 +76,35 @@ class WorkerSession:
     def open_slots(self) -> int:
         """Slots without their terminal event."""
         return self._slots.open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether control calls can reach the worker."""
+        return self._control is not None
+
+    @property
+    def name(self) -> str:
+        """First name of the model that the worker serves; empty before its first welcome."""
+        return self.model.names[0] if self.model is not None else ""
+
+    async def call(self, method: ControlCall[Answer]) -> Answer:
+        """Make a control call. Raises Unavailable, or the error that the worker gave."""
+        if self._control is None:
+            raise Unavailable(f"not reachable: {self.last_error}")
+        try:
+            return await method(self._control)
+        except grpc.aio.AioRpcError as error:
+            raise from_status(error.code(), error.details() or error.code().name) from error
+        except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+            if self._control is None:  # the session ended meanwhile, and closed the channel
+                raise Unavailable(f"lost: {self.last_error}") from error
+            raise
+
+    def hear(self, serving: pb.ServingState) -> None:
+        """Take the worker's state, from an event or an answer, unless a newer one is known."""
+        if serving.revision > self.serving.revision:
+            self.serving = serving
+            self._notice(self)
 
     # Commands.
 
@@ -116,6 +158,7 @@ class WorkerSession:
                 call.cancel()
         finally:
             self.state = SessionState.CONNECTING
+            self._control = None
             self.ready.clear()
             self._lose_slots()
             self._channel = None
@@ -143,6 +186,9 @@ class WorkerSession:
 
         await self._prepare(welcome.model, fetch_files)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
+        self.serving = welcome.serving
+        self._control = control_pb2_grpc.ControlStub(channel)
+        self._notice(self)
         self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
         if self.state is SessionState.READY:
             self.ready.set()
@@ -168,6 +214,8 @@ class WorkerSession:
                 log.info("worker %s drains", self.address)
                 self.state = SessionState.DRAINING
                 self.ready.clear()
+            case "serving":
+                self.hear(event.serving)
 
     def _handle_frame(self, frame: pb.StepFrame) -> None:
         self.load = frame.load

@@ -31,9 +31,10 @@ class ControlStub:
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    pause that waits. One whose epoch is older than the worker's is ABORTED:
+    somebody else's operation came first. One with the worker's own epoch was
+    carried out already, and nothing happens. All answer with the state that they
+    led to, and sessions are told of it.
     """
 
     def __init__(self, channel):
@@ -150,9 +151,10 @@ class ControlServicer:
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    pause that waits. One whose epoch is older than the worker's is ABORTED:
+    somebody else's operation came first. One with the worker's own epoch was
+    carried out already, and nothing happens. All answer with the state that they
+    led to, and sessions are told of it.
     """
 
     def GetServerInfo(self, request, context):
@@ -415,9 +417,10 @@ class Control:
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is not newer than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    pause that waits. One whose epoch is older than the worker's is ABORTED:
+    somebody else's operation came first. One with the worker's own epoch was
+    carried out already, and nothing happens. All answer with the state that they
+    led to, and sessions are told of it.
     """
 
     @staticmethod

@@ -1,0 +1,73 @@
+"""Brings workers that missed fleet operations to the target, again and again until they are there."""
+
+import asyncio
+import contextlib
+import logging
+
+from coordinator.fleet.session import ControlCall, WorkerSession
+from coordinator.fleet.targets import Targets
+from tokenwire.errors import TokenwireError
+from tokenwire.v1 import control_pb2
+
+log = logging.getLogger(__name__)
+
+_SETTLE_S = 0.2
+"""An operation reaches workers one after the other: they are given this long before they count as behind."""
+_LAST_RETRY_S = 30.0
+
+
+class Reconciler:
+    """Watches sessions; at most one attempt at a time for each."""
+
+    def __init__(self, targets: Targets, first_retry_s: float = 1.0, timeout_s: float = 600.0) -> None:
+        self._targets = targets
+        self._first_retry_s = first_retry_s
+        self._timeout_s = timeout_s
+        self._tasks: dict[WorkerSession, asyncio.Task[None]] = {}
+        self._problems: dict[WorkerSession, str] = {}
+
+    def consider(self, session: WorkerSession) -> None:
+        """Look at a worker; begins to bring it along when it is behind."""
+        if session not in self._tasks and self._is_behind(session):
+            task = asyncio.create_task(self._bring_along(session))
+            self._tasks[session] = task
+            task.add_done_callback(lambda _: self._tasks.pop(session, None))
+
+    def problem(self, session: WorkerSession) -> str:
+        """Say why a worker could not be brought to the target; empty when nothing is known against it."""
+        return self._problems.get(session, "")
+
+    async def stop(self) -> None:
+        """Leave all workers as they are."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def _is_behind(self, session: WorkerSession) -> bool:
+        return session.model is not None and session.is_open and self._targets.differs(session.name, session.serving)
+
+    async def _bring_along(self, session: WorkerSession) -> None:
+        retry_s = self._first_retry_s
+        await asyncio.sleep(_SETTLE_S)
+        while self._is_behind(session):
+            try:
+                answer = await session.call(self._adopt(session))
+            except TokenwireError as error:
+                self._note(session, error.message)
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, _LAST_RETRY_S)
+            else:
+                self._problems.pop(session, None)
+                session.hear(answer.serving)
+                log.info("worker %s was brought to epoch %d", session.address, answer.serving.epoch)
+        self._problems.pop(session, None)
+
+    def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:
+        request = control_pb2.AdoptStateRequest(target=self._targets.of(session.name))
+        return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
+
+    def _note(self, session: WorkerSession, problem: str) -> None:
+        if self._problems.get(session) != problem:
+            log.warning("worker %s cannot be made like the others: %s", session.address, problem)
+        self._problems[session] = problem
