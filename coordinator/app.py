@@ -14,10 +14,7 @@ from coordinator.api.errors import install_error_handlers
 from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
-from coordinator.api.tokenize import tokenize_routes
-from coordinator.api.tokens.abort import abort_routes
-from coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
-from coordinator.api.tokens.generate import generate_routes
+from coordinator.api.tokens.routes import token_routes
 from coordinator.body_limit import BodyLimit
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.pool import WorkerPool
@@ -51,10 +48,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(generate_routes(generation, settings.api))
-    app.include_router(chat_tokens_routes(chat, RenderingCheck(models, settings.api)))
-    app.include_router(abort_routes(Aborts(pool.sessions), settings.api))
-    app.include_router(tokenize_routes(models))
+    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)

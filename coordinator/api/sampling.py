@@ -83,7 +83,7 @@ def hand_on(
     sampling: pb.SamplingParams,
     kv_transfer: Mapping[str, Any] | None,
     ec_transfer: Mapping[str, Any] | None,
-    extra: Mapping[str, Any] | None,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Add what is the engine's own business."""
     given = {"kv_transfer_params": kv_transfer, "ec_transfer_params": ec_transfer, "extra_args": extra}

@@ -18,6 +18,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     started = int(time.time())
 
     @router.get("/health")
+    @router.get("/health/")
     async def health() -> Response:
         if not pool.is_ready():
             reasons = "; ".join(

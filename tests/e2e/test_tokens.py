@@ -92,11 +92,59 @@ def test_tokens_replace_the_rendering(service: Service) -> None:
     assert post(service, "/inference/v1/generate", expected)["choices"][0]["token_ids"] == streamed
 
 
+def test_all_contracts_give_the_same_ids(service: Service) -> None:
+    """SGLang's names and TRL's, with and without a slash at the end, streamed or not."""
+    expected = post(service, "/inference/v1/generate", {"token_ids": PROMPT, "sampling_params": GREEDY})
+    ids = expected["choices"][0]["token_ids"]
+    logprobs = [entry["logprob"] for entry in expected["choices"][0]["logprobs"]["content"]]
+    sglang = {"input_ids": PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 12}, "return_logprob": True}
+
+    trl = post(service, "/generate/", {"prompts": [PROMPT, PROMPT], "temperature": 0, "max_tokens": 12})
+    whole = post(service, "/generate", sglang)
+    chunks = events(httpx.put(service.url + "/generate", json={**sglang, "stream": True}, timeout=30).text)
+
+    assert (trl["prompt_ids"], trl["completion_ids"]) == ([PROMPT, PROMPT], [ids, ids])
+    assert trl["logprob_token_ids"] == [[[token_id] for token_id in ids]] * 2
+    assert whole["output_ids"] == chunks[-1]["output_ids"] == ids
+    assert whole["meta_info"]["output_token_logprobs"] == [
+        [logprob, token_id, None] for logprob, token_id in zip(logprobs, ids, strict=True)
+    ]
+    assert {**chunks[-1], "meta_info": None} == {**whole, "meta_info": None}
+
+
+def test_conversations_of_trl_are_chats(service: Service) -> None:
+    """The same prompt and completion as the chat route gives."""
+    chat = {"messages": MESSAGES, "return_token_ids": True, "temperature": 0, "max_tokens": 12}
+    expected = post(service, "/v1/chat/completions", chat)
+
+    answer = post(service, "/chat/", {"messages": [MESSAGES], "temperature": 0, "max_tokens": 12, "logprobs": None})
+
+    assert answer["prompt_ids"] == [expected["prompt_token_ids"]]
+    assert answer["completion_ids"] == [expected["choices"][0]["token_ids"]]
+    assert answer["logprobs"] is None
+
+
+@pytest.mark.parametrize("form", ["json", "binary"])
+def test_sequences_are_scored_behind_their_prompts(service: Service, form: str) -> None:
+    """One position for each token of the completion."""
+    body = {"sequences": [PROMPT, [*PROMPT, 5]], "prompt_lengths": [1, 3], "top_logprobs": 2, "response_format": form}
+
+    answer = post(service, "/get_sequence_logprobs/", body)
+
+    if form == "binary":
+        assert (answer["shape"], answer["completion_lengths"]) == ([2, 2, 2], [2, 1])
+    else:
+        assert [len(positions) for positions in answer["logprobs"]] == [2, 1]
+
+
 TOO_LONG = [
     ("/v1/completions", {"prompt": [1] * 2049}),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x " * 2500}]}),
     ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": [1] * 2048}),
     ("/inference/v1/generate", {"token_ids": [1] * 3000, "sampling_params": {}}),
+    ("/generate", {"input_ids": [1] * 2048}),
+    ("/generate/", {"prompts": [[1] * 2049]}),
+    ("/get_sequence_logprobs/", {"sequences": [[1] * 2049], "prompt_lengths": [1]}),
 ]
 
 
@@ -127,6 +175,14 @@ def test_prompts_that_are_too_long_are_told_in_one_way(
         ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT, "model": "x"}, 404, "model"),
         ("/inference/v1/abort_requests", {}, 400, "request_ids"),
         ("/abort_requests", {}, 403, None),
+        ("/abort_request", {"abort_all": True}, 403, "abort_all"),
+        ("/abort_request", {}, 400, "rid"),
+        ("/generate", {"input_ids": [10**6]}, 400, "input_ids"),
+        ("/generate", {"input_ids": PROMPT, "image_data": "x"}, 400, "image_data"),
+        ("/generate", {"input_ids": PROMPT, "sampling_params": {"stop_regex": "x"}}, 400, "stop_regex"),
+        ("/generate/", {"prompts": []}, 400, "prompts"),
+        ("/generate/", {"prompts": [[10**6]]}, 400, "prompts"),
+        ("/chat/", {"messages": [[{"role": "user", "content": [{"type": "image_pil"}]}]]}, 400, "messages"),
     ],
 )
 def test_wrong_requests_have_their_status(

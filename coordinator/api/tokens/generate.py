@@ -10,8 +10,9 @@ from coordinator.api.fields import Headers, request_id
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import prompt_logprobs
 from coordinator.api.respond import EventStream, collect
-from coordinator.api.tokens.generate_request import ENGINES_OWN, NOT_SERVED, SAMPLING_NOT_SERVED, GenerateRequest
+from coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from coordinator.api.tokens.generate_shape import GenerateChunks, ending_fields, generate_logprobs
+from coordinator.api.tokens.sampling_params import sampling_gate
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice
 from coordinator.request import Usage
@@ -22,12 +23,12 @@ def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
     router = APIRouter()
     gate = FieldGate(NOT_SERVED, ("tools", "messages"))
-    sampling_gate = FieldGate(SAMPLING_NOT_SERVED, ENGINES_OWN)
+    params_gate = sampling_gate()
 
     @router.post("/inference/v1/generate")
     async def generate(body: GenerateRequest, request: Request) -> Response:
         gate.check(body.model_extra)
-        sampling_gate.check(body.sampling_params.model_extra)
+        params_gate.check(body.sampling_params.model_extra)
         headers = Headers(request.headers)
         response_id = request_id("generate-tokens-", body.request_id, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))

@@ -1,55 +1,17 @@
 """The body of /inference/v1/generate, and what becomes of it."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from coordinator.api.fields import Headers, StreamOptions
-from coordinator.api.sampling import checked_cache_salt, checked_number, hand_on, ids
-from coordinator.api.sampling_fields import Int64, SamplingFields
-from coordinator.generation import ENGINE_DEFAULTS
+from coordinator.api.sampling import checked_cache_salt, hand_on
+from coordinator.api.sampling_fields import Int64
+from coordinator.api.tokens.sampling_params import SamplingParams
 from coordinator.request import GenerationRequest, TokenPrompt
-from tokenwire.errors import InvalidRequest
-from tokenwire.v1 import inference_pb2 as pb
 
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"features": (None, {}), "content_parts": (None, [])}
 """Of media, which this service does not take."""
-
-SAMPLING_NOT_SERVED: dict[str, tuple[Any, ...]] = {"prompt_logprob_token_ids": (None,)}
-ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
-"""Sampling parameters that clients send and that say nothing about ids: how an engine reports, how text was made."""
-
-
-class SamplingParams(SamplingFields):
-    """vLLM's SamplingParams as JSON. What is absent has vLLM's default, not the model's generation config."""
-
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
-    bad_words: Annotated[list[str], BeforeValidator(lambda words: words or []), Field(default_factory=list)]
-    logprobs: Annotated[int | None, BeforeValidator(checked_number("logprobs"))] = None
-    skip_reading_prefix_cache: bool | None = None
-    prompt_logprob_start: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    trace_decode_token_ids: list[int] | None = None
-    extra_args: dict[str, Any] | None = None
-
-    def to_wire(self) -> pb.SamplingParams:
-        """Return what concerns ids. Raises InvalidRequest."""
-        for name in ("logprobs", "prompt_logprobs"):
-            count = getattr(self, name)
-            if count is not None and count < -1:
-                raise InvalidRequest(f"{name} must be non-negative or -1, got {count}.", param=name)
-        wire = self.sampling(self.max_tokens, self.logprobs)
-        for name, value in ENGINE_DEFAULTS.items():
-            if not wire.HasField(name):
-                setattr(wire, name, value)
-        if self.skip_reading_prefix_cache is not None:
-            wire.skip_reading_prefix_cache = self.skip_reading_prefix_cache
-        if self.prompt_logprob_start is not None:
-            wire.prompt_logprob_start = self.prompt_logprob_start
-        ids(self.trace_decode_token_ids, "trace_decode_token_ids")
-        wire.trace_decode_token_ids.extend(self.trace_decode_token_ids or ())
-        return wire
 
 
 class ReasoningParserKwargs(BaseModel):
@@ -97,21 +59,14 @@ class GenerateRequest(BaseModel):
 
     def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
         """Translate into the internal noun. Raises InvalidRequest."""
-        params, parser_kwargs = self.sampling_params, self.reasoning_parser_kwargs
-        sampling = params.to_wire()
-        hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, params.extra_args)
-        return GenerationRequest(
-            request_id=response_id,
-            model=self.model or "",
-            prompts=[TokenPrompt(self.token_ids, "token_ids")],
-            sampling=sampling,
-            n=1 if params.n is None else params.n,
-            text=replace(params.text_rules(), unread=not self.shows_text),
-            max_tokens_param=None,
-            priority=self.priority,
-            cache_salt=self.cache_salt,
-            session_id=headers.session_id,
-            data_parallel_rank=headers.data_parallel_rank,
-            reasoning_ended=self.reasoning_ended,
-            reasoning_parser_kwargs=None if parser_kwargs is None else parser_kwargs.model_dump(),
-        )
+        prompts = [TokenPrompt(self.token_ids, "token_ids")]
+        request = self.sampling_params.to_generation(response_id, prompts, model=self.model, shows_text=self.shows_text)
+        hand_on(request.sampling, self.kv_transfer_params, self.ec_transfer_params)
+        request.priority = self.priority
+        request.cache_salt = self.cache_salt
+        request.session_id = headers.session_id
+        request.data_parallel_rank = headers.data_parallel_rank
+        request.reasoning_ended = self.reasoning_ended
+        if self.reasoning_parser_kwargs is not None:
+            request.reasoning_parser_kwargs = self.reasoning_parser_kwargs.model_dump()
+        return request

@@ -1,0 +1,28 @@
+"""All token-in contracts together."""
+
+from fastapi import APIRouter
+
+from coordinator.api.chat import ChatService
+from coordinator.api.tokens.abort import Aborts, abort_routes
+from coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
+from coordinator.api.tokens.generate import generate_routes
+from coordinator.api.tokens.sglang import sglang_routes
+from coordinator.api.tokens.tokenize import tokenize_routes
+from coordinator.api.tokens.trl import trl_routes
+from coordinator.generation import Generation
+from coordinator.models import ModelDirectory
+from coordinator.settings import ApiSettings
+
+
+def token_routes(
+    chat: ChatService, generation: Generation, models: ModelDirectory, aborts: Aborts, api: ApiSettings
+) -> APIRouter:
+    """Return the routes of every contract."""
+    router = APIRouter()
+    router.include_router(tokenize_routes(models))
+    router.include_router(generate_routes(generation, api))
+    router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
+    router.include_router(sglang_routes(generation, aborts, api))
+    router.include_router(trl_routes(generation))
+    router.include_router(abort_routes(aborts, api))
+    return router

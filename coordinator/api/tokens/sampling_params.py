@@ -1,0 +1,73 @@
+"""vLLM's SamplingParams as JSON: what every token-in contract comes down to."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from coordinator.api.gate import FieldGate
+from coordinator.api.sampling import checked_number, hand_on, ids
+from coordinator.api.sampling_fields import SamplingFields
+from coordinator.generation import ENGINE_DEFAULTS
+from coordinator.request import GenerationRequest, Prompt
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+_NOT_SERVED: dict[str, tuple[Any, ...]] = {"prompt_logprob_token_ids": (None,)}
+_ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
+"""Sampling parameters that clients send and that say nothing about ids: how an engine reports, how text was made."""
+
+
+class SamplingParams(SamplingFields):
+    """vLLM's SamplingParams as JSON. What is absent has vLLM's default, not the model's generation config."""
+
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    bad_words: Annotated[list[str], BeforeValidator(lambda words: words or []), Field(default_factory=list)]
+    logprobs: Annotated[int | None, BeforeValidator(checked_number("logprobs"))] = None
+    skip_reading_prefix_cache: bool | None = None
+    prompt_logprob_start: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    trace_decode_token_ids: list[int] | None = None
+    extra_args: dict[str, Any] | None = None
+
+    def to_wire(self) -> pb.SamplingParams:
+        """Return what concerns ids. Raises InvalidRequest."""
+        for name in ("logprobs", "prompt_logprobs"):
+            count = getattr(self, name)
+            if count is not None and count < -1:
+                raise InvalidRequest(f"{name} must be non-negative or -1, got {count}.", param=name)
+        wire = self.sampling(self.max_tokens, self.logprobs)
+        for name, value in ENGINE_DEFAULTS.items():
+            if not wire.HasField(name):
+                setattr(wire, name, value)
+        if self.skip_reading_prefix_cache is not None:
+            wire.skip_reading_prefix_cache = self.skip_reading_prefix_cache
+        if self.prompt_logprob_start is not None:
+            wire.prompt_logprob_start = self.prompt_logprob_start
+        ids(self.trace_decode_token_ids, "trace_decode_token_ids")
+        wire.trace_decode_token_ids.extend(self.trace_decode_token_ids or ())
+        hand_on(wire, None, None, self.extra_args)
+        return wire
+
+    def to_generation(
+        self, response_id: str, prompts: Sequence[Prompt], *, model: str | None = None, shows_text: bool = False
+    ) -> GenerationRequest:
+        """Return a request that samples so. A route adds what it knows of priority, session and the like.
+
+        shows_text: whether anybody reads the text. Raises InvalidRequest.
+        """
+        return GenerationRequest(
+            request_id=response_id,
+            model=model or "",
+            prompts=prompts,
+            sampling=self.to_wire(),
+            n=1 if self.n is None else self.n,
+            text=replace(self.text_rules(), unread=not shows_text),
+            max_tokens_param=None,
+        )
+
+
+def sampling_gate() -> FieldGate:
+    """Return the gate for sampling parameters that no field stands for."""
+    return FieldGate(_NOT_SERVED, _ENGINES_OWN)

@@ -1,0 +1,85 @@
+"""SGLang's POST /generate and what rollout loops call beside it, so that they run on vLLM workers."""
+
+import uuid
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.fields import Headers
+from coordinator.api.gate import FieldGate
+from coordinator.api.respond import EventStream, collect
+from coordinator.api.tokens.abort import Aborts
+from coordinator.api.tokens.sglang_request import (
+    HARMLESS,
+    NOT_SERVED,
+    SAMPLING_HARMLESS,
+    SAMPLING_NOT_SERVED,
+    SglangRequest,
+)
+from coordinator.api.tokens.sglang_shape import SglangChoice, SglangChunks
+from coordinator.generation import Generation
+from coordinator.output.collect import CollectedChoice
+from coordinator.settings import ApiSettings
+from tokenwire.errors import Forbidden, InvalidRequest
+
+
+class SglangAbort(BaseModel):
+    """Names one request, or all of them."""
+
+    rid: str = ""
+    abort_all: bool = False
+
+
+def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings) -> APIRouter:
+    """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
+    router = APIRouter()
+    gate, params_gate = FieldGate(NOT_SERVED, HARMLESS), FieldGate(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
+
+    @router.post("/generate")
+    @router.put("/generate")
+    async def generate(body: SglangRequest, request: Request) -> Response:
+        gate.check(body.model_extra)
+        params_gate.check(body.sampling_params.model_extra)
+        headers = Headers(request.headers)
+        session_id = request.headers.get("x-smg-routing-key") or headers.session_id
+        response_id = body.rid or headers.request_id or uuid.uuid4().hex
+        prepared = await generation.prepare(body.to_generation(response_id, session_id, headers.data_parallel_rank))
+        choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
+        if body.stream:
+            return EventStream(generation, prepared, SglangChunks(choices))
+        return _whole(body, choices, await collect(generation, prepared, request))
+
+    @router.post("/abort_request")
+    async def abort(body: SglangAbort) -> Response:
+        if body.abort_all:
+            if not api.abort_all:
+                raise Forbidden("`abort_all` ends everybody's requests, which is not enabled here.", param="abort_all")
+            await aborts.everything()
+        elif body.rid:
+            await aborts.by_id([body.rid])
+        else:
+            raise InvalidRequest("Give a `rid`, or `abort_all`.", param="rid")
+        return Response()
+
+    @router.get("/workers")
+    async def workers(request: Request) -> Response:
+        return JSONResponse({"workers": [{"id": "tokenwire", "url": _origin(request)}]})
+
+    @router.get("/list_workers")
+    async def list_workers(request: Request) -> Response:
+        return JSONResponse({"urls": [_origin(request)]})
+
+    return router
+
+
+def _origin(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
+
+
+def _whole(body: SglangRequest, choices: list[SglangChoice], collected: list[CollectedChoice]) -> Response:
+    for choice, made in zip(choices, collected, strict=True):
+        choice.prefilled(made.prefill)
+        choice.add(made.text, made.token_ids, made.finish, made.logprobs)
+    rendered = ",".join(choice.render() for choice in choices)
+    return Response(f"[{rendered}]" if body.is_batch else rendered, media_type="application/json")

@@ -1,0 +1,104 @@
+"""The body of SGLang's /generate, and what becomes of it."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.api.sampling_fields import Int64
+from coordinator.api.structured import StructuredOutputs, structured_outputs
+from coordinator.api.tokens.sampling_params import SamplingParams
+from coordinator.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+_DEFAULT_MAX_NEW_TOKENS = 128
+
+NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("image_data", "video_data", "audio_data", "input_embeds", "session_params"), (None, [], {})),
+    **dict.fromkeys(("custom_logit_processor", "lora_path", "token_ids_logprob"), (None, [])),
+    **dict.fromkeys(("return_hidden_states", "return_sampling_mask"), (None, False)),
+}
+"""Fields of a request, with the values that change nothing."""
+SAMPLING_NOT_SERVED: dict[str, tuple[Any, ...]] = {"stop_regex": (None, "", []), "custom_params": (None, {})}
+HARMLESS = ("return_text_in_logprobs", "return_routed_experts", "log_metrics", "modalities", "routing_key", "model")
+"""Fields that other parts of an SGLang deployment read, or that ask for more than clients rely on."""
+SAMPLING_HARMLESS = ("stream_interval",)
+
+
+class SglangSamplingParams(SamplingParams):
+    """SGLang's sampling parameters: vLLM's under other names."""
+
+    max_tokens: int | None = Field(default=_DEFAULT_MAX_NEW_TOKENS, alias="max_new_tokens")
+    min_tokens: int = Field(default=0, alias="min_new_tokens")
+    seed: Int64 | None = Field(default=None, alias="sampling_seed")
+    include_stop_str_in_output: bool = Field(default=False, alias="no_stop_trim")
+    regex: str | None = None
+    json_schema: str | None = None
+    ebnf: str | None = None
+    structural_tag: str | None = None
+
+    def grammar(self) -> pb.StructuredOutputs | None:
+        """Return the grammar that the output must follow, if any. Raises InvalidRequest for several."""
+        given = {"regex": self.regex, "json": self.json_schema, "grammar": self.ebnf}
+        given |= {"structural_tag": self.structural_tag}
+        if not any(given.values()):
+            return None
+        return structured_outputs(StructuredOutputs.model_validate(given), None)
+
+
+class SglangRequest(BaseModel):
+    """SGLang's request: one prompt or several, as text or as ids."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str | list[str] | None = None
+    input_ids: list[int] | list[list[int]] | None = None
+    sampling_params: SglangSamplingParams = Field(default_factory=lambda: SglangSamplingParams.model_validate({}))
+    rid: str | None = None
+    return_logprob: bool | None = False
+    logprob_start_len: int | None = -1
+    top_logprobs_num: Annotated[int, Field(ge=0)] | None = 0
+    stream: bool = False
+    priority: Int64 | None = None
+    cache_salt: str | None = None
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether log-probabilities of the prompt are asked for."""
+        return bool(self.return_logprob) and self.logprob_start_len is not None and self.logprob_start_len >= 0
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the answer is a list."""
+        several = isinstance(self.text, list) or bool(self.input_ids and isinstance(self.input_ids[0], list))
+        return several or (self.sampling_params.n or 1) > 1
+
+    def prompts(self) -> list[Prompt]:
+        """Return the prompts. Raises InvalidRequest unless text or ids are given, and not both."""
+        if (self.text is None) == (self.input_ids is None):
+            raise InvalidRequest("Give either `text` or `input_ids`.", param="input_ids")
+        if self.text is not None:
+            texts = [self.text] if isinstance(self.text, str) else self.text
+            return [TextPrompt(text) for text in texts] or _missing("text")
+        ids: Any = self.input_ids
+        if ids and isinstance(ids[0], list):
+            return [TokenPrompt(part, "input_ids") for part in ids]
+        return [TokenPrompt(ids, "input_ids")] if ids else _missing("input_ids")
+
+    def to_generation(self, response_id: str, session_id: str | None, rank: int | None) -> GenerationRequest:
+        """Translate into the internal noun. Raises InvalidRequest."""
+        params = self.sampling_params
+        if self.return_logprob:
+            top = self.top_logprobs_num or 0
+            scored = {"logprobs": top, "prompt_logprobs": top if self.scores_prompt else None}
+            params = params.model_copy(update=scored)
+        request = params.to_generation(response_id, self.prompts(), shows_text=True)
+        request.priority = -(self.priority or 0)  # SGLang's higher ones run earlier, vLLM's lower ones
+        request.cache_salt = self.cache_salt
+        request.session_id = session_id
+        request.data_parallel_rank = rank
+        return request
+
+
+def _missing(param: str) -> list[Prompt]:
+    raise InvalidRequest(f"`{param}` is empty.", param=param)

@@ -1,0 +1,55 @@
+"""POST /generate/, /chat/ and /get_sequence_logprobs/: the data routes of TRL's own server, up to version 1.10."""
+
+import uuid
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.respond import collect
+from coordinator.api.tokens.sampling_params import sampling_gate
+from coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
+from coordinator.api.tokens.trl_shape import scored_arrays, scored_lists
+from coordinator.generation import Generation
+from coordinator.request import Prompt
+
+
+def trl_routes(generation: Generation) -> APIRouter:
+    """Return the routes. Their slashes matter: without them these are other servers' routes."""
+    router = APIRouter()
+    gate = sampling_gate()
+
+    @router.post("/generate/")
+    async def generate(body: TrlGenerate, request: Request) -> Response:
+        return await complete(body, body.to_prompts(), request)
+
+    @router.post("/chat/")
+    async def chat(body: TrlChat, request: Request) -> Response:
+        return await complete(body, body.to_prompts(), request)
+
+    async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
+        params = body.sampling_params()
+        gate.check(params.model_extra)
+        prepared = await generation.prepare(params.to_generation(f"trl-{uuid.uuid4().hex}", prompts))
+        choices = await collect(generation, prepared, request)
+        scored = {"logprobs": None, "logprob_token_ids": None}
+        if params.logprobs is not None:
+            scored = scored_lists([choice.logprobs or [] for choice in choices])
+        prompt_ids = [list(prompt.token_ids) for prompt in prepared.prompts]
+        return JSONResponse(
+            {"prompt_ids": prompt_ids, "completion_ids": [choice.token_ids for choice in choices], **scored}
+        )
+
+    @router.post("/get_sequence_logprobs/")
+    async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
+        prepared = await generation.prepare(body.to_generation(f"trl-{uuid.uuid4().hex}"))
+        choices = await collect(generation, prepared, request)
+        completions = [
+            (choice.prefill.logprobs or [])[length:]
+            for choice, length in zip(choices, body.prompt_lengths, strict=True)
+        ]
+        if body.response_format == "binary":
+            return JSONResponse(scored_arrays(completions, body.top_logprobs))
+        return JSONResponse(scored_lists(completions))
+
+    return router

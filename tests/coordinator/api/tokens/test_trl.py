@@ -1,0 +1,109 @@
+"""TRL's own server, up to version 1.10: bodies become requests, and answers are lists or arrays."""
+
+import base64
+from array import array
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+
+from coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
+from coordinator.api.tokens.trl_shape import scored_arrays, scored_lists
+from coordinator.request import ChatPrompt, ScoredPosition, ScoredToken, TextPrompt, TokenPrompt
+from tokenwire.errors import InvalidRequest
+
+INF = float("inf")
+POSITION: ScoredPosition = [ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -1.0, 2)]
+
+
+def test_prompts_are_texts_or_ids() -> None:
+    """One list of either."""
+    assert TrlGenerate(prompts=["a", "b"]).to_prompts() == [TextPrompt("a"), TextPrompt("b")]
+    assert TrlGenerate(prompts=[[1], [2]]).to_prompts() == [TokenPrompt([1], "prompts"), TokenPrompt([2], "prompts")]
+
+
+def test_conversations_share_template_and_tools() -> None:
+    """Each becomes a prompt of its own."""
+    first, second = TrlChat(
+        messages=[[{"role": "user"}], [{"role": "tool"}]], chat_template_kwargs={"enable_thinking": False}
+    ).to_prompts()
+
+    assert isinstance(first, ChatPrompt)
+    assert isinstance(second, ChatPrompt)
+    assert first.options == second.options
+    assert first.options.kwargs == {"enable_thinking": False}
+
+
+def test_generation_kwargs_come_first() -> None:
+    """They are vLLM's parameters, and stronger than the named ones; the regex is stronger than they are."""
+    body = TrlGenerate(
+        prompts=["a"],
+        temperature=0.3,
+        structured_outputs_regex="a+",
+        generation_kwargs={"temperature": 0.7, "seed": 2**62, "structured_outputs": {"regex": "b+"}},
+    )
+
+    sampling = body.sampling_params().to_wire()
+
+    assert (sampling.temperature, sampling.seed, sampling.max_tokens, sampling.logprobs) == (0.7, 2**62, 16, 0)
+    assert sampling.structured_outputs.regex == "a+"
+
+
+def test_wrong_generation_kwargs_are_named() -> None:
+    """As fields of theirs."""
+    with pytest.raises(RequestValidationError) as caught:
+        TrlGenerate(prompts=["a"], generation_kwargs={"seed": "x"}).sampling_params()
+
+    assert caught.value.errors()[0]["loc"] == ("body", "generation_kwargs", "seed")
+
+
+def test_images_are_refused() -> None:
+    """But not their absence for every prompt."""
+    assert TrlGenerate(prompts=["a"], images=[None]).to_prompts()
+    with pytest.raises(InvalidRequest, match="images"):
+        TrlGenerate(prompts=["a"], images=[["aGk="]]).to_prompts()
+
+
+@pytest.mark.parametrize("lengths", [[], [1, 2], [4]])
+def test_sequences_need_their_prompt_lengths(lengths: list[int]) -> None:
+    """One each, within the sequence."""
+    with pytest.raises(InvalidRequest) as caught:
+        TrlSequenceLogprobs(sequences=[[1, 2, 3]], prompt_lengths=lengths).to_generation("x")
+
+    assert caught.value.param == "prompt_lengths"
+
+
+def test_scoring_asks_for_one_token_and_the_prompt() -> None:
+    """The temperature is the one that log-probabilities are processed with."""
+    sampling = (
+        TrlSequenceLogprobs(sequences=[[1]], prompt_lengths=[1], temperature=0.5, top_logprobs=3)
+        .to_generation("x")
+        .sampling
+    )
+
+    assert (sampling.max_tokens, sampling.temperature, sampling.prompt_logprobs) == (1, 0.5, 3)
+
+
+def test_lists_are_ranked() -> None:
+    """The likeliest first, the sampled one where it belongs; what JSON cannot say is null."""
+    lists = scored_lists([[POSITION, [ScoredToken(8, "", -INF, 1)]], []])
+
+    assert lists["logprob_token_ids"] == [[[6, 7, 5], [8]], []]
+    assert lists["logprobs"] == [[[-0.5, -1.0, -2.0], [None]], []]
+
+
+def test_arrays_are_padded() -> None:
+    """What is missing is minus infinity and id 0; tokens that stand there have arrays of their own."""
+    arrays = scored_arrays([[POSITION], [POSITION, [ScoredToken(8, "", float("nan"), 1)]]], 2)
+
+    assert (arrays["shape"], arrays["completion_lengths"]) == ([2, 2, 2], [1, 2])
+    assert _decoded(arrays["token_ids_b64"], "i") == [6, 7, 0, 0, 6, 7, 8, 0]
+    assert _decoded(arrays["logprobs_b64"], "f") == [-0.5, -1.0, -INF, -INF, -0.5, -1.0, -INF, -INF]
+    assert _decoded(arrays["actual_token_ids_b64"], "i") == [5, 0, 5, 8]
+    assert _decoded(arrays["actual_logprobs_b64"], "f") == [-2.0, -INF, -2.0, -INF]
+
+
+def _decoded(text: str, kind: Any) -> list[Any]:
+    values: array[Any] = array(kind)
+    values.frombytes(base64.b64decode(text))
+    return list(values)
