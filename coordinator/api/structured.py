@@ -86,22 +86,27 @@ def structured_outputs(
             "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').",
             param="structured_outputs",
         )
+    if asked is not None and all(given.get(name) is None for name in _CONSTRAINTS):
+        raise _not_one_constraint(given, "structured_outputs")
     constraint = {} if response_format is None else response_format.constraint()
     if asked is None and not constraint:
         return None
     given |= constraint
     kinds = [name for name in _CONSTRAINTS if given.get(name) is not None]
     if len(kinds) != 1:
-        shown = {name: given.get(name) for name in (*_CONSTRAINTS, *_options(given))}
-        wrong = "multiple are specified" if kinds else "none are specified"
-        can = "can only use one kind of" if kinds else "must use one kind of"
-        raise InvalidRequest(
-            f"You {can} structured outputs constraint but {wrong}: {shown}",
-            param="structured_outputs" if asked is not None else "response_format",
-        )
+        raise _not_one_constraint(given, "response_format" if asked is None else "structured_outputs")
     wire = pb.StructuredOutputs(**_options(given))
     _set_constraint(wire, kinds[0], given[kinds[0]])
     return wire
+
+
+def _not_one_constraint(given: dict[str, Any], param: str) -> InvalidRequest:
+    shown = {name: given.get(name) for name in (*_CONSTRAINTS, *_options(given))}
+    several = any(given.get(name) is not None for name in _CONSTRAINTS)
+    can, wrong = ("can only", "multiple") if several else ("must", "none")
+    return InvalidRequest(
+        f"You {can} use one kind of structured outputs constraint but {wrong} are specified: {shown}", param=param
+    )
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
