@@ -20,6 +20,8 @@ from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
+from coordinator.history.service import TokenHistory
+from coordinator.history.store import MemoryStore
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
@@ -30,7 +32,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     targets = Targets(settings.stale_weights)
     models = ModelDirectory(settings, targets)
     pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
-    generation = Generation(pool, models)
+    history = TokenHistory(MemoryStore(settings.history.max_bytes, settings.history.ttl_s))
+    generation = Generation(pool, models, history)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -38,6 +41,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         yield
         await pool.stop()
         await models.close()
+        await history.close()
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
@@ -48,7 +52,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api))
+    app.include_router(token_routes(chat, generation, models, history, Aborts(pool.sessions), settings.api))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from coordinator.history.settings import HistorySettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
 from coordinator.server import CoordinatorServer
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
+@option("--history-mb", type=float, default=256.0, help="Memory for ids of earlier turns; see --token-history.")
+@option("--history-ttl", type=float, default=3600.0, help="Seconds that a turn is kept after its last use.")
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
@@ -56,6 +59,8 @@ def command(
     max_body_mb: float,
     drain_timeout: float,
     stall_timeout: float,
+    history_mb: float,
+    history_ttl: float,
     listen_fd: int | None,
     ready_fd: int | None,
     **api: Any,
@@ -72,7 +77,9 @@ def command(
             force_include_usage=api["enable_force_include_usage"],
             exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
             render_route=api["enable_render_route"],
+            token_history=api["token_history"],
         ),
+        history=HistorySettings(max_bytes=int(history_mb * 1024 * 1024), ttl_s=history_ttl),
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
         max_body_bytes=int(max_body_mb * 1024 * 1024),

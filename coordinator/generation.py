@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from coordinator import limits
 from coordinator.fleet.slots import SlotListener
+from coordinator.history.recording import Recording
+from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.choice import Choice, Reply
 from coordinator.prompts import PreparedPrompt, prepare_prompt
@@ -34,6 +36,8 @@ class PreparedRequest:
     request: GenerationRequest
     model: ServedModel
     prompts: Sequence[PreparedPrompt]
+    recording: Recording | None = None
+    """Listens to the choices, where they are kept for later requests."""
 
     @property
     def choices(self) -> int:
@@ -48,6 +52,17 @@ class PreparedRequest:
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
         return self.prompts[choice // self.request.n]
+
+    def text_of(self, choice: int) -> str:
+        """Return the text of a choice's prompt; one that came as ids is decoded."""
+        prompt = self.prompt_of(choice)
+        if prompt.text is not None:
+            return prompt.text
+        return self.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+
+    def chat_text(self) -> str | None:
+        """Return the text of a chat's prompt; None where no template rendered it."""
+        return None if self.prompts[0].text is None and self.prompts[0].conversation is None else self.text_of(0)
 
 
 class Submission(Protocol):
@@ -85,9 +100,10 @@ class Run:
 class Generation:
     """The one service between routes and workers."""
 
-    def __init__(self, fleet: Fleet, models: ModelDirectory) -> None:
+    def __init__(self, fleet: Fleet, models: ModelDirectory, history: TokenHistory) -> None:
         self._fleet = fleet
         self._models = models
+        self._history = history
 
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
@@ -96,7 +112,9 @@ class Generation:
         limits.check_request(request, model)
         prompts = []
         for prompt in request.prompts:
-            prepared = await prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
+            prepared = await prepare_prompt(
+                prompt, model, request.truncation, request.sampling.max_tokens, self._history
+            )
             limits.check_prompt(
                 prepared.token_ids, model, prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             )
@@ -108,6 +126,8 @@ class Generation:
     def start(self, prepared: PreparedRequest, reply: Reply) -> Run:
         """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""
         run = Run()
+        if prepared.recording is not None:
+            reply = prepared.recording.listen(reply)
         try:
             for position, submit in enumerate(self.submits(prepared)):
                 run.add(self._submit(prepared, position, submit, reply))

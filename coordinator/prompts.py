@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from coordinator.history.conversation import Conversation
+from coordinator.history.service import TokenHistory
 from coordinator.limits import check_text_length, truncated_length
 from coordinator.models import ServedModel
-from coordinator.request import ChatPrompt, Prompt, TokenPrompt, Truncation
+from coordinator.request import ChatPrompt, KnownPrefix, Prompt, TokenPrompt, Truncation
 from coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
 from tokenwire.errors import InvalidRequest
 
@@ -17,16 +19,58 @@ class PreparedPrompt:
 
     token_ids: Sequence[int]
     text: str | None
-    """What was tokenized; None for a prompt that came as ids."""
+    """What was tokenized; None for a prompt that came as ids, or that begins with ids of what was said before."""
+    conversation: Conversation | None = None
+    """What it continues, where it is to re-use ids."""
+
+    @property
+    def new_ids(self) -> Sequence[int]:
+        """The ids behind those that were used again."""
+        return self.token_ids[self.conversation.reused :] if self.conversation is not None else self.token_ids
 
 
 async def prepare_prompt(
-    prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
+    prompt: Prompt,
+    model: ServedModel,
+    truncation: Truncation | None = None,
+    max_tokens: int = 0,
+    history: TokenHistory | None = None,
 ) -> PreparedPrompt:
     """Turn a prompt into ids. Raises InvalidRequest where the template refuses the messages, or the text is too long.
 
     max_tokens: what the request asked for, 0 if nothing; a truncation to "what fits" then leaves room for a token.
+    history: where chats find what they continue; without it, or with special tokens or a truncation, they do not.
     """
+    conversation = await _conversation(prompt, model, truncation, history)
+    if conversation is not None and conversation.token_ids is not None:
+        prepared = PreparedPrompt(conversation.token_ids, None, conversation)
+    else:
+        prepared = replace(await _prepare(prompt, model, truncation, max_tokens), conversation=conversation)
+    if isinstance(prompt, ChatPrompt) and prompt.history is not None and prompt.history.prefix is not None:
+        _check_prefix(prepared, prompt.history.prefix)
+    return prepared
+
+
+async def _conversation(
+    prompt: Prompt, model: ServedModel, truncation: Truncation | None, history: TokenHistory | None
+) -> Conversation | None:
+    if history is None or not isinstance(prompt, ChatPrompt) or prompt.history is None:
+        return None
+    # What is cut, or framed by special tokens, is not what the next prompt goes on from.
+    return None if truncation is not None or prompt.add_special_tokens else await history.open(prompt, model)
+
+
+def _check_prefix(prepared: PreparedPrompt, prefix: KnownPrefix) -> None:
+    count = len(prefix.token_ids)
+    if prefix.required and list(prepared.token_ids[:count]) != list(prefix.token_ids):
+        raise InvalidRequest(
+            f"The prompt of these messages cannot begin with the {count} ids of `{prefix.param}`.", param=prefix.param
+        )
+
+
+async def _prepare(
+    prompt: Prompt, model: ServedModel, truncation: Truncation | None, max_tokens: int
+) -> PreparedPrompt:
     keep = None if truncation is None else truncated_length(truncation, max_tokens, model)
     if isinstance(prompt, TokenPrompt):
         token_ids = prompt.token_ids

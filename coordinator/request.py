@@ -9,12 +9,39 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
+class KnownPrefix:
+    """Ids that a client knows its conversation to begin with."""
+
+    token_ids: Sequence[int]
+    message: int | None
+    """Position of the assistant message that they end with; None: they end before there is any."""
+    param: str
+    """The field that they came in, for error messages."""
+    required: bool = False
+    """Whether a prompt that does not begin with them is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactHistory:
+    """That a chat's prompt is to re-use the ids of earlier prompts and completions, and whose these are."""
+
+    tenant: str = ""
+    cache_salt: str | None = None
+    session_id: str | None = None
+    prefix: KnownPrefix | None = None
+    keeps: bool = True
+    """Whether the replies are kept for the requests that follow."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChatPrompt:
     """Messages that the chat template turns into text."""
 
     messages: Sequence[Mapping[str, Any]]
     options: TemplateOptions = field(default=TemplateOptions())
     add_special_tokens: bool = False
+    history: ExactHistory | None = None
+    """None: the prompt is what the template renders, whatever was said before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 
@@ -24,6 +25,8 @@ class ApiSettings:
     """Whether clients may see what their requests become."""
     abort_all: bool = False
     """Whether a client may end everybody's requests at once."""
+    token_history: Literal["auto", "exact", "template"] = "auto"  # noqa: S105
+    """Whether chats re-use the ids of what was said before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class CoordinatorSettings:
     port: int = 8000
     template: TemplateSettings = field(default_factory=TemplateSettings)
     parsers: ParserSettings = field(default_factory=ParserSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     tokenizer: Path | None = None
     """Directory to read the tokenizer from, instead of asking the worker."""
     cache_dir: Path | None = None

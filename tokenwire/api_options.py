@@ -24,6 +24,12 @@ _VALUES: dict[str, dict[str, Any]] = {
         "help": "How templates get message content: as text, or as a list of parts.",
     },
     "default_chat_template_kwargs": {"help": "JSON object of values for templates, where requests give none."},
+    "token_history": {
+        "type": click.Choice(["auto", "exact", "template"]),
+        "default": "auto",
+        "help": "Prompts of conversations that go on: exact re-uses the ids of earlier turns, template "
+        "renders everything anew, auto is exact where clients ask for ids or name a session.",
+    },
     "tool_call_parser": {"help": "vLLM's name of the parser for tool calls. Needs the extra `parsers`."},
     "reasoning_parser": {"help": "vLLM's name of the parser for reasoning. Needs the extra `parsers`."},
     "tool_parser_plugin": {"help": "Python file that registers more tool parsers."},

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,11 +15,13 @@ from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import chat_logprobs, prompt_logprobs
 from coordinator.api.parsed_chunks import ParsedChatChunks
 from coordinator.api.respond import EventStream, collect
+from coordinator.api.token_history import shown_history, shown_message_ids
 from coordinator.generation import Generation, PreparedRequest
+from coordinator.history.recording import Recording
 from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
 from coordinator.output.sse import ChunkShape
-from coordinator.parsing.message import ParsedMessage, ParserPlan, Parsers
+from coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
 from coordinator.prompts import prepare_prompt
 from coordinator.request import Usage
 from coordinator.settings import ApiSettings
@@ -35,6 +37,14 @@ class ChatCall:
     plan: ParserPlan | None
     counts_reasoning: bool
     created: int
+
+    def parser(self, index: int) -> MessageParser:
+        """Return what reads a choice, where there is a plan."""
+        assert self.plan is not None
+        # What was said before is over: its reasoning does not tell whether this reply begins with some.
+        parser = self.plan.parser(self.prepared.prompts[0].new_ids)
+        recording = self.prepared.recording
+        return parser if recording is None else recording.listen_to_parser(index, parser)
 
 
 class ChatService:
@@ -53,7 +63,8 @@ class ChatService:
         request = body.to_generation(request_id(prefix, body.request_id, headers.request_id), headers, plan, self._api)
         prepared = await self._generation.prepare(request)
         if plan is not None:
-            request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].token_ids)
+            request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].new_ids)
+        prepared = replace(prepared, recording=_recording(prepared, parsed=plan is not None))
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
 
     async def count_tokens(self, body: ChatCompletionRequest) -> int:
@@ -96,6 +107,13 @@ async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | N
     return await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
 
 
+def _recording(prepared: PreparedRequest, parsed: bool) -> Recording | None:
+    prompt = prepared.prompts[0]
+    if prompt.conversation is None or not prompt.conversation.records:
+        return None
+    return Recording(prompt.conversation, prompt.token_ids, prepared.choices, parsed)
+
+
 def _chunks(call: ChatCall) -> ChatChunks:
     body, prepared = call.body, call.prepared
     options = body.chunk_options(call.api)
@@ -107,7 +125,8 @@ def _chunks(call: ChatCall) -> ChatChunks:
         options,
         role=body.role,
         echo=body.echoed(),
-        plan=call.plan,
+        parsers=[call.parser(index) for index in range(prepared.choices)],
+        hides_tokens=call.plan.rules.hides_tokens,
         counts_reasoning=call.counts_reasoning,
     )
 
@@ -122,8 +141,8 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     if call.plan is None:
         return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
     messages, reasoning_tokens = [], 0
-    for choice in choices:
-        parser = call.plan.parser(prepared.prompts[0].token_ids)
+    for index, choice in enumerate(choices):
+        parser = call.parser(index)
         messages.append(parser.whole(choice.text, choice.token_ids, choice.finish.reason))
         if call.counts_reasoning:
             reasoning_tokens += parser.reasoning_tokens(choice.token_ids)
@@ -148,10 +167,11 @@ def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, An
         "usage": usage.as_whole_dict(),
         "prompt_logprobs": prompt_logprobs(first.prefill.logprobs),
         "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
-        "prompt_text": prompt.text if body.return_prompt_text else None,
+        "prompt_text": prepared.chat_text() if body.return_prompt_text else None,
         "kv_transfer_params": first.finish.kv_transfer_params,
         "ec_transfer_params": None,
         "metrics": None,
+        **shown_history(prepared),
     }
 
 
@@ -173,10 +193,13 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     }
     if message.tool_calls:
         shown["tool_calls"] = [tool_call.as_dict() for tool_call in message.tool_calls]
+    logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
+    if not hidden:
+        shown |= shown_message_ids(call.prepared, choice.token_ids, logprobs)
     return {
         "index": index,
         "message": shown,
-        "logprobs": None if style is None or hidden else chat_logprobs(choice.logprobs or [], style),
+        "logprobs": logprobs,
         "finish_reason": message.finish_reason,
         "stop_reason": choice.finish.stop_reason,
         "token_ids": choice.token_ids if body.return_token_ids and not hidden else None,

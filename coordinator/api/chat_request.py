@@ -9,8 +9,9 @@ from coordinator.api.chunks import ChunkOptions
 from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_stream_options
 from coordinator.api.logprobs import LogprobStyle
 from coordinator.api.sampling import checked_number
+from coordinator.api.token_history import TokenHistoryFields, without_ids
 from coordinator.parsing.message import ParserPlan
-from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TokenPrompt
+from coordinator.request import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
 from coordinator.settings import ApiSettings
 from coordinator.text.options import TemplateOptions
 from coordinator.text.tools import parse_tools
@@ -51,7 +52,7 @@ _MESSAGES_SCHEMA = {
 """What the documentation says of messages. They are checked where they are rendered, with better words."""
 
 
-class ChatCompletionRequest(RequestFields):
+class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
     messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
@@ -77,7 +78,12 @@ class ChatCompletionRequest(RequestFields):
     def as_json(self, whole: bool = True) -> dict[str, Any]:
         """Return the body as the client sent it, or only what it says of tools."""
         only = None if whole else {"tools", "tool_choice"}
-        return self.model_dump(exclude_unset=True, by_alias=True, include=only)
+        body = self.model_dump(
+            exclude_unset=True, by_alias=True, include=only, exclude=set(TokenHistoryFields.model_fields)
+        )
+        if whole:
+            body["messages"] = without_ids(body["messages"])
+        return body
 
     @property
     def role(self) -> str:
@@ -117,7 +123,7 @@ class ChatCompletionRequest(RequestFields):
                 param="continue_final_message",
             )
 
-    def prompt(self, api: ApiSettings) -> Prompt:
+    def prompt(self, api: ApiSettings, history: ExactHistory | None = None) -> Prompt:
         """Return the messages, or the ids that stand for them: a prefill worker's, handed on. Raises InvalidRequest."""
         handed_on = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
         if handed_on is not None and not self.echo:
@@ -132,14 +138,24 @@ class ChatCompletionRequest(RequestFields):
             chat_template=self.chat_template,
             kwargs=self.chat_template_kwargs or {},
         )
-        return ChatPrompt(self.messages, options, self.add_special_tokens)
+        return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
     def to_generation(
         self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
         """Translate into the internal noun, with what parsers need of it. Raises InvalidRequest."""
         completion_limit = self.max_completion_tokens is not None
-        prompt = self.prompt(api)
+        session_id = headers.session(self)
+        history = self.exact_history(
+            self.messages,
+            api.token_history,
+            wants_ids=bool(self.return_token_ids),
+            cache_salt=self.cache_salt,
+            session_id=session_id,
+            # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
+            keeps=not self.echo and self.add_generation_prompt != self.continue_final_message,
+        )
+        prompt = self.prompt(api, history)
         request = GenerationRequest(
             request_id=response_id,
             model=self.model or "",
@@ -154,7 +170,7 @@ class ChatCompletionRequest(RequestFields):
             max_tokens_param="max_completion_tokens" if completion_limit else "max_tokens",
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
-            session_id=headers.session(self),
+            session_id=session_id,
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,

@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.api.errors import error_event
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
+from coordinator.api.token_history import shown_history
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
@@ -204,7 +205,8 @@ class ChatChunks(ChunkWriter):
         if first:
             prompt = self._prepared.prompts[0]
             body["prompt_token_ids"] = list(prompt.token_ids) if self._options.return_token_ids else None
-            body["prompt_text"] = prompt.text if self._options.show_prompt else None
+            body["prompt_text"] = self._prepared.chat_text() if self._options.show_prompt else None
+            body |= shown_history(self._prepared)
         if self._usages is not None:
             body["usage"] = self._usages[index].as_dict()
         return self._event(body)
@@ -247,7 +249,7 @@ class CompletionChunks(ChunkWriter):
         logprobs: list[ScoredPosition] | None,
     ) -> bytes:
         if self._options.show_prompt and index in self._unopened:
-            shown = "" if self._options.return_token_ids else prompt_text(self._prepared, index)
+            shown = "" if self._options.return_token_ids else self._prepared.text_of(index)
             text = shown if self._options.scores_only else shown + text
         return super()._full_delta(index, text, token_ids, finish, logprobs)
 
@@ -273,14 +275,6 @@ class CompletionChunks(ChunkWriter):
             return {"prompt_token_ids": None}
         self._unopened.discard(index)
         return {"prompt_token_ids": list(self._prepared.prompt_of(index).token_ids)}
-
-
-def prompt_text(prepared: PreparedRequest, index: int) -> str:
-    """Return the text of a choice's prompt; one that came as ids is decoded."""
-    prompt = prepared.prompt_of(index)
-    if prompt.text is not None:
-        return prompt.text
-    return prepared.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
 
 
 def with_prompt(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.chunks import ChunkOptions, CompletionChunks, prompt_text, with_prompt
+from coordinator.api.chunks import ChunkOptions, CompletionChunks, with_prompt
 from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
@@ -168,7 +168,7 @@ def _choice(
 ) -> dict[str, Any]:
     text = choice.text
     if body.echo:
-        shown = "" if body.return_token_ids else prompt_text(prepared, index)
+        shown = "" if body.return_token_ids else prepared.text_of(index)
         text = shown if body.scores_only else shown + text
     return {
         "index": index,

@@ -82,8 +82,7 @@ class PartStream:
     ending = b""
 
     def __init__(self, call: ChatCall, renderer: PartRenderer) -> None:
-        prompt = call.prepared.prompts[0].token_ids
-        self._parser = None if call.plan is None else call.plan.parser(prompt)
+        self._parser = None if call.plan is None else call.parser(0)
         self.takes_single_steps = self._parser is not None
         # Parsers see every token, also those that have no text.
         self.shows_empty_deltas = self._parser is not None or call.body.wanted_logprobs is not None
@@ -94,7 +93,7 @@ class PartStream:
         self._held = ""
         """Text whose time has not come."""
         self._token_ids: list[int] | None = [] if call.counts_reasoning and self._parser is not None else None
-        self._prefill = Usage(len(prompt))
+        self._prefill = Usage(call.prepared.prompt_tokens)
         self._finish = Finish("abort")
 
     def prefilled(self, index: int, prefill: Prefill) -> None:

@@ -1,11 +1,12 @@
 """Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from coordinator.api.chunks import ChatChunks, ChunkOptions
 from coordinator.generation import PreparedRequest
-from coordinator.parsing.message import ParserPlan
+from coordinator.parsing.message import MessageParser
 from coordinator.request import Finish, ScoredPosition, Usage
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -25,13 +26,13 @@ class ParsedChatChunks(ChatChunks):
         *,
         role: str,
         echo: str,
-        plan: ParserPlan,
+        parsers: Sequence[MessageParser],
+        hides_tokens: bool,
         counts_reasoning: bool,
     ) -> None:
         super().__init__(prepared, created, options, role=role, echo=echo)
-        prompt = prepared.prompts[0].token_ids
-        self._parsers = [plan.parser(prompt) for _ in range(prepared.choices)]
-        self._hides_tokens = plan.rules.hides_tokens
+        self._parsers = parsers
+        self._hides_tokens = hides_tokens
         self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
         # Parsers see every token, also those that have no text.
         self.shows_empty_deltas = True

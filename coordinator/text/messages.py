@@ -98,14 +98,14 @@ def _tool_call(call: object, where: str) -> dict[str, Any]:
         raise Malformed(f"{where} must be of type 'function', with a function.", param="messages")
     if not isinstance(function.get("name"), str):
         raise Malformed(f"{where}.function.name is required and must be a string.", param="messages")
-    arguments = _arguments(function.get("arguments"), where)
+    arguments = parse_arguments(function.get("arguments"), where)
     # The order is vLLM's, since templates print these objects as JSON.
     return _ordered(call, ("id", "function", "type")) | {
         "function": _ordered({**function, "arguments": arguments}, ("arguments", "name"))
     }
 
 
-def _arguments(value: object, where: str) -> dict[str, Any]:
+def parse_arguments(value: object, where: str) -> dict[str, Any]:
     """Return arguments as an object. Broken ones are from an earlier turn, and must not end the conversation."""
     if isinstance(value, str) and value:
         try:

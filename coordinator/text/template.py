@@ -59,6 +59,21 @@ class ChatTemplate:
         """Return how this template wants message content: as a string, or as a list of parts."""
         return self._format(self._select(tools, None))
 
+    def identity(self, options: TemplateOptions) -> list[Any]:
+        """Return, as JSON, all that a rendering depends on beside messages and what is asked for at their end."""
+        values = self.values(options)
+        source = options.template()
+        if not self._is_foreign(source):
+            source = self._select(values["tools"], source).source
+        ends = ("add_generation_prompt", "continue_final_message")
+        given = {name: value for name, value in values.items() if name not in ends}
+        return [source, self._special_tokens, self._content_format, given]
+
+    def form(self, options: TemplateOptions) -> ContentFormat:
+        """Return the content_format for a request; lists of parts, which say most, for a template of its own."""
+        name = options.template()
+        return "openai" if self._is_foreign(name) else self._format(self._select(self.values(options)["tools"], name))
+
     def values(self, options: TemplateOptions) -> dict[str, Any]:
         """Return every value that a request and the server give to templates; parsers of replies want them too."""
         return options.values(self._default_kwargs)
@@ -69,7 +84,7 @@ class ChatTemplate:
         """Render OpenAI messages without ever blocking the event loop for long. Raises InvalidRequest."""
         options = TemplateOptions() if options is None else options
         template = options.template()
-        if template is not None and template not in self._templates:
+        if template is not None and self._is_foreign(template):
             return await self._render_untrusted(template, messages, options)
         values = self.values(options)
         if _is_light([messages, values]):
@@ -121,6 +136,9 @@ class ChatTemplate:
             "content_format": self._content_format,
         }
         return await self._untrusted.render(template, job)
+
+    def _is_foreign(self, template: str | None) -> bool:
+        return template is not None and template not in self._templates
 
     def _format(self, compiled: CompiledTemplate) -> ContentFormat:
         return compiled.content_format if self._content_format == "auto" else self._content_format

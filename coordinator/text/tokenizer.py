@@ -40,6 +40,7 @@ class Tokenizer:
         """Whether decode(a + b) == decode(a) + decode(b) wherever b starts_text and no character is cut in two."""
         self._cutting_tokens = segments.cutting_tokens(backend, self._template_tokens())
         self._seen = segments.SegmentCache()
+        self._cuts: dict[str, bool] = {}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "Tokenizer":
@@ -72,6 +73,18 @@ class Tokenizer:
     def max_chars_per_token(self) -> int:
         """Characters of the longest token: text longer than this times n has more than n tokens."""
         return max(map(len, self.backend.get_vocab()))
+
+    @cached_property
+    def added_tokens(self) -> re.Pattern[str]:
+        """Matches any added token, the longest where one begins with another."""
+        longest_first = sorted(self.added_token_ids.values(), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    def cuts_at(self, token: str) -> bool:
+        """Tell whether any text may be cut in front of an added token without a change of ids."""
+        if token not in self._cuts:
+            self._cuts[token] = bool(segments.cutting_tokens(self.backend, [token]))
+        return self._cuts[token]
 
     def starts_text(self, token_id: int, skip_special_tokens: bool) -> bool:
         """Tell whether a token has text of its own, whatever stands before it."""

@@ -8,6 +8,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from coordinator.history.service import TokenHistory
+from coordinator.history.store import MemoryStore
 from coordinator.models import ServedModel
 from coordinator.parsing.rules import NoParsers
 from coordinator.text.logprobs import TokenTexts
@@ -35,6 +37,11 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
         tokenizer_digest="d",
         parsers=NoParsers(),
     )
+
+
+def token_history() -> TokenHistory:
+    """Return a history that nothing was said in."""
+    return TokenHistory(MemoryStore(1 << 20, 60.0))
 
 
 def ids(text: str) -> Sequence[int]:

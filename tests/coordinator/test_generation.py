@@ -11,7 +11,7 @@ from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.collect import CollectedReply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
 from coordinator.settings import CoordinatorSettings
-from tests.coordinator.fakes import ids, served_model
+from tests.coordinator.fakes import ids, served_model, token_history
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -59,7 +59,7 @@ def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling
 
 async def test_prompts_of_every_kind_become_ids() -> None:
     """Messages go through the template, text through the tokenizer, ids stay."""
-    generation = Generation(Fleet(), Directory(served_model()))
+    generation = Generation(Fleet(), Directory(served_model()), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
     prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
@@ -72,7 +72,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     """The request wins over the model's config, which wins over the built-in defaults; stop ids add up."""
     fleet = Fleet()
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
-    generation = Generation(fleet, Directory(model))
+    generation = Generation(fleet, Directory(model), token_history())
 
     prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
     generation.start(prepared, CollectedReply(1))
@@ -86,7 +86,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
 async def test_stop_strings_never_reach_a_worker() -> None:
     """The wire has no field for them; the choice finds them."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()))
+    generation = Generation(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
     generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
 
@@ -101,7 +101,7 @@ async def test_stop_strings_never_reach_a_worker() -> None:
 async def test_choices_are_numbered_over_prompts_and_n() -> None:
     """Choice i of prompt p has index p * n + i."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()))
+    generation = Generation(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(4)
     generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
 
@@ -117,7 +117,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
 async def test_a_part_without_a_worker_ends_the_others() -> None:
     """All prompts run or none."""
     fleet = Fleet(room=1)
-    generation = Generation(fleet, Directory(served_model()))
+    generation = Generation(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
 
     with pytest.raises(Unavailable):
@@ -129,7 +129,7 @@ async def test_a_part_without_a_worker_ends_the_others() -> None:
 async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
     """One wrong prompt of many costs the workers nothing."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()))
+    generation = Generation(fleet, Directory(served_model()), token_history())
 
     with pytest.raises(InvalidRequest, match="out of vocabulary"):
         await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])))
@@ -140,7 +140,7 @@ async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
 async def test_aborting_a_run_aborts_its_parts() -> None:
     """What was submitted is given up together."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()))
+    generation = Generation(fleet, Directory(served_model()), token_history())
     run = generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2))
 
     run.abort()

@@ -2,20 +2,24 @@
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.fields import Headers
+from coordinator.api.token_history import TokenHistoryFields
+from coordinator.history.service import TokenHistory
 from coordinator.limits import check_ids
 from coordinator.models import ModelDirectory
 from coordinator.prompts import prepare_prompt
 from coordinator.request import ChatPrompt, TextPrompt
+from coordinator.settings import ApiSettings
 from coordinator.text.options import TemplateOptions
 from coordinator.text.tools import parse_tools
 from tokenwire.errors import InvalidRequest
 
 
-class TokenizeRequest(BaseModel):
+class TokenizeRequest(TokenHistoryFields):
     """Either a prompt or messages."""
 
     model: str | None = None
@@ -29,8 +33,10 @@ class TokenizeRequest(BaseModel):
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     return_token_strs: bool | None = False
+    cache_salt: str | None = None
+    session_id: str | None = None
 
-    def to_prompt(self) -> ChatPrompt | TextPrompt:
+    def to_prompt(self, api: ApiSettings, session_id: str | None) -> ChatPrompt | TextPrompt:
         """Translate into the internal noun. Raises InvalidRequest unless exactly one form is given."""
         if (self.prompt is None) == (self.messages is None):
             raise InvalidRequest("Give either `prompt` or `messages`.", param="prompt")
@@ -48,7 +54,16 @@ class TokenizeRequest(BaseModel):
             chat_template=self.chat_template,
             kwargs=self.chat_template_kwargs or {},
         )
-        return ChatPrompt(self.messages or [], options, bool(self.add_special_tokens))
+        messages = self.messages or []
+        # As a chat with these messages would, this sees what chats have stored, and stores nothing itself.
+        history = self.exact_history(
+            messages,
+            api.token_history,
+            cache_salt=self.cache_salt,
+            session_id=self.session_id or session_id,
+            keeps=False,
+        )
+        return ChatPrompt(messages, options, bool(self.add_special_tokens), history)
 
 
 class DetokenizeRequest(BaseModel):
@@ -58,15 +73,16 @@ class DetokenizeRequest(BaseModel):
     tokens: list[int]
 
 
-def tokenize_routes(models: ModelDirectory) -> APIRouter:
+def tokenize_routes(models: ModelDirectory, history: TokenHistory, api: ApiSettings) -> APIRouter:
     """Return the tokenizer routes."""
     router = APIRouter()
 
     @router.post("/tokenize")
     @router.post("/v1/tokenize")
-    async def tokenize_text(body: TokenizeRequest) -> Response:
+    async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
         model = models.find(body.model)
-        token_ids = (await prepare_prompt(body.to_prompt(), model)).token_ids
+        prompt = body.to_prompt(api, Headers(request.headers).session_id)
+        token_ids = (await prepare_prompt(prompt, model, history=history)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
         return JSONResponse(
             {

@@ -1,0 +1,174 @@
+"""What comes behind a reply in the next prompt: rendered by the template with a mark in the reply's place, then cut.
+
+The reply's own ids stand for all that comes before. Behind the mark follows what the template closes the reply with,
+then the rest of the conversation. How much of the closing is still to come depends on how the reply ended.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator.history.turns import Turn
+from coordinator.models import ServedModel
+from coordinator.text.messages import parse_arguments
+from coordinator.text.options import TemplateOptions
+from tokenwire.errors import InvalidRequest
+
+Messages = Sequence[Mapping[str, Any]]
+
+MARK = "zzTokenwireEndOfReply"
+"""Stands for a reply. Where a conversation spells it as well, there is no telling them apart, and no match."""
+
+_TEXT_REPLY = {"role": "assistant", "content": MARK}
+
+_MAX_CLOSINGS = 1024
+# Longer than any added token.
+_TOKEN_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a tail is rendered for."""
+
+    model: ServedModel
+    options: TemplateOptions
+    template_key: bytes
+    """Equal where template and values are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """What the template writes behind a reply."""
+
+    closing: str
+    """What it also writes where the conversation ends there."""
+    rest: str
+    certain: bool
+    """Whether the closing is all of that: some templates end conversations in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    text: str
+    """Begins with an added token."""
+    begun: bool
+    """Whether the reply has this token already."""
+
+
+class TailRenderer:
+    """Renders tails. Remembers how templates close replies, so that a tail takes one rendering."""
+
+    def __init__(self) -> None:
+        self._closings: dict[tuple[bytes, str], str] = {}
+
+    async def ids_behind(self, turn: Turn, messages: Messages, position: int, target: Target) -> list[int] | None:
+        """Return the ids behind a turn whose reply is at a position; None where they are not certain."""
+        for marked in _marked(messages, position):
+            text = await _behind_mark(marked, target.model, target.options)
+            if text is not None:
+                tail = await self._tail(turn, text, marked, position, target)
+                return None if tail is None else await _encode(tail, target.model)
+        return None
+
+    async def _tail(self, turn: Turn, text: str, marked: Messages, position: int, target: Target) -> _Tail | None:
+        tokens = target.model.tokenizer.added_tokens
+        calls = bool(marked[position].get("tool_calls"))
+        ended = await self._closing(marked[: position + 1], target, "calls" if calls else "text")
+        closing = _common(text, ended, tokens)
+        behind = _Behind(closing, text[len(closing) :], certain=bool(closing) or not ended)
+        last = target.model.tokenizer.added_token_ids.get(turn.token_ids[-1])
+        if last is not None and last in closing:
+            return _Tail(last + closing.rpartition(last)[2] + behind.rest, begun=True)
+        if last is not None and turn.ending in ("token", "unknown") and behind.rest.lstrip().startswith(last):
+            # The model stopped at the mark of the next message: such templates have no closer.
+            return _Tail(behind.rest.lstrip(), begun=True)
+        if turn.ending == "token":
+            return _behind_other_token(behind, tokens)
+        if calls:
+            plain = await self._closing([*marked[:position], _TEXT_REPLY], target, "text")
+            behind = replace(behind, closing=_common_end(closing, plain))
+        return _behind_cut(behind, tokens)
+
+    async def _closing(self, marked: Messages, target: Target, kind: str) -> str:
+        """Return what the template writes behind the mark where the conversation ends there."""
+        if kind == "calls" and marked[-1].get("content") == MARK:
+            kind += json.dumps(marked[-1]["tool_calls"])  # they come behind the mark
+        key = (target.template_key, kind)
+        closing = self._closings.get(key)
+        if closing is None:
+            ended = replace(target.options, add_generation_prompt=False, continue_final_message=False)
+            closing = await _behind_mark(marked, target.model, ended) or ""
+            if len(self._closings) >= _MAX_CLOSINGS:
+                self._closings.clear()
+            self._closings[key] = closing
+        return closing
+
+
+def _marked(messages: Messages, position: int) -> list[list[Mapping[str, Any]]]:
+    """Return the messages with a mark in the reply, in the ways in which templates may show it."""
+    reply = messages[position]
+    ways: list[Mapping[str, Any]] = []
+    calls = reply.get("tool_calls")
+    if isinstance(calls, list) and calls and isinstance(calls[-1], Mapping):
+        # Behind all other arguments of the last call: names and ids may show up elsewhere too.
+        last, function = calls[-1], dict(calls[-1].get("function") or {})
+        arguments = {**parse_arguments(function.get("arguments"), "tool_calls"), MARK: ""}
+        ways.append({**reply, "tool_calls": [*calls[:-1], {**last, "function": {**function, "arguments": arguments}}]})
+    ways.append({**reply, "content": MARK})
+    return [[*messages[:position], way, *messages[position + 1 :]] for way in ways]
+
+
+async def _behind_mark(marked: Messages, model: ServedModel, options: TemplateOptions) -> str | None:
+    try:
+        text = await model.template.render_messages_async(marked, options)
+    except InvalidRequest:
+        return None  # whatever is wrong shows better when the messages are rendered as they are
+    return text.partition(MARK)[2] if text.count(MARK) == 1 else None
+
+
+def _behind_other_token(behind: _Behind, tokens: re.Pattern[str]) -> _Tail | None:
+    """Return the tail of a reply that the model ended with another token than the template would have."""
+    closers = list(tokens.finditer(behind.closing))
+    if closers:
+        return _Tail(behind.closing[closers[-1].start() :] + behind.rest, begun=True)
+    return _Tail(behind.rest, begun=False) if behind.certain else None
+
+
+def _behind_cut(behind: _Behind, tokens: re.Pattern[str]) -> _Tail:
+    """Return the tail of a reply that has no end of its own: the template closes it."""
+    closer = tokens.search(behind.closing)
+    return _Tail((behind.closing[closer.start() :] if closer else "") + behind.rest, begun=False)
+
+
+def _common(one: str, other: str, tokens: re.Pattern[str]) -> str:
+    """Return what both texts begin with, no added token cut in two."""
+    length = _common_length(one, other)
+    for text in (one, other):
+        for match in tokens.finditer(text, 0, length + _TOKEN_CHARS):
+            if match.start() < length < match.end():
+                length = match.start()
+    return one[:length]
+
+
+def _common_end(one: str, other: str) -> str:
+    """Return what both texts end with."""
+    return one[len(one) - _common_length(one[::-1], other[::-1]) :]
+
+
+def _common_length(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+async def _encode(tail: _Tail, model: ServedModel) -> list[int] | None:
+    """Encode a tail, which is exact behind any text if it begins with a token that is found wherever it stands."""
+    tokenizer = model.tokenizer
+    first = tokenizer.added_tokens.match(tail.text)
+    if first is None or not tokenizer.cuts_at(first.group()):
+        return None
+    ids = await tokenizer.encode_async(tail.text, add_special_tokens=False)
+    if tokenizer.added_token_ids.get(ids[0]) != first.group():
+        return None
+    return ids[1:] if tail.begun else ids

@@ -1,0 +1,111 @@
+"""Conversations whose replies are any ids at all, held with a history as the chat route does it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.history.service import TokenHistory
+from coordinator.history.store import MemoryStore
+from coordinator.history.turns import Ending
+from coordinator.models import ServedModel
+from coordinator.parsing.rules import NoParsers
+from coordinator.prompts import PreparedPrompt, prepare_prompt
+from coordinator.request import ChatPrompt, ExactHistory
+from coordinator.text.logprobs import TokenTexts
+from coordinator.text.options import TemplateOptions
+from coordinator.text.template import ChatTemplate
+from coordinator.text.tokenizer import Tokenizer
+
+Message = dict[str, Any]
+
+
+def model_of(tokenizer: Tokenizer, template: str | Mapping[str, str] | None = None) -> ServedModel:
+    """Return a model with this tokenizer, and its template unless there is another one."""
+    return ServedModel(
+        names=("model",),
+        root="model",
+        max_model_len=1_000_000,
+        max_token_id=tokenizer.backend.get_vocab_size() - 1,
+        tokenizer_digest="digest",
+        default_sampling_params={},
+        tokenizer=tokenizer,
+        template=ChatTemplate(template or tokenizer.chat_template, tokenizer.special_tokens),
+        token_texts=TokenTexts(tokenizer),
+        parsers=NoParsers(),
+    )
+
+
+def new_history() -> TokenHistory:
+    """Return a history with room for any test."""
+    return TokenHistory(MemoryStore(1 << 28, 3600.0))
+
+
+@dataclass
+class Dialogue:
+    """One conversation."""
+
+    model: ServedModel
+    history: TokenHistory = field(default_factory=new_history)
+    exact: ExactHistory = field(default_factory=ExactHistory)
+    options: TemplateOptions = field(default_factory=TemplateOptions)
+    messages: list[Message] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    """The last prompt and completion."""
+    ending: Ending = "token"
+    """How the last completion ended."""
+
+    async def ask(self, *messages: Message) -> PreparedPrompt:
+        """Add messages; return the prompt that they make."""
+        self.messages += messages
+        prompt = ChatPrompt(list(self.messages), self.options, history=self.exact)
+        return await prepare_prompt(prompt, self.model, history=self.history)
+
+    async def rendered(self) -> list[int]:
+        """Return the prompt that the template alone makes."""
+        return list((await prepare_prompt(ChatPrompt(self.messages, self.options), self.model)).token_ids)
+
+    def answer(self, prompt: PreparedPrompt, ids: Sequence[int], ending: Ending = "token", **message: Any) -> None:
+        """Give a reply of these ids, which reads as this message, or as their text without special tokens."""
+        reply = {"role": "assistant", **(message or {"content": self.model.tokenizer.decode(ids)})}
+        assert prompt.conversation is not None
+        prompt.conversation.record(prompt.token_ids, reply, ids, ending)
+        self.messages.append(reply)
+        self.ids, self.ending = [*prompt.token_ids, *ids], ending
+
+
+def id_of(model: ServedModel, token: str) -> int:
+    """Return the id of a token."""
+    found = model.tokenizer.backend.token_to_id(token)
+    assert found is not None, token
+    return found
+
+
+class Babble:
+    """Draws ids that no template would tokenize to: pieces of words in any order."""
+
+    def __init__(self, model: ServedModel, seed: int) -> None:
+        self._model = model
+        self._random = random.Random(seed)
+        self._added = model.tokenizer.added_token_ids
+
+    def ids(self, count: int) -> list[int]:
+        """Return ids of text."""
+        found: list[int] = []
+        while len(found) < count:
+            token_id = self._random.randrange(self._model.max_token_id)
+            if token_id not in self._added:
+                found.append(token_id)
+        return found
+
+    def text(self, count: int) -> str:
+        """Return a text."""
+        return self._model.tokenizer.decode(self.ids(count))
+
+    def chance(self, probability: float) -> bool:
+        """Tell whether something with this probability happens."""
+        return self._random.random() < probability
+
+    def choice(self, items: Sequence[Any]) -> Any:
+        """Return one of several."""
+        return self._random.choice(items)

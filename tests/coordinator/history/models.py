@@ -1,0 +1,72 @@
+"""Models small enough to build in a test: one token a byte, and the marks of one family of templates."""
+
+import json
+import re
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from coordinator.models import ServedModel
+from coordinator.text.tokenizer import Tokenizer as TextTokenizer
+from tests.coordinator.history.dialogues import model_of
+
+_MARKS = re.compile(r"<\|[a-z_]+\|>|</?[a-z_]+>|</s>")
+
+CHATML = """
+{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\\nBe nice.<|im_end|>\\n' }}{% endif %}
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\\n' + (m.content or '') }}
+{%- for call in m.tool_calls or [] %}{{ '<tool_call>' + call.function | tojson + '</tool_call>' }}{% endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+"""With a default system prompt, in the middle of no conversation."""
+
+THINKING = """
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\\n' }}
+{%- if m.reasoning and loop.last %}{{ '<think>' + m.reasoning + '</think>' }}{% endif %}
+{{- m.content.split('</think>')[-1] + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+"""Drops what was thought in earlier turns."""
+
+MARKER = """
+{%- for m in messages %}
+{{- '<|' + ('observation' if m.role == 'tool' else m.role) + '|>' + (m.content or '') }}
+{%- for call in m.tool_calls or [] %}{{ '<tool_call>' + call.function.name + call.function.arguments | tojson }}
+{{- '</tool_call>' }}{% endfor %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}
+{#- <|user|> <|system|> <|observation|> <|endoftext|> #}"""
+"""Replies end where the next message begins: with a token that both share."""
+
+OTHER_END = """
+{%- for m in messages %}{{ '<|start|>' + m.role + '<|message|>' + m.content }}
+{{- '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
+"""The last reply ends otherwise than those before it."""
+
+
+def small_model(template: str = CHATML, eos: str = "<|im_end|>") -> ServedModel:
+    """Return a model with a template, and a tokenizer that has the template's marks."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    marks = sorted({eos, *_MARKS.findall(template)})
+    backend.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    files = {
+        "tokenizer.json": backend.to_str().encode(),
+        "tokenizer_config.json": json.dumps({"eos_token": eos, "chat_template": template}).encode(),
+    }
+    return model_of(TextTokenizer.from_files(files))
+
+
+def encoded(model: ServedModel, text: str) -> list[int]:
+    """Return the ids of a text, marks included."""
+    return model.tokenizer.encode(text, add_special_tokens=False)
+
+
+def decoded(model: ServedModel, ids: list[int]) -> str:
+    """Return the text of ids, marks included."""
+    return model.tokenizer.decode(ids, skip_special_tokens=False)

@@ -1,0 +1,100 @@
+"""The bar: conversations with replies of any ids, by the templates and tokenizers of real models, never drift."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from coordinator.history.turns import Ending
+from coordinator.prompts import PreparedPrompt
+from coordinator.text.options import TemplateOptions
+from coordinator.text.tokenizer import Tokenizer
+from tests.coordinator.history.dialogues import Babble, Dialogue, Message, id_of, model_of
+from tests.coordinator.text.conversations import TOOLS
+from tests.tokenizers import npm_tokenizer_directory
+
+CONVERSATIONS = 84
+TURNS = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and how its replies end."""
+
+    tokenizer: str
+    eos: str
+    call_eos: str = ""
+    """What ends a reply that calls a tool, where that is another token."""
+    tools: bool = True
+    thinks: bool = False
+
+
+CASES = [
+    Case("qwen2_5", "<|im_end|>"),
+    Case("qwen3", "<|im_end|>", thinks=True),
+    Case("llama3_1", "<|eot_id|>", call_eos="<|end_of_text|>"),
+    Case("mistral_nemo", "</s>", tools=False),
+    Case("deepseek_v3", "<｜end▁of▁sentence｜>", tools=False),
+    Case("gemma3", "<end_of_turn>", tools=False),
+]
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.tokenizer)
+async def test_no_conversation_drifts(case: Case) -> None:
+    """Each prompt is the last one and its completion, bit for bit, and then what the template writes behind them."""
+    model = model_of(Tokenizer.from_directory(npm_tokenizer_directory(case.tokenizer)))
+    followed = 0
+    for seed in range(CONVERSATIONS):
+        babble = Babble(model, seed)
+        tools = case.tools and seed % 3 == 0
+        dialogue = Dialogue(model, options=TemplateOptions(tools=TOOLS if tools else None))
+        if seed % 2:
+            dialogue.messages.append({"role": "system", "content": babble.text(5)})
+        message: Message = {"role": "user", "content": babble.text(8)}
+        for _ in range(TURNS):
+            before, prompt = dialogue.ids, await dialogue.ask(message)
+            if before:
+                followed += await follows(prompt, before, dialogue, id_of(model, case.eos))
+            message = reply(case, babble, dialogue, prompt, tools)
+    turns = CONVERSATIONS * (TURNS - 1)
+    assert followed < 0.7 * turns, "templates alone should drift, or this shows nothing"
+
+
+async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, eos: int) -> bool:
+    """Check a prompt that goes on from ids; tell whether what the template alone makes would have done so too."""
+    assert prompt.conversation is not None
+    assert prompt.conversation.source == "stored"
+    assert list(prompt.token_ids[: len(before)]) == before
+    tail, rendered = list(prompt.token_ids[len(before) :]), await dialogue.rendered()
+    assert rendered[-len(tail) :] == tail
+    assert eos in (tail[0], rendered[-len(tail) - 1]), "the reply has no end, or two"
+    assert (tail[0] == eos) == (dialogue.ending != "token")
+    return rendered[: len(before)] == before
+
+
+def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool) -> Message:
+    """Answer in one of the ways in which models do; return the message that comes next."""
+    model, ids = dialogue.model, babble.ids(12)
+    said: Message = {"content": model.tokenizer.decode(ids)}
+    following: Message = {"role": "user", "content": babble.text(8)}
+    if case.thinks and babble.chance(0.7):
+        ids = [id_of(model, "<think>"), *babble.ids(9), id_of(model, "</think>"), *ids]
+        said["reasoning"] = babble.text(9)
+    calls = tools and babble.chance(0.5)
+    if calls:
+        arguments = {"city": babble.text(3), "n": 1.5}
+        said = {**said, "content": None, "tool_calls": [tool_call("call00001", "weather", arguments)]}
+        following = {"role": "tool", "tool_call_id": "call00001", "content": babble.text(5)}
+    ending: Ending = "token" if calls and case.call_eos else babble.choice(["token", "token", "cut", "string"])
+    if ending == "token":
+        ids.append(id_of(model, (calls and case.call_eos) or case.eos))
+    dialogue.answer(prompt, ids, ending, **said)
+    if babble.chance(0.5):
+        dialogue.messages[-1].pop("reasoning", None)  # as many clients do
+    return following
+
+
+def tool_call(call_id: str, name: str, arguments: Message) -> Message:
+    """Return a call as replies have it."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -1,0 +1,112 @@
+"""The store in memory: bounded in bytes and time, whatever conversations do."""
+
+import tracemalloc
+from array import array
+
+from coordinator.history.store import MemoryStore
+from coordinator.history.turns import Turn
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def turn(count: int = 10, parent: Turn | None = None) -> Turn:
+    """Return a turn with so many ids of its own."""
+    return Turn(array("I", range(count)), parent)
+
+
+async def test_turns_are_found_by_each_of_their_keys() -> None:
+    """A turn may have several keys; others have none."""
+    store, kept = MemoryStore(1 << 20, 60), turn()
+    store.put([b"a", b"b"], kept)
+
+    assert await store.find([b"b", b"c", b"a"]) == [kept, None, kept]
+
+
+async def test_a_key_means_the_last_turn_that_was_put_under_it() -> None:
+    """The same conversation may be had again; what it was then is forgotten, and its room free."""
+    store = MemoryStore(1 << 20, 60)
+    store.put([b"a"], turn(1000))
+    size, again = store.size, turn(1000)
+    store.put([b"a"], again)
+
+    assert await store.find([b"a"]) == [again]
+    assert store.size == size
+
+
+async def test_what_was_used_least_recently_goes_first() -> None:
+    """A find is a use."""
+    store = MemoryStore(10_000, 60)
+    for name in (b"a", b"b"):
+        store.put([name], turn(1000))
+    await store.find([b"a"])
+    store.put([b"c"], turn(1000))
+
+    a, b, c = await store.find([b"a", b"b", b"c"])
+
+    assert a is not None
+    assert b is None
+    assert c is not None
+
+
+async def test_turns_expire_when_they_were_not_used_for_long() -> None:
+    """The time to live begins anew with each use."""
+    clock = Clock()
+    store = MemoryStore(1 << 20, 60, clock)
+    for name in (b"a", b"b"):
+        store.put([name], turn())
+    clock.now = 40
+    await store.find([b"a"])
+    clock.now = 80
+
+    a, b = await store.find([b"a", b"b"])
+
+    assert a is not None
+    assert b is None
+    clock.now = 200
+    assert await store.find([b"a"]) == [None]
+    assert store.size == 0
+
+
+async def test_a_turn_keeps_what_it_continues() -> None:
+    """Branches share what they have in common, which is counted once and stays as long as one of them does."""
+    store = MemoryStore(100_000, 60)
+    root = turn(20_000)
+    store.put([b"root"], root)
+    size = store.size
+    store.put([b"one"], turn(10, root))
+    store.put([b"other"], turn(10, root))
+    assert store.size - size < 2_000
+
+    store.put([b"more"], turn(4_480))  # too much: the root's own key goes, its ids do not
+    found, one = await store.find([b"root", b"one"])
+    assert found is None
+    assert one is not None
+    assert len(one.all_ids()) == 20_010
+
+    store.put([b"most"], turn(20_000))  # now its branches go, and it with them
+    assert await store.find([b"one", b"other"]) == [None, None]
+    assert store.size < 100_000
+
+
+def test_a_flood_of_conversations_stays_inside_the_bound() -> None:
+    """What Python really takes is what is counted, within the growth of a dictionary."""
+    bound = 4_000_000
+    store = MemoryStore(bound, 3600)
+    tracemalloc.start()
+    for number in range(6_000):
+        prompt = turn(50)
+        store.put([number.to_bytes(16, "big")], turn(100, prompt))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert store.size <= bound
+    assert 1_000 < len(store) < 6_000
+    assert taken < 1.25 * bound

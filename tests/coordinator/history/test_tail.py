@@ -1,0 +1,121 @@
+"""Tails: what each kind of template writes behind a reply, for each way in which it may have ended."""
+
+import pytest
+
+from coordinator.history.tail import MARK
+from coordinator.history.turns import Ending
+from coordinator.prompts import PreparedPrompt
+from coordinator.text.options import TemplateOptions
+from tests.coordinator.history.dialogues import Dialogue, Message
+from tests.coordinator.history.models import CHATML, MARKER, OTHER_END, THINKING, decoded, encoded, small_model
+
+USER: Message = {"role": "user", "content": "One?"}
+MORE: Message = {"role": "user", "content": "Two?"}
+TOOL: Message = {"role": "tool", "tool_call_id": "1", "content": "rain"}
+CALLS = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "X"}'}}]
+
+
+async def tail(
+    template: str, said: str, ending: Ending, following: Message = MORE, **message: object
+) -> tuple[str | None, PreparedPrompt]:
+    """Return the text behind a reply in the next prompt, None where that was rendered anew."""
+    model = small_model(template)
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), encoded(model, said), ending, **message or {"content": "Yes"})
+    before = dialogue.ids
+    prompt = await dialogue.ask(following)
+    if prompt.conversation is None or prompt.conversation.source is None:
+        return None, prompt
+    assert list(prompt.token_ids[: len(before)]) == before
+    return decoded(model, list(prompt.token_ids[len(before) :])), prompt
+
+
+NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "ending", "expected"),
+    [
+        (CHATML, "Y\u200bes<|im_end|>", "token", "\n" + NEXT),
+        (CHATML, "Yes", "cut", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes STOP", "string", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes</tool_call>", "string", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes<|im_start|>", "cut", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes<tool_call>", "token", "\n" + NEXT),
+        (CHATML, "Yes<|im_end|>", "cut", "\n" + NEXT),
+        (THINKING, "<think>So</think>Yes<|im_end|>", "token", "\n" + NEXT),
+        (THINKING, "<think>So", "cut", "<|im_end|>\n" + NEXT),
+        (MARKER, "Yes<|user|>", "token", "Two?<|assistant|>"),
+        (MARKER, "Yes<|user|>", "unknown", "Two?<|assistant|>"),
+        (MARKER, "Yes<|endoftext|>", "token", "<|user|>Two?<|assistant|>"),
+        (MARKER, "Yes", "cut", "<|user|>Two?<|assistant|>"),
+        (OTHER_END, "Yes<|end|>", "token", "<|start|>user<|message|>Two?<|end|><|start|>assistant"),
+        (OTHER_END, "Yes", "cut", "<|end|><|start|>user<|message|>Two?<|end|><|start|>assistant"),
+        (OTHER_END, "Yes<|return|>", "token", None),
+    ],
+)
+async def test_the_template_completes_what_the_reply_left_open(
+    template: str, said: str, ending: Ending, expected: str | None
+) -> None:
+    """A closed reply is not closed again, an open one is; where that is not certain there is no tail."""
+    assert (await tail(template, said, ending))[0] == expected
+
+
+TOOL_NEXT = "<|im_start|>tool\nrain<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "ending", "expected"),
+    [
+        (CHATML, "<tool_call>{ }</tool_call><|im_end|>", "token", "\n" + TOOL_NEXT),
+        (CHATML, "<tool_call>{ }</tool_call>", "string", "<|im_end|>\n" + TOOL_NEXT),
+        (CHATML, "<tool_call>{ ", "cut", "<|im_end|>\n" + TOOL_NEXT),
+        (MARKER, "<tool_call>{ }</tool_call><|observation|>", "token", "rain<|assistant|>"),
+        (MARKER, "<tool_call>{ }</tool_call><|observation|>", "unknown", "rain<|assistant|>"),
+        (MARKER, "<tool_call>{ ", "cut", "<|observation|>rain<|assistant|>"),
+    ],
+)
+async def test_tool_calls_are_a_part_of_the_reply(template: str, said: str, ending: Ending, expected: str) -> None:
+    """How the template writes calls makes no difference: only what comes behind them does."""
+    assert (await tail(template, said, ending, TOOL, content=None, tool_calls=CALLS))[0] == expected
+
+
+async def test_a_call_that_spells_the_end_does_not_end_the_reply() -> None:
+    """Arguments may hold any text, also that of a template's marks."""
+    calls = [{"function": {"name": "f", "arguments": '{"a": "<|im_end|>\\n<|im_start|>user"}'}}]
+
+    assert (await tail(CHATML, "x<|im_end|>", "token", TOOL, content=None, tool_calls=calls))[0] == "\n" + TOOL_NEXT
+
+
+async def test_a_conversation_that_spells_the_mark_is_rendered_anew() -> None:
+    """There would be no telling which of the marks is the reply's end."""
+    found, prompt = await tail(CHATML, "Yes<|im_end|>", "token", {"role": "user", "content": MARK})
+
+    assert found is None
+    assert MARK in (prompt.text or "")
+
+
+async def test_a_template_that_hides_replies_has_no_tail() -> None:
+    """Then nothing says where the reply would end."""
+    template = "{% for m in messages if m.role == 'user' %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+
+    assert (await tail(template, "Yes<|im_end|>", "token"))[0] is None
+
+
+async def test_a_tail_that_begins_with_text_is_not_certain() -> None:
+    """What stands before it might have become a part of its first token."""
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+
+    assert (await tail(template, "Yes", "cut"))[0] is None
+
+
+async def test_without_a_generation_prompt_the_tail_is_what_is_left() -> None:
+    """The reply's own closer, and nothing else."""
+    model = small_model()
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
+    dialogue.options = TemplateOptions(add_generation_prompt=False)
+
+    prompt = await dialogue.ask()
+
+    assert decoded(model, list(prompt.token_ids[len(dialogue.ids) :])) == "\n"

@@ -1,0 +1,247 @@
+"""Token-exact history over HTTP: prompts of turns that follow, for replies of any form."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.processes import Service, simulated_service
+
+ASK = {"role": "user", "content": "Go on."}
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+
+
+def post(service: Service, path: str = "/v1/chat/completions", **body: Any) -> Any:
+    """Post a body; return the JSON of the reply, which must be a success."""
+    response = httpx.post(f"{service.url}{path}", json={"max_tokens": 12, **body}, timeout=30)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def refused(service: Service, **body: Any) -> dict[str, Any]:
+    """Post a chat; return the error of the reply, which must be a 400."""
+    response = httpx.post(f"{service.url}/v1/chat/completions", json={"max_tokens": 4, **body}, timeout=30)
+    assert response.status_code == 400, response.text
+    error: dict[str, Any] = response.json()["error"]
+    return error
+
+
+def talk(content: str = "Hello.") -> list[dict[str, Any]]:
+    """Return a conversation that begins."""
+    return [{"role": "user", "content": content}]
+
+
+def test_a_chat_that_asks_for_ids_goes_on_from_them(service: Service) -> None:
+    """Three turns: each prompt begins with the last prompt and completion, and the reply says so."""
+    messages, before = talk(), []
+    for turn in range(3):
+        answer = post(service, messages=messages, return_token_ids=True, stop=["a", "e"] if turn else None)
+        assert answer["prompt_token_ids"][: len(before)] == before
+        source = "stored" if turn else None
+        assert answer["token_history"] == {"mode": "exact", "reused_tokens": len(before), "source": source}
+        choice = answer["choices"][0]
+        before = answer["prompt_token_ids"] + choice["token_ids"]
+        messages += [choice["message"], ASK]
+
+
+def test_streams_are_kept_as_whole_replies_are(service: Service, client: OpenAI) -> None:
+    """The first chunk says what was used again."""
+    messages: list[Any] = talk("Stream.")
+    ids: list[int] = []
+    for _ in range(3):
+        content, before = "", ids
+        options: Any = {"extra_body": {"return_token_ids": True}}
+        for number, chunk in enumerate(
+            client.chat.completions.create(model="sim", messages=messages, max_tokens=12, stream=True, **options)
+        ):
+            extra = chunk.model_extra or {}
+            if number == 0:
+                ids = list(extra["prompt_token_ids"])
+                assert extra["token_history"]["reused_tokens"] == len(before)
+                assert ids[: len(before)] == before
+            else:
+                ids += (chunk.choices[0].model_extra or {}).get("token_ids") or []
+            content += chunk.choices[0].delta.content or ""
+        messages += [{"role": "assistant", "content": content}, ASK]
+
+
+def test_each_choice_can_be_gone_on_from(service: Service) -> None:
+    """n > 1: whichever reply the client takes, its ids follow."""
+    answer = post(service, messages=talk("Choose."), return_token_ids=True, n=3)
+    for choice in answer["choices"]:
+        following = post(service, messages=[*talk("Choose."), choice["message"], ASK], return_token_ids=True)
+        ids = answer["prompt_token_ids"] + choice["token_ids"]
+        assert following["prompt_token_ids"][: len(ids)] == ids
+
+
+def test_a_session_makes_history_exact(service: Service) -> None:
+    """A header is enough; another session does not see what was said in this one."""
+    messages = talk("Session.")
+    url = f"{service.url}/v1/chat/completions"
+    first = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": "one"}).json()
+    messages += [first["choices"][0]["message"], ASK]
+    reused = {}
+    for session in ("one", "two"):
+        answer = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": session}).json()
+        reused[session] = answer["token_history"]["reused_tokens"]
+
+    assert reused["one"] > 0
+    assert reused["two"] == 0
+
+
+def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
+    """Without ids or a session nothing is kept, and replies say nothing of it; so it is where the client says so."""
+    for more in ({}, {"token_history": "template", "return_token_ids": True}):
+        answer = post(service, messages=talk(f"Plain {more}."), **more)
+        messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], ASK]
+        assert "token_history" not in answer
+        assert post(service, messages=messages, token_history="exact")["token_history"]["reused_tokens"] == 0
+
+
+def test_what_cannot_be_exact_is_the_templates(service: Service) -> None:
+    """Truncated prompts and echoes are neither kept nor looked for."""
+    for more in ({"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}):
+        first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
+        following = [*talk(f"{more}"), first["choices"][0]["message"], ASK]
+        assert first["token_history"] == {"mode": "exact", "reused_tokens": 0, "source": None}
+        assert post(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0
+
+
+def test_prefixes_that_clients_require(service: Service) -> None:
+    """The prompt begins with them, on /tokenize too; where it cannot, the request is refused by name."""
+    first = post(service, messages=talk("Required."), return_token_ids=True, token_history="template")
+    ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
+    messages = [*talk("Required."), first["choices"][0]["message"], ASK]
+
+    answer = post(service, messages=messages, required_prefix_token_ids=ids, logprobs=True, return_token_ids=True)
+    tokenized = post(service, "/tokenize", messages=messages, required_prefix_token_ids=ids)
+
+    assert answer["prompt_token_ids"][: len(ids)] == ids
+    assert answer["prompt_token_ids"] == tokenized["tokens"]
+    assert answer["token_history"]["source"] == "required_prefix_token_ids"
+    message, choice = answer["choices"][0]["message"], answer["choices"][0]
+    assert message["prompt_token_ids"] == answer["prompt_token_ids"]
+    assert message["generation_token_ids"] == choice["token_ids"]
+    assert message["generation_log_probs"] == [entry["logprob"] for entry in choice["logprobs"]["content"]]
+    for wrong in ({"messages": talk(), "required_prefix_token_ids": [7]}, {"token_history": "template"}):
+        error = refused(service, **{"messages": messages, "required_prefix_token_ids": ids, **wrong})
+        assert error["param"] == "required_prefix_token_ids"
+
+
+def test_ids_that_messages_carry(service: Service) -> None:
+    """The last reply's ids are the prompt's beginning, and the next reply carries its own; wrong ones are named."""
+    first = post(service, messages=talk("Carry."), return_token_ids=True, token_history="template")
+    carried = {
+        **first["choices"][0]["message"],
+        "prompt_token_ids": first["prompt_token_ids"],
+        "generation_token_ids": first["choices"][0]["token_ids"],
+        "generation_log_probs": [0.0],
+    }
+
+    answer = post(service, messages=[*talk("Carry."), carried, ASK])
+
+    message = answer["choices"][0]["message"]
+    ids = carried["prompt_token_ids"] + carried["generation_token_ids"]
+    assert message["prompt_token_ids"][: len(ids)] == ids
+    assert len(message["generation_token_ids"]) == answer["usage"]["completion_tokens"]
+    assert "generation_log_probs" not in message
+    assert answer["token_history"]["source"] == "message"
+    for ids in ("text", [1, "2"], [True]):
+        error = refused(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, ASK])
+        assert "messages[1].prompt_token_ids" in error["message"]
+
+
+def test_tokenize_sees_what_chats_kept(service: Service) -> None:
+    """With token_history exact it is the next chat's prompt; by default it is the template's."""
+    first = post(service, messages=talk("Tokenize."), return_token_ids=True)
+    messages = [*talk("Tokenize."), first["choices"][0]["message"], ASK]
+    ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
+
+    exact = post(service, "/tokenize", messages=messages, token_history="exact")["tokens"]
+
+    assert exact[: len(ids)] == ids
+    assert post(service, messages=messages, return_token_ids=True)["prompt_token_ids"] == exact
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", ["thinks", "calls", "calls-twice", "only-calls", "silent"])
+def test_parsed_replies_go_on_by_their_ids(scripted: Service, model: str, stream: bool) -> None:
+    """Reasoning and tool calls were taken out of the text; the ids of all of it come back in the prompt."""
+    messages = talk(f"{model} {stream}")
+    body = {"model": model, "tools": [WEATHER], "return_token_ids": True, "max_tokens": 400}
+    before: list[int] = []
+    for turn in range(3):
+        if stream:
+            prompt, ids, message = streamed(scripted, {**body, "messages": messages})
+        else:
+            answer = post(scripted, messages=messages, **body)
+            choice = answer["choices"][0]
+            prompt, ids, message = answer["prompt_token_ids"], choice["token_ids"], choice["message"]
+        assert prompt[: len(before)] == before, turn
+        assert message["reasoning"], "what was thought before does not end the reasoning of this reply"
+        before = prompt + ids
+        if turn % 2:
+            message.pop("reasoning", None)
+        calls = message.get("tool_calls") or []
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
+        messages += [message, *(results or [ASK])]
+
+
+def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[int], dict[str, Any]]:
+    """Stream a chat; return the ids of prompt and completion, and the message as a client puts it together."""
+    with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as client:
+        known = {name: body[name] for name in ("model", "messages", "tools", "max_tokens")}
+        extra = {"return_token_ids": True}
+        prompt: list[int] = []
+        ids: list[int] = []
+        message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": "", "tool_calls": []}
+        for chunk in client.chat.completions.create(**known, stream=True, extra_body=extra):
+            prompt = prompt or (chunk.model_extra or {}).get("prompt_token_ids") or []
+            choice = chunk.choices[0]
+            ids += (choice.model_extra or {}).get("token_ids") or []
+            message["content"] += choice.delta.content or ""
+            message["reasoning"] += (choice.delta.model_extra or {}).get("reasoning") or ""
+            for call in choice.delta.tool_calls or []:
+                if call.id:
+                    message["tool_calls"].append({"id": call.id, "type": "function", "function": {"arguments": ""}})
+                function = message["tool_calls"][call.index]["function"]
+                function["name"] = call.function.name or function.get("name")
+                function["arguments"] += call.function.arguments or ""
+    return prompt, ids, message
+
+
+def test_other_routes_with_a_session_go_on_too(service: Service) -> None:
+    """Responses and Messages are chats underneath; a reply that they gave is found when it comes back."""
+    headers = {"X-Session-ID": "routes"}
+    body: dict[str, Any] = {"model": "sim", "input": "Hello.", "max_output_tokens": 12}
+    with httpx.Client(base_url=service.url, headers=headers, timeout=30) as http:
+        first = http.post("/v1/responses", json=body).json()
+        text = first["output"][0]["content"][0]["text"]
+        turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, ASK]
+        chat = http.post("/v1/chat/completions", json={"messages": turns, "max_tokens": 4}).json()
+
+    assert chat["token_history"]["source"] == "stored"
+
+
+def test_the_server_decides_where_clients_do_not(folder: Path) -> None:
+    """--token-history exact keeps every chat; a small --history-mb forgets what was said first."""
+    options = ["--token-history", "exact", "--history-mb", "0.01"]
+    with simulated_service(folder, "--sim-step-ms", "1", coordinator_options=options) as service:
+        first = post(service, messages=talk())
+        messages = [*talk(), first["choices"][0]["message"], ASK]
+        assert post(service, messages=messages)["token_history"]["source"] == "stored"
+        for number in range(20):
+            post(service, messages=talk(f"Number {number}."))
+        assert post(service, messages=messages)["token_history"]["source"] is None
+
+
+def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
+    """The client never saw it, and its next prompt has it nevertheless."""
+    body = {"model": "thinks", "include_reasoning": False, "token_history": "exact", "max_tokens": 100}
+    first = post(scripted, messages=talk("Hide."), **body)
+    message = first["choices"][0]["message"]
+    assert message["reasoning"] is None
+    following = post(scripted, messages=[*talk("Hide."), message, ASK], **body)
+    assert following["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
