@@ -61,6 +61,7 @@ class _HeardReply:
         self._reply = reply
         self.prefilled = reply.prefilled
         self.first_tokens = reply.first_tokens
+        self.tokens_of = reply.tokens_of
         self.fail = reply.fail
 
     def delta(

@@ -35,7 +35,8 @@ def talk(content: str = "Hello.") -> list[dict[str, Any]]:
 
 def test_a_chat_that_asks_for_ids_goes_on_from_them(service: Service) -> None:
     """Three turns: each prompt begins with the last prompt and completion, and the reply says so."""
-    messages, before = talk(), []
+    messages = talk()
+    before: list[int] = []
     for turn in range(3):
         answer = post(service, messages=messages, return_token_ids=True, stop=["a", "e"] if turn else None)
         assert answer["prompt_token_ids"][: len(before)] == before
@@ -93,6 +94,7 @@ def test_a_session_makes_history_exact(service: Service) -> None:
 
 def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
     """Without ids or a session nothing is kept, and replies say nothing of it; so it is where the client says so."""
+    more: dict[str, Any]
     for more in ({}, {"token_history": "template", "return_token_ids": True}):
         answer = post(service, messages=talk(f"Plain {more}."), **more)
         messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], ASK]
@@ -102,8 +104,9 @@ def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
 
 def test_what_cannot_be_exact_is_the_templates(service: Service) -> None:
     """Truncated prompts and echoes are neither kept nor looked for."""
+    more: dict[str, Any]
     for more in ({"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}):
-        first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
+        first = post(service, **{"messages": talk(f"{more}"), "token_history": "exact", **more})
         following = [*talk(f"{more}"), first["choices"][0]["message"], ASK]
         assert first["token_history"] == {"mode": "exact", "reused_tokens": 0, "source": None}
         assert post(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0
@@ -170,7 +173,7 @@ def test_tokenize_sees_what_chats_kept(service: Service) -> None:
 def test_parsed_replies_go_on_by_their_ids(scripted: Service, model: str, stream: bool) -> None:
     """Reasoning and tool calls were taken out of the text; the ids of all of it come back in the prompt."""
     messages = talk(f"{model} {stream}")
-    body = {"model": model, "tools": [WEATHER], "return_token_ids": True, "max_tokens": 400}
+    body: dict[str, Any] = {"model": model, "tools": [WEATHER], "return_token_ids": True, "max_tokens": 400}
     before: list[int] = []
     for turn in range(3):
         if stream:
@@ -239,7 +242,7 @@ def test_the_server_decides_where_clients_do_not(folder: Path) -> None:
 
 def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
     """The client never saw it, and its next prompt has it nevertheless."""
-    body = {"model": "thinks", "include_reasoning": False, "token_history": "exact", "max_tokens": 100}
+    body: dict[str, Any] = {"model": "thinks", "include_reasoning": False, "token_history": "exact", "max_tokens": 100}
     first = post(scripted, messages=talk("Hide."), **body)
     message = first["choices"][0]["message"]
     assert message["reasoning"] is None

@@ -134,7 +134,16 @@ def _empty_keys(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return path.startswith("stream.keys.") and ABSENT in (ours, theirs) and "null" in (ours, theirs)
 
 
+def _token_history(_: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return "token_history" in path and theirs == ABSENT
+
+
 EXPLANATIONS = (
+    Explanation(
+        "token_history",
+        _token_history,
+        "Chats that ask for ids, or name a session, say how much of the prompt are ids of earlier turns.",
+    ),
     Explanation(
         "a status instead of an event",
         _status_instead_of_event,
