@@ -52,7 +52,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, history, Aborts(pool.sessions), settings.api))
+    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)

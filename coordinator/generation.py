@@ -12,7 +12,7 @@ from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.choice import Choice, Reply
 from coordinator.prompts import PreparedPrompt, prepare_prompt
-from coordinator.request import GenerationRequest, TokenPrompt
+from coordinator.request import GenerationRequest, Prompt, TokenPrompt, Truncation
 from coordinator.text.detokenizer import text_stream
 from coordinator.text.logprobs import LogprobDecoder
 from tokenwire.v1 import inference_pb2 as pb
@@ -112,9 +112,7 @@ class Generation:
         limits.check_request(request, model)
         prompts = []
         for prompt in request.prompts:
-            prepared = await prepare_prompt(
-                prompt, model, request.truncation, request.sampling.max_tokens, self._history
-            )
+            prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
             limits.check_prompt(
                 prepared.token_ids, model, prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             )
@@ -122,6 +120,12 @@ class Generation:
             limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
             prompts.append(prepared)
         return PreparedRequest(request, model, prompts)
+
+    async def prepare_prompt(
+        self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
+    ) -> PreparedPrompt:
+        """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See coordinator.prompts."""
+        return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
     def start(self, prepared: PreparedRequest, reply: Reply) -> Run:
         """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""

@@ -94,8 +94,8 @@ def test_a_session_makes_history_exact(service: Service) -> None:
 
 def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
     """Without ids or a session nothing is kept, and replies say nothing of it; so it is where the client says so."""
-    more: dict[str, Any]
-    for more in ({}, {"token_history": "template", "return_token_ids": True}):
+    cases: list[dict[str, Any]] = [{}, {"token_history": "template", "return_token_ids": True}]
+    for more in cases:
         answer = post(service, messages=talk(f"Plain {more}."), **more)
         messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], ASK]
         assert "token_history" not in answer
@@ -104,9 +104,9 @@ def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
 
 def test_what_cannot_be_exact_is_the_templates(service: Service) -> None:
     """Truncated prompts and echoes are neither kept nor looked for."""
-    more: dict[str, Any]
-    for more in ({"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}):
-        first = post(service, **{"messages": talk(f"{more}"), "token_history": "exact", **more})
+    cases: list[dict[str, Any]] = [{"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}]
+    for more in cases:
+        first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
         following = [*talk(f"{more}"), first["choices"][0]["message"], ASK]
         assert first["token_history"] == {"mode": "exact", "reused_tokens": 0, "source": None}
         assert post(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0

@@ -19,7 +19,7 @@ def token_routes(
 ) -> APIRouter:
     """Return the routes of every contract."""
     router = APIRouter()
-    router.include_router(tokenize_routes(models))
+    router.include_router(tokenize_routes(models, generation, api))
     router.include_router(generate_routes(generation, api))
     router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
     router.include_router(sglang_routes(generation, aborts, api))

@@ -8,10 +8,9 @@ from starlette.responses import JSONResponse, Response
 
 from coordinator.api.fields import Headers
 from coordinator.api.token_history import TokenHistoryFields
-from coordinator.history.service import TokenHistory
+from coordinator.generation import Generation
 from coordinator.limits import check_ids
 from coordinator.models import ModelDirectory
-from coordinator.prompts import prepare_prompt
 from coordinator.request import ChatPrompt, TextPrompt
 from coordinator.settings import ApiSettings
 from coordinator.text.options import TemplateOptions
@@ -73,7 +72,7 @@ class DetokenizeRequest(BaseModel):
     tokens: list[int]
 
 
-def tokenize_routes(models: ModelDirectory, history: TokenHistory, api: ApiSettings) -> APIRouter:
+def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the tokenizer routes."""
     router = APIRouter()
 
@@ -82,7 +81,7 @@ def tokenize_routes(models: ModelDirectory, history: TokenHistory, api: ApiSetti
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
         model = models.find(body.model)
         prompt = body.to_prompt(api, Headers(request.headers).session_id)
-        token_ids = (await prepare_prompt(prompt, model, history=history)).token_ids
+        token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
         return JSONResponse(
             {

@@ -140,7 +140,7 @@ def _token_history(_: Request, path: str, ours: Any, theirs: Any) -> bool:
 
 EXPLANATIONS = (
     Explanation(
-        "token_history",
+        "ids of earlier turns",
         _token_history,
         "Chats that ask for ids, or name a session, say how much of the prompt are ids of earlier turns.",
     ),
