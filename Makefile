@@ -3,7 +3,7 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-.PHONY: help setup serve test test-fast lint format proto parity bench clean
+.PHONY: help setup serve test test-fast lint format proto parity conformance bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -44,6 +44,9 @@ proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 
 parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; writes docs/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
+
+conformance: .venv/.dev  ## run clients' own code, each in an environment of its own, against the real engine
+	$(VENV)/python -m tests.conformance.clients $(ARGS)
 
 bench: .venv/.dev  ## measure; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

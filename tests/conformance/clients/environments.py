@@ -1,0 +1,62 @@
+"""Environments of clients: made once, kept in tests/.cache, and small."""
+
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.tokenizers import CACHE, making
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client: the script that uses it, and what the script imports."""
+
+    script: str
+    packages: Sequence[str]
+    """As pip takes them."""
+    shared: bool = False
+    """Whether to lend it this project's own packages (numpy, torch, vllm, ...) instead of another copy of them all.
+    Then only `packages` are installed, and nothing that they depend on."""
+
+
+_TRL_NEEDS = (
+    *("pandas", "python-dateutil", "pytz", "tzdata", "six"),
+    *("datasets", "pyarrow", "dill", "xxhash", "multiprocess"),
+)
+_VERIFIERS_NEEDS = ("renderers==0.1.12", "prime-pydantic-config", "tenacity")
+
+CLIENTS = {
+    "openai": Client("openai_client.py", ["openai"]),
+    "anthropic": Client("anthropic_client.py", ["anthropic"]),
+    "verifiers": Client("verifiers_client.py", ["verifiers==0.3.1", *_VERIFIERS_NEEDS], shared=True),
+    "renderers": Client("renderers_client.py", ["renderers==0.1.12", "prime-pydantic-config"], shared=True),
+    "trl": Client("trl_client.py", ["trl==1.16.0", *_TRL_NEEDS], shared=True),
+    "trl-1.10": Client("trl_1_10_client.py", ["trl==1.10.0", *_TRL_NEEDS], shared=True),
+}
+"""By name."""
+
+
+def python_of(name: str) -> Path:
+    """Return the interpreter of a client's environment, which is made first where it is not there."""
+    client = CLIENTS[name]
+    folder = CACHE / "clients" / name
+    wanted = "\n".join([*client.packages, str(client.shared)])
+    made = folder / "packages.txt"
+    with making(folder):
+        if not made.is_file() or made.read_text() != wanted:
+            _make(folder, client)
+            made.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path, client: Client) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True, timeout=120)
+    if client.shared:
+        own = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        (own / "shared.pth").write_text(sysconfig.get_paths()["purelib"])
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
+    options = ["--disable-pip-version-check", *(["--no-deps"] if client.shared else [])]
+    subprocess.run([*pip, *options, *client.packages], check=True, timeout=600)
