@@ -22,7 +22,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     async def health() -> Response:
         if not pool.is_ready():
             reasons = "; ".join(
-                f"{session.address}: {pool.misfit(session) if session.is_open else session.last_error}"
+                f"{session.address}: {pool.misfit(session) if session.control is not None else session.last_error}"
                 for session in pool.sessions
             )
             raise Unavailable(f"No worker is ready: {reasons}", retry_after_s=2)

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.fleet.calls import ControlCall, ask
 from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.session import ControlCall, WorkerSession
+from coordinator.fleet.session import WorkerSession
 from coordinator.fleet.targets import Targets
 from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, TokenwireError, Unavailable, Unsupported
 from tokenwire.v1 import control_pb2 as pb
@@ -172,7 +173,7 @@ class FleetControl:
         connected."""
         name = self.model(model)
         sessions = [session for session in self._pool.sessions if session.name in ("", name)]
-        if not any(session.is_open for session in sessions):
+        if not any(session.control is not None for session in sessions):
             reasons = "; ".join(f"{session.address}: {session.last_error}" for session in sessions)
             raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)
         return sessions
@@ -228,7 +229,7 @@ async def _fan_out(
 
 async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
     try:
-        answer = await session.call(call)
+        answer = await ask(session, call)
     except TokenwireError as error:
         return WorkerResult(session.address, error=error)
     if hasattr(answer, "serving"):

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 
-from coordinator.fleet.session import ControlCall, WorkerSession
+from coordinator.fleet.calls import ControlCall, ask
+from coordinator.fleet.session import WorkerSession
 from coordinator.fleet.targets import Targets
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import control_pb2
@@ -45,14 +46,14 @@ class Reconciler:
                 await task
 
     def _is_behind(self, session: WorkerSession) -> bool:
-        return session.model is not None and session.is_open and self._targets.differs(session.name, session.serving)
+        return session.control is not None and self._targets.differs(session.name, session.serving)
 
     async def _bring_along(self, session: WorkerSession) -> None:
         retry_s = self._first_retry_s
         await asyncio.sleep(_SETTLE_S)
         while self._is_behind(session):
             try:
-                answer = await session.call(self._adopt(session))
+                answer = await ask(session, self._adopt(session))
             except TokenwireError as error:
                 self._note(session, error.message)
                 await asyncio.sleep(retry_s)

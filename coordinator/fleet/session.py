@@ -5,21 +5,19 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
 from tokenwire import protocol
 from tokenwire.channel import open_channel
-from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal, from_status
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
 SessionCall = grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]
 FetchFiles = Callable[[], Awaitable[dict[str, bytes]]]
 Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
@@ -47,7 +45,7 @@ class WorkerSession:
         prepare: Prepare,
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
     ) -> None:
-        """Raises nothing; `notice` is called whenever the worker's serving state may have changed."""
+        """`notice` is called whenever the worker's serving state may have changed."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.model: pb.Model | None = None
@@ -61,7 +59,6 @@ class WorkerSession:
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._notice = notice
-        self._control: control_pb2_grpc.ControlStub | None = None
         self._slots = SlotTable()
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._channel: grpc.aio.Channel | None = None
@@ -78,27 +75,9 @@ class WorkerSession:
         return self._slots.open
 
     @property
-    def is_open(self) -> bool:
-        """Whether control calls can reach the worker."""
-        return self._control is not None
-
-    @property
     def name(self) -> str:
         """First name of the model that the worker serves; empty before its first welcome."""
         return self.model.names[0] if self.model is not None else ""
-
-    async def call(self, method: ControlCall[Answer]) -> Answer:
-        """Make a control call. Raises Unavailable, or the error that the worker gave."""
-        if self._control is None:
-            raise Unavailable(f"not reachable: {self.last_error}")
-        try:
-            return await method(self._control)
-        except grpc.aio.AioRpcError as error:
-            raise from_status(error.code(), error.details() or error.code().name) from error
-        except (grpc.aio.UsageError, asyncio.CancelledError) as error:
-            if self._control is None:  # the session ended meanwhile, and closed the channel
-                raise Unavailable(f"lost: {self.last_error}") from error
-            raise
 
     def hear(self, serving: pb.ServingState) -> None:
         """Take the worker's state, from an event or an answer, unless a newer one is known."""
@@ -158,7 +137,6 @@ class WorkerSession:
                 call.cancel()
         finally:
             self.state = SessionState.CONNECTING
-            self._control = None
             self.ready.clear()
             self._lose_slots()
             self._channel = None
@@ -187,11 +165,10 @@ class WorkerSession:
         await self._prepare(welcome.model, fetch_files)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving = welcome.serving
-        self._control = control_pb2_grpc.ControlStub(channel)
-        self._notice(self)
         self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
         if self.state is SessionState.READY:
             self.ready.set()
+        self._notice(self)
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
     async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:

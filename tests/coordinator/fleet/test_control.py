@@ -42,7 +42,7 @@ class Coordinator:
         await until(
             lambda: (
                 sum(
-                    session.is_open and not self.targets.differs(session.name, session.serving)
+                    session.control is not None and not self.targets.differs(session.name, session.serving)
                     for session in self.pool.sessions
                 )
                 == count
