@@ -10,6 +10,8 @@ from fastapi import FastAPI
 from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
+from coordinator.api.control.gate import AdminGate
+from coordinator.api.control.routes import control_routes
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
@@ -17,7 +19,9 @@ from coordinator.api.service import service_routes
 from coordinator.api.tokens.routes import token_routes
 from coordinator.body_limit import BodyLimit
 from coordinator.fleet.aborts import Aborts
+from coordinator.fleet.control import FleetControl
 from coordinator.fleet.pool import WorkerPool
+from coordinator.fleet.status import FleetStatus
 from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
 from coordinator.history.service import TokenHistory
@@ -29,11 +33,13 @@ from tokenwire import __version__
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
-    targets = Targets(settings.stale_weights)
+    targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
     pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
     history = TokenHistory(MemoryStore(settings.history.max_bytes, settings.history.ttl_s))
     generation = Generation(pool, models, history)
+    gate = AdminGate(settings.control.admin_key)
+    control = FleetControl(pool, targets, settings.control.timeout_s)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +58,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api))
+    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api, gate))
+    app.include_router(control_routes(control, FleetStatus(pool, control), settings.control, gate))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import socket
 import sys
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import click
 
+from coordinator.admin_key import read_admin_key
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
 from coordinator.server import CoordinatorServer
-from coordinator.settings import ApiSettings, CoordinatorSettings, TemplateSettings
+from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings, TemplateSettings
 from tokenwire.api_options import api_options
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import InvalidRequest
@@ -71,14 +73,8 @@ def command(
         workers=workers,
         template=_template_settings(api),
         parsers=_parser_settings(api),
-        api=ApiSettings(
-            prompt_tokens_details=api["enable_prompt_tokens_details"],
-            tokens_as_token_ids=api["return_tokens_as_token_ids"],
-            force_include_usage=api["enable_force_include_usage"],
-            exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
-            render_route=api["enable_render_route"],
-            token_history=api["token_history"],
-        ),
+        api=_api_settings(api),
+        control=_control_settings(api),
         history=HistorySettings(max_bytes=int(history_mb * 1024 * 1024), ttl_s=history_ttl),
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
@@ -95,6 +91,28 @@ def command(
         CoordinatorServer(settings).run_on(bind(host, port))
     else:
         sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes))
+
+
+def _api_settings(api: dict[str, Any]) -> ApiSettings:
+    return ApiSettings(
+        prompt_tokens_details=api["enable_prompt_tokens_details"],
+        tokens_as_token_ids=api["return_tokens_as_token_ids"],
+        force_include_usage=api["enable_force_include_usage"],
+        exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
+        render_route=api["enable_render_route"],
+        token_history=api["token_history"],
+        abort_all=api["enable_rl"],
+    )
+
+
+def _control_settings(api: dict[str, Any]) -> ControlSettings:
+    return ControlSettings(
+        rl_routes=api["enable_rl"],
+        lora_routes=api["enable_lora_routes"],
+        admin_key=read_admin_key(api["admin_key_file"], os.environ),
+        timeout_s=api["control_timeout"],
+        stale_weights=api["allow_stale_weights"],
+    )
 
 
 def _template_settings(api: dict[str, Any]) -> TemplateSettings:

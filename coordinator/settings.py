@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coordinator.admin_key import AdminKey
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
@@ -27,6 +28,22 @@ class ApiSettings:
     """Whether a client may end everybody's requests at once."""
     token_history: Literal["auto", "exact", "template"] = "auto"  # noqa: S105
     """Whether chats re-use the ids of what was said before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """Who may steer workers over HTTP, and how long that may take."""
+
+    rl_routes: bool = False
+    """Whether there are routes that pause workers and change their weights."""
+    lora_routes: bool = False
+    """Whether there are routes that load adapters."""
+    admin_key: AdminKey | None = None
+    """The key that these routes ask for; None: whoever reaches them may use them."""
+    timeout_s: float = 600.0
+    """How long a worker may take for one operation."""
+    stale_weights: bool = False
+    """Whether workers that missed a weight update get requests all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +80,7 @@ class CoordinatorSettings:
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
     api: ApiSettings = ApiSettings()
-    stale_weights: bool = False
-    """Whether workers that missed a weight update get requests too."""
+    control: ControlSettings = ControlSettings()
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
 

@@ -1,6 +1,7 @@
 """Options of the OpenAI API, with vLLM's names: `tokenwire coordinator` reads them, `tokenwire serve` hands them on."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,6 +9,9 @@ import click
 from tokenwire.cli import Command, option
 
 _FLAGS = {
+    "enable_rl": "Serve routes that steer workers, for RL trainers: pause, weights, adapters. Set an admin key too.",
+    "enable_lora_routes": "Serve routes that load LoRA adapters (vLLM: VLLM_ALLOW_RUNTIME_LORA_UPDATING).",
+    "allow_stale_weights": "Send requests also to workers that missed a weight update.",
     "enable_auto_tool_choice": "Let the model choose to call tools; needs --tool-call-parser.",
     "exclude_tools_when_tool_choice_none": "Do not show templates the tools of requests with tool_choice none.",
     "trust_request_chat_template": "Let requests bring chat templates of their own.",
@@ -17,6 +21,15 @@ _FLAGS = {
     "return_tokens_as_token_ids": 'Write tokens in logprobs as "token_id:N".',
 }
 _VALUES: dict[str, dict[str, Any]] = {
+    "admin_key_file": {
+        "type": click.Path(exists=True, dir_okay=False, path_type=Path),
+        "help": "File with the key that steering routes ask for; or set TOKENWIRE_ADMIN_KEY.",
+    },
+    "control_timeout": {
+        "type": click.FloatRange(min=0, min_open=True),
+        "default": 600.0,
+        "help": "Seconds that a worker may take for a steering operation.",
+    },
     "chat_template": {"help": "Jinja template, a file or its text, that replaces the model's own."},
     "chat_template_content_format": {
         "type": click.Choice(["auto", "string", "openai"]),

@@ -5,6 +5,7 @@ TokenwireError
 │   ├── Malformed        a part of it has a wrong shape
 │   ├── NotFound         it names something that does not exist
 │   ├── Forbidden        it asks for what nobody may have here
+│   ├── Unauthorized     it lacks a key
 │   └── TooLarge         its body is over the limit
 ├── Superseded           a newer operation came first
 ├── CannotAdopt          a worker cannot be made like the others
@@ -69,6 +70,14 @@ class Forbidden(InvalidRequest):
     http_status = 403
     grpc_code = grpc.StatusCode.PERMISSION_DENIED
     openai_type = "PermissionDeniedError"
+
+
+class Unauthorized(InvalidRequest):
+    """The request lacks the key that it needs."""
+
+    http_status = 401
+    grpc_code = grpc.StatusCode.UNAUTHENTICATED
+    openai_type = "AuthenticationError"
 
 
 class TooLarge(InvalidRequest):

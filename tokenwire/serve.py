@@ -25,6 +25,13 @@ from tokenwire.supervisor import Part, supervise_coordinators
     "--engine", type=click.Choice(["vllm", "sim"]), default="vllm", help="The real engine, or one that makes up tokens."
 )
 @option("--served-model-name", multiple=True, help="Name(s) that requests may use. [default: MODEL]")
+@option(
+    "--weights-root",
+    "weights_roots",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Directory that new weights and adapters may be read from; repeat for more. [default: any]",
+)
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where models and tokenizers are kept.")
 @api_options
 @click.pass_obj
@@ -37,6 +44,7 @@ def command(
     processes: int,
     engine: str,
     served_model_name: tuple[str, ...],
+    weights_roots: tuple[Path, ...],
     cache_dir: Path | None,
     **api: Any,
 ) -> None:
@@ -52,6 +60,8 @@ def command(
         worker = ["worker", *([model] if model else []), "--listen", address, "--engine", engine, *cache]
         for name in served_model_name:
             worker += ["--served-model-name", name]
+        for root in weights_roots:
+            worker += ["--weights-root", str(root)]
         coordinator = ["coordinator", "--worker", address, *cache, *api_arguments(api)]
         if engine == "vllm" and api["reasoning_parser"]:
             # The engine has to know too: grammars begin where reasoning ends.

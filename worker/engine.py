@@ -62,7 +62,8 @@ class Engine(Protocol):
 
     def configuration(self) -> dict[str, Any]:
         """Configuration that clients ask for, with vLLM's names: model_config, parallel_config (world_size,
-        world_size_across_dp, data_parallel_size), lora_config and weight_transfer_config (None where there is none)."""
+        world_size_across_dp, data_parallel_size), device_config (device_type), lora_config and weight_transfer_config
+        (None where there is none)."""
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""

@@ -33,6 +33,7 @@ class Steering:
         self._roots = roots
         self._state = pb.ServingState()
         self._told = pb.ServingState()
+        self._first_version = ""
         self._transferring = False
         self._one_at_a_time = asyncio.Lock()
 
@@ -44,6 +45,7 @@ class Steering:
     async def start(self) -> None:
         """Ask the started engine for what it begins with."""
         await self._observe()
+        self._first_version = self._state.weight_version
         self._tell()
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
@@ -71,11 +73,11 @@ class Steering:
         return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id)) is not False
 
     async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
-        """Read weights from a directory and label them. Raises NotFound and InvalidRequest for the path."""
+        """Read weights from a directory and label them; "": those of the start. Raises NotFound and InvalidRequest."""
 
         async def load() -> None:
             await asyncio.to_thread(_check_weights, path, self._roots)
-            await self._load_weights(path, version, epoch)
+            await self._load_weights(path, version or self._first_version, epoch if path else 0)
             if reset_prefix_cache:
                 await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
 
@@ -218,8 +220,7 @@ class Steering:
                     f"The other workers' weights ({target.weight_version}) came by a transfer, which cannot be "
                     "repeated for this one: update the weights of all workers again."
                 )
-            if target.weights_path:
-                await asyncio.to_thread(_check_weights, target.weights_path, self._roots)
+            await asyncio.to_thread(_check_weights, target.weights_path, self._roots)
             await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)
         elif state.weight_version != target.weight_version:
             await self._engine.set_weight_version(target.weight_version)
@@ -242,7 +243,9 @@ def _same_weights(state: pb.ServingState, target: pb.ServingState) -> bool:
 
 
 def _check_weights(path: str, roots: Sequence[Path]) -> None:
-    """For a thread: the directory may be on a network."""
+    """For a thread: the directory may be on a network. The weights of the start need no check."""
+    if not path:
+        return
     _check_root(path, roots)
     if not Path(path).is_dir():
         raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")

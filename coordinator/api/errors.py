@@ -43,6 +43,8 @@ def error_response(error: TokenwireError, path: str = "") -> JSONResponse:
     headers = {}
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
+    if error.http_status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     body = _body_of(path)(error.message, error.openai_type, error.http_status, error.param)
     if isinstance(error, FleetFailed):
         body["error"]["workers"] = error.workers

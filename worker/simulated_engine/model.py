@@ -50,6 +50,7 @@ class SimulatedModel:
             "model_config": {"model": self.root, "dtype": "float32", "logprobs_mode": "processed_logprobs"},
             "parallel_config": {"world_size": 1, "world_size_across_dp": 1, "data_parallel_size": 1},
             "lora_config": {"max_loras": None},
+            "device_config": {"device_type": "simulated"},
             "weight_transfer_config": None,
         }
 

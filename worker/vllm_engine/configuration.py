@@ -14,6 +14,7 @@ def engine_configuration(config: Any) -> dict[str, Any]:
         "model_config": _part(config.model_config, _MODEL),
         "parallel_config": _part(config.parallel_config, (*_PARALLEL, *_PARALLEL_DATA)),
         "lora_config": _part(config.lora_config, _LORA),
+        "device_config": _part(config.device_config, ("device_type",)),
         "weight_transfer_config": _part(config.weight_transfer_config, ("backend",)),
     }
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 from vllm.distributed.weight_transfer.base import WeightTransferInitRequest, WeightTransferUpdateRequest
+from vllm.exceptions import LoRAAdapterNotFoundError
 from vllm.lora.request import LoRARequest
 
-from tokenwire.errors import InvalidRequest, Unavailable, Unsupported
+from tokenwire.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import PauseMode
 from worker.vllm_engine.errors import vllm_errors
@@ -66,7 +67,14 @@ class VllmControl:
         """Load an adapter; returns whether it is loaded now."""
         self._require_lora()
         with vllm_errors():
-            return bool(await self.llm.add_lora(lora_request(adapter)))
+            try:
+                return bool(await self.llm.add_lora(lora_request(adapter)))
+            except Exception as error:
+                # The engine's process hands its errors over as text.
+                missing = str(LoRAAdapterNotFoundError(adapter.name, adapter.path))
+                if missing in str(error):
+                    raise NotFound(missing, param="lora_path") from error
+                raise
 
     async def unload_lora(self, adapter_id: int) -> bool:
         """Unload an adapter; returns whether it was there."""

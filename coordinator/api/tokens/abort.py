@@ -2,10 +2,11 @@
 
 from typing import Protocol
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.control.gate import AdminGate
 from coordinator.settings import ApiSettings
 from tokenwire.errors import Forbidden, InvalidRequest
 
@@ -26,7 +27,7 @@ class AbortRequests(BaseModel):
     request_ids: list[str] | None = None
 
 
-def abort_routes(aborts: Aborts, api: ApiSettings) -> APIRouter:
+def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminGate) -> APIRouter:
     """Return both routes. An aborted request is answered with what it has, its finish_reason "abort"."""
     router = APIRouter()
 
@@ -38,12 +39,13 @@ def abort_routes(aborts: Aborts, api: ApiSettings) -> APIRouter:
         return Response()
 
     @router.post("/abort_requests")
-    async def abort_some_or_all(body: AbortRequests | None = None) -> Response:
+    async def abort_some_or_all(request: Request, body: AbortRequests | None = None) -> Response:
         request_ids = body.request_ids if body else None
         if request_ids:
             return _aborted(await aborts.by_id(request_ids))
         if not api.abort_all:
             raise Forbidden("Without `request_ids` this ends everybody's requests, which is not enabled here.")
+        await gate(request)
         return _aborted(await aborts.everything())
 
     return router

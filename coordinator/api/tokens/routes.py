@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from coordinator.api.chat import ChatService
+from coordinator.api.control.gate import AdminGate
 from coordinator.api.tokens.abort import Aborts, abort_routes
 from coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
 from coordinator.api.tokens.generate import generate_routes
@@ -15,14 +16,14 @@ from coordinator.settings import ApiSettings
 
 
 def token_routes(
-    chat: ChatService, generation: Generation, models: ModelDirectory, aborts: Aborts, api: ApiSettings
+    chat: ChatService, generation: Generation, models: ModelDirectory, aborts: Aborts, api: ApiSettings, gate: AdminGate
 ) -> APIRouter:
     """Return the routes of every contract."""
     router = APIRouter()
     router.include_router(tokenize_routes(models, generation, api))
     router.include_router(generate_routes(generation, api))
     router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
-    router.include_router(sglang_routes(generation, aborts, api))
+    router.include_router(sglang_routes(generation, aborts, api, gate))
     router.include_router(trl_routes(generation))
-    router.include_router(abort_routes(aborts, api))
+    router.include_router(abort_routes(aborts, api, gate))
     return router

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.control.gate import AdminGate
 from coordinator.api.fields import Headers
 from coordinator.api.gate import FieldGate
 from coordinator.api.respond import EventStream, collect
@@ -31,7 +32,7 @@ class SglangAbort(BaseModel):
     abort_all: bool = False
 
 
-def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings) -> APIRouter:
+def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings, admin: AdminGate) -> APIRouter:
     """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
     router = APIRouter()
     gate, params_gate = FieldGate(NOT_SERVED, HARMLESS), FieldGate(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
@@ -51,10 +52,11 @@ def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings) -> A
         return _whole(body, choices, await collect(generation, prepared, request))
 
     @router.post("/abort_request")
-    async def abort(body: SglangAbort) -> Response:
+    async def abort(body: SglangAbort, request: Request) -> Response:
         if body.abort_all:
             if not api.abort_all:
                 raise Forbidden("`abort_all` ends everybody's requests, which is not enabled here.", param="abort_all")
+            await admin(request)
             await aborts.everything()
         elif body.rid:
             await aborts.by_id([body.rid])

@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from coordinator.api.control.gate import AdminGate
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.tokens.abort import abort_routes
 from coordinator.settings import ApiSettings
@@ -37,7 +38,7 @@ def aborts() -> Recorder:
 def client_of(aborts: Recorder, abort_all: bool) -> Iterator[TestClient]:
     """Return a client of the routes."""
     app = FastAPI()
-    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all)))
+    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminGate(None)))
     install_error_handlers(app)
     with TestClient(app) as client:
         yield client

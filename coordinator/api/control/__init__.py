@@ -1,0 +1,1 @@
+"""Routes that steer the fleet: one module for each family of contracts."""

@@ -1,0 +1,50 @@
+"""GET /v1/rl/workers: where a model's fleet can be steered, for clients of Dynamo's discovery."""
+
+import hashlib
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from coordinator.api.control.engines import world_size
+from coordinator.api.control.gate import AdminGate
+from coordinator.fleet.control import FleetControl
+from coordinator.fleet.status import FleetStatus
+from tokenwire.errors import TokenwireError
+
+_ROUTES = ("/pause", "/resume", "/collective_rpc", "/update_weights", "/load_lora_adapter")
+
+
+def discovery_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+    """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
+    router = gate.router()
+
+    @router.get("/v1/rl/workers")
+    async def workers(request: Request) -> Response:
+        base = f"{request.url.scheme}://{request.url.netloc}"
+        entries = [await _entry(control, status, model, base) for model in status.models()]
+        return JSONResponse({"protocol_version": 1, "namespace": "tokenwire", "workers": entries})
+
+    return router
+
+
+async def _entry(control: FleetControl, status: FleetStatus, model: str, base: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "namespace": "tokenwire",
+        "component": "coordinator",
+        "endpoint": "control",
+        "instance_id": int.from_bytes(hashlib.sha256(model.encode()).digest()[:6], "big"),
+        "transport": "http",
+        "request_plane_url": base,
+        "system_url": base,
+        "admin_base_url": base,
+        "world_size": 1,
+        "model": model,
+        "routes": list(_ROUTES),
+    }
+    try:
+        entry["world_size"] = await world_size(control, model)
+        out = [f"{worker.address}: {worker.reason}" for worker in status.workers(model) if worker.reason]
+        return {**entry, "error": "; ".join(out)} if out else entry
+    except TokenwireError as error:
+        return {**entry, "error": error.message}

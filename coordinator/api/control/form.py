@@ -1,0 +1,46 @@
+"""Fields of control requests: clients send them in the query, in a JSON body, or in both."""
+
+import json
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from tokenwire.errors import InvalidRequest
+
+Fields = TypeVar("Fields", bound="Form")
+
+
+class Form(BaseModel):
+    """What every control request may say. Fields that nobody knows are ignored, as vLLM does."""
+
+    model: str | None = None
+    """Any name of the model whose workers are meant; needed only where there are several models."""
+
+
+async def read(form: type[Fields], request: Request) -> Fields:
+    """Read a request's fields; the body's count before the query's. Raises InvalidRequest or RequestValidationError."""
+    query = request.query_params
+    repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
+    fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
+    fields.update(await _body(request))
+    try:
+        return form.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    if not body.strip():
+        return {}
+    try:
+        fields = json.loads(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}") from error
+    if fields is None:
+        return {}
+    if not isinstance(fields, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return fields
