@@ -9,16 +9,19 @@ from typing import Any
 
 import click
 
-from benchmarks import long_prompts, parsing, rest, streaming
+from benchmarks import history, history_cost, long_prompts, parsing, rest, streaming
 
 _RESULTS = Path(__file__).parent / "results"
 
 
 @click.command()
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
-@click.option("--only", type=click.Choice(["streaming", "rest", "parsing", "long-prompts"]), help="Run one part.")
+@click.option(
+    "--only", type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history"]), help="Run one part."
+)
+@click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
 @click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", show_default=True)
-def main(streams: str, only: str | None, output: Path) -> None:
+def main(streams: str, only: str | None, conversations: int, output: Path) -> None:
     """Measure the coordinator and the worker on this machine."""
     results: dict[str, Any] = {
         "when": time.strftime("%Y-%m-%d %H:%M"),
@@ -44,6 +47,13 @@ def main(streams: str, only: str | None, output: Path) -> None:
     if only in (None, "long-prompts"):
         results["long_prompts"] = list(long_prompts.run())
         print_table("64 streams while long prompts arrive", results["long_prompts"])
+    if only in (None, "history"):
+        results["history_cost"] = list(history_cost.turns())
+        print_table("a turn whose history was seen before", results["history_cost"])
+        results["history_flood"] = history_cost.flood()
+        print_mapping("a flood of conversations", results["history_flood"])
+        results["history_drift"] = list(history.run(conversations))
+        print_table("conversations with the embedded model at temperature 1.0", results["history_drift"])
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
     click.echo(f"\nwritten to {output}")

@@ -52,11 +52,11 @@ class LongPromptRow:
 
 def run() -> Iterator[dict[str, Any]]:
     """Measure every kind of long prompt beside the same streams."""
-    corpus = _corpus()
+    sources = corpus()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tokenizer = _write_model(folder, corpus)
-        text = _of_length(tokenizer, corpus)
+        tokenizer = write_model(folder, sources)
+        text = _of_length(tokenizer, sources)
         options = (name, "--sim-step-ms", str(_STEP_MS), "--sim-prefill-rate", "0", "--sim-max-model-len", "1000000")
         # Long prompts go to a worker of their own: how long a simulated engine takes over one is nobody's concern.
         with measured(
@@ -146,7 +146,8 @@ def _chat(url: str, messages: list[dict[str, str]], changed: int, turn: int = 0)
     return http_request(url, "/v1/chat/completions", body)
 
 
-def _corpus() -> str:
+def corpus() -> str:
+    """Return text of several megabytes: code, and words about it."""
     library = Path(sysconfig.get_paths()["stdlib"])
     return "".join(path.read_text(errors="ignore") for path in sorted(library.glob("*.py"))[:80])
 
@@ -156,7 +157,7 @@ def _of_length(tokenizer: Tokenizer, corpus: str) -> str:
     return corpus[: offsets[min(_TOKENS, len(offsets)) - 1][1]]
 
 
-def _write_model(folder: Path, corpus: str) -> Tokenizer:
+def write_model(folder: Path, corpus: str) -> Tokenizer:
     """Train a tokenizer that works as large models' do, if with fewer words."""
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(_WORDS), "isolated")

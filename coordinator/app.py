@@ -24,8 +24,8 @@ from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.status import FleetStatus
 from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
+from coordinator.history.open_store import open_store
 from coordinator.history.service import TokenHistory
-from coordinator.history.store import MemoryStore
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
@@ -36,7 +36,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
     pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
-    history = TokenHistory(MemoryStore(settings.history.max_bytes, settings.history.ttl_s))
+    history = TokenHistory(open_store(settings.history))
     generation = Generation(pool, models, history)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)

@@ -17,6 +17,7 @@ _DIGEST_BYTES = 16
 
 # What reaches templates beside role, content and tool calls.
 _MORE = ("name", "task", "tool_call_id", "tools")
+_PLAIN = {"role", "content"}
 
 
 def digest(*parts: object) -> bytes:
@@ -84,11 +85,15 @@ def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> by
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str) or role == "system":
         content = _content(parse_content(content, str(role), f"messages[{position}]", form))
+    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
+    return f"{role}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
+
+
+def _more(message: Mapping[str, Any]) -> str:
     more = {name: value for name in _MORE if (value := message.get(name)) is not None}
     if calls := message.get("tool_calls"):
         more["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list | tuple) else calls
-    body = f"{content}\n{_json(more) if more else ''}".encode(errors="surrogatepass")
-    return f"{role}:{len(content)}:{len(body)}:".encode(errors="surrogatepass") + body
+    return _json(more) if more else ""
 
 
 def _content(content: str | list[dict[str, Any]]) -> str:

@@ -1,0 +1,172 @@
+"""Turns in Redis, for several coordinators: a key names the turns of its conversation, each turn is kept once.
+
+Redis is never in the way: what it does not answer in time is a miss, and while it does not answer it is not asked.
+"""
+
+import asyncio
+import logging
+import struct
+import time
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from coordinator.history.settings import HistorySettings
+from coordinator.history.turns import Ending, Reasoning, Turn
+
+log = logging.getLogger(__name__)
+
+_PREFIX = b"tokenwire:history:1:"
+_NAME_BYTES = 16
+_HEAD = struct.Struct("<BB")
+_REASONING = struct.Struct("<I?16s")
+_ENDINGS: tuple[Ending, ...] = ("token", "string", "cut", "unknown")
+
+_TIMEOUT_S = 0.25
+# How long Redis is left alone after it did not answer.
+_PAUSE_S = 2.0
+_MAX_WAITING = 1024
+
+
+class RedisStore:
+    """A HistoryStore. Its puts are written in the background, in their order; too many at once are dropped."""
+
+    def __init__(self, settings: HistorySettings) -> None:
+        """Take the store's URL, its password and the time to live. Nothing is connected yet."""
+        assert settings.store_url is not None
+        self._ttl_s = max(1, round(settings.ttl_s))
+        self._redis = Redis.from_url(
+            settings.store_url,
+            password=settings.store_password,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+        )
+        self._waiting: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_WAITING)
+        self._writer: asyncio.Task[None] | None = None
+        self._paused_until: float | None = None
+
+    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+        """Return the turn of each key."""
+        nothing: list[Turn | None] = [None] * len(keys)
+        if not keys or self._is_paused():
+            return nothing
+        try:
+            found = await self._find(keys)
+        except (RedisError, OSError, ValueError, struct.error) as error:
+            self._pause(error)
+            return nothing
+        self._answered()
+        return found
+
+    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+        """Keep a turn soon."""
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_all())
+        if not self._waiting.full():
+            self._waiting.put_nowait((keys, turn))
+
+    async def close(self) -> None:
+        """Write what waits, if Redis takes it, and disconnect."""
+        if self._writer is not None:
+            try:
+                await asyncio.wait_for(self._waiting.join(), _PAUSE_S)
+            except TimeoutError:
+                log.warning("some turns were not written to Redis")
+            self._writer.cancel()
+        await self._redis.aclose()
+
+    async def _find(self, keys: Sequence[bytes]) -> list[Turn | None]:
+        listed = [_split(value or b"") for value in await self._redis.mget([_PREFIX + key for key in keys])]
+        names = list(dict.fromkeys(name for each in listed for name in each))
+        if not names:
+            return [None] * len(keys)
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.getex(_PREFIX + name, ex=self._ttl_s)
+            for key, each in zip(keys, listed, strict=True):
+                if each:
+                    pipe.expire(_PREFIX + key, self._ttl_s)
+            packed = dict(zip(names, await pipe.execute(), strict=False))
+        turns: dict[bytes, Turn] = {}
+        return [_chain(each, packed, turns) for each in listed]
+
+    async def _write_all(self) -> None:
+        while True:
+            keys, turn = await self._waiting.get()
+            try:
+                if not self._is_paused():
+                    await self._write(keys, turn)
+                    self._answered()
+            except (RedisError, OSError) as error:
+                self._pause(error)
+            finally:
+                self._waiting.task_done()
+
+    async def _write(self, keys: Sequence[bytes], turn: Turn) -> None:
+        packed = _packed(turn)
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for name in packed:
+                pipe.expire(_PREFIX + name, self._ttl_s)
+            there = await pipe.execute()
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for (name, value), kept in zip(packed.items(), there, strict=True):
+                if not kept:
+                    pipe.set(_PREFIX + name, value, ex=self._ttl_s)
+            for key in keys:
+                pipe.set(_PREFIX + key, b"".join(packed), ex=self._ttl_s)
+            await pipe.execute()
+
+    def _is_paused(self) -> bool:
+        return self._paused_until is not None and time.monotonic() < self._paused_until
+
+    def _pause(self, error: Exception) -> None:
+        if self._paused_until is None:
+            log.warning("Redis does not answer, history is this process's own until it does: %s", error)
+        self._paused_until = time.monotonic() + _PAUSE_S
+
+    def _answered(self) -> None:
+        if self._paused_until is not None:
+            log.warning("Redis answers again")
+            self._paused_until = None
+
+
+def _packed(turn: Turn) -> dict[bytes, bytes]:
+    """Return each turn of a chain as bytes, the first one first, by the name that its content and those before give."""
+    named: dict[bytes, bytes] = {}
+    name = b""
+    for link in reversed(list(turn.chain())):
+        stated = b"".join(_REASONING.pack(each.position, each.ours, each.digest) for each in link.reasoning)
+        value = _HEAD.pack(_ENDINGS.index(link.ending), len(link.reasoning)) + stated + link.token_ids.tobytes()
+        name = blake2b(name + value, digest_size=_NAME_BYTES).digest()
+        named[name] = value
+    return named
+
+
+def _split(names: bytes) -> list[bytes]:
+    return [names[start : start + _NAME_BYTES] for start in range(0, len(names), _NAME_BYTES)]
+
+
+def _chain(names: Sequence[bytes], packed: dict[bytes, bytes | None], turns: dict[bytes, Turn]) -> Turn | None:
+    """Return the last turn of these, None where one of them is gone."""
+    turn: Turn | None = None
+    for name in names:
+        value = packed.get(name)
+        if value is None:
+            return None
+        if name not in turns:
+            turns[name] = _unpacked(value, turn)
+        turn = turns[name]
+    return turn
+
+
+def _unpacked(value: bytes, parent: Turn | None) -> Turn:
+    ending, count = _HEAD.unpack_from(value)
+    start = _HEAD.size + count * _REASONING.size
+    stated = (_REASONING.unpack_from(value, _HEAD.size + i * _REASONING.size) for i in range(count))
+    reasoning = tuple(Reasoning(position, digest, ours) for position, ours, digest in stated)
+    ids = array("I")
+    ids.frombytes(value[start:])
+    return Turn(ids, parent, _ENDINGS[ending], reasoning)
