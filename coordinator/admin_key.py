@@ -4,9 +4,7 @@ import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
-from tokenwire.errors import InvalidRequest
-
-_VARIABLE = "TOKENWIRE_ADMIN_KEY"
+from coordinator.secret_files import read_secret
 
 
 class AdminKey:
@@ -27,14 +25,5 @@ class AdminKey:
 
 def read_admin_key(path: Path | None, environment: Mapping[str, str]) -> AdminKey | None:
     """Read the key from a file, else from the environment; None where there is none. Raises InvalidRequest."""
-    key = environment.get(_VARIABLE)
-    if path is not None:
-        try:
-            key = path.read_text().strip()
-        except OSError as error:
-            raise InvalidRequest(f"--admin-key-file: cannot read {path}: {error.strerror}") from error
-    if key is None:
-        return None
-    if not key:
-        raise InvalidRequest(f"The admin key is empty: {path or _VARIABLE}")
-    return AdminKey(key)
+    key = read_secret("admin key", path, "--admin-key-file", environment, "TOKENWIRE_ADMIN_KEY")
+    return None if key is None else AdminKey(key)

@@ -14,6 +14,7 @@ from coordinator.admin_key import read_admin_key
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
+from coordinator.secret_files import read_secret
 from coordinator.server import CoordinatorServer
 from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings, TemplateSettings
 from tokenwire.api_options import api_options
@@ -46,8 +47,6 @@ log = logging.getLogger(__name__)
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
-@option("--history-mb", type=float, default=256.0, help="Memory for ids of earlier turns; see --token-history.")
-@option("--history-ttl", type=float, default=3600.0, help="Seconds that a turn is kept after its last use.")
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
@@ -61,8 +60,6 @@ def command(
     max_body_mb: float,
     drain_timeout: float,
     stall_timeout: float,
-    history_mb: float,
-    history_ttl: float,
     listen_fd: int | None,
     ready_fd: int | None,
     **api: Any,
@@ -75,7 +72,7 @@ def command(
         parsers=_parser_settings(api),
         api=_api_settings(api),
         control=_control_settings(api),
-        history=HistorySettings(max_bytes=int(history_mb * 1024 * 1024), ttl_s=history_ttl),
+        history=_history_settings(api),
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
         max_body_bytes=int(max_body_mb * 1024 * 1024),
@@ -112,6 +109,18 @@ def _control_settings(api: dict[str, Any]) -> ControlSettings:
         admin_key=read_admin_key(api["admin_key_file"], os.environ),
         timeout_s=api["control_timeout"],
         stale_weights=api["allow_stale_weights"],
+    )
+
+
+def _history_settings(api: dict[str, Any]) -> HistorySettings:
+    path, flag = api["history_store_password_file"], "--history-store-password-file"
+    return HistorySettings(
+        max_bytes=int(api["history_mb"] * 1024 * 1024),
+        ttl_s=api["history_ttl"],
+        store_url=api["history_store"],
+        store_password=read_secret(
+            "password of the history store", path, flag, os.environ, "TOKENWIRE_HISTORY_STORE_PASSWORD"
+        ),
     )
 
 

@@ -43,6 +43,15 @@ _VALUES: dict[str, dict[str, Any]] = {
         "help": "Prompts of conversations that go on: exact re-uses the ids of earlier turns, template "
         "renders everything anew, auto is exact where clients ask for ids or name a session.",
     },
+    "history_mb": {"type": float, "default": 256.0, "help": "Memory for ids of earlier turns; see --token-history."},
+    "history_ttl": {"type": float, "default": 3600.0, "help": "Seconds that a turn is kept after its last use."},
+    "history_store": {
+        "help": "Redis in which coordinators share earlier turns: redis://HOST:PORT/DB. Needs the extra `redis`."
+    },
+    "history_store_password_file": {
+        "type": click.Path(exists=True, dir_okay=False, path_type=Path),
+        "help": "File with its password; or set TOKENWIRE_HISTORY_STORE_PASSWORD.",
+    },
     "tool_call_parser": {"help": "vLLM's name of the parser for tool calls. Needs the extra `parsers`."},
     "reasoning_parser": {"help": "vLLM's name of the parser for reasoning. Needs the extra `parsers`."},
     "tool_parser_plugin": {"help": "Python file that registers more tool parsers."},

@@ -79,7 +79,8 @@ class RedisStore:
         await self._redis.aclose()
 
     async def _find(self, keys: Sequence[bytes]) -> list[Turn | None]:
-        listed = [_split(value or b"") for value in await self._redis.mget([_PREFIX + key for key in keys])]
+        values = await self._redis.mget([_PREFIX + key for key in keys])
+        listed = [_split(value) if isinstance(value, bytes) else [] for value in values]
         names = list(dict.fromkeys(name for each in listed for name in each))
         if not names:
             return [None] * len(keys)

@@ -1,5 +1,6 @@
 """Token-exact history over HTTP: prompts of turns that follow, for replies of any form."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from tests.processes import Service, simulated_service
+from tests.processes import Service, coordinator, simulated_service
+from tests.redis_server import free_port, redis_server
 
 ASK = {"role": "user", "content": "Go on."}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -248,3 +250,38 @@ def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
     assert message["reasoning"] is None
     following = post(scripted, messages=[*talk("Hide."), message, ASK], **body)
     assert following["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
+
+
+def wait_begins(url: str, messages: list[dict[str, Any]], ids: list[int]) -> None:
+    """Wait until a coordinator's prompt of messages begins with ids: others get to know them soon, not at once."""
+    deadline = time.monotonic() + 10
+    body = {"messages": messages, "token_history": "exact"}
+    while httpx.post(f"{url}/tokenize", json=body).json()["tokens"][: len(ids)] != ids:
+        assert time.monotonic() < deadline, "the other coordinator's reply did not become known"
+        time.sleep(0.01)
+
+
+@pytest.mark.npm
+def test_coordinators_share_history_by_redis(service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one coordinator said another one goes on with; the password is in the environment and in no log."""
+    monkeypatch.setenv("TOKENWIRE_HISTORY_STORE_PASSWORD", "between us")
+    port = free_port()
+    options = ("--history-store", f"redis://127.0.0.1:{port}")
+    (folder / "a").mkdir()
+    (folder / "b").mkdir()
+    with (
+        redis_server(port, "between us"),
+        coordinator(folder / "a", service.addresses, *options) as (one, first_url),
+        coordinator(folder / "b", service.addresses, *options) as (other, second_url),
+    ):
+        ids: list[int] = []
+        messages = talk("Shared.")
+        for turn, url in enumerate((first_url, second_url, first_url, second_url)):
+            body = {"messages": messages, "return_token_ids": True, "max_tokens": 8}
+            wait_begins(url, messages, ids)
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+            assert answer["token_history"]["source"] == ("stored" if turn else None)
+            assert answer["prompt_token_ids"][: len(ids)] == ids
+            ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
+            messages += [answer["choices"][0]["message"], ASK]
+        assert "between us" not in one.log + other.log
