@@ -5,10 +5,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 
-from tests.processes import Service, coordinator, simulated_worker
+from tests.processes import Service, coordinator, simulated_service, simulated_worker
+from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 PROMPT = [72, 105, 33]
 GREEDY = {"temperature": 0, "max_tokens": 12, "logprobs": 1}
@@ -221,3 +223,44 @@ def test_an_abort_returns_what_there_is(tmp_path: Path) -> None:
     (answer,) = answers
     assert answer.status_code == 200
     assert [choice["finish_reason"] for choice in answer.json()["choices"]] == ["abort", "abort"]
+
+
+def test_completions_are_read_by_their_ids(service: Service) -> None:
+    """What AReaL and TRL send and read: ids in, and in log-probabilities the names of ids."""
+    body = {
+        **{"prompt": PROMPT, "n": 1, "max_tokens": 6, "temperature": 0, "top_k": -1, "stop_token_ids": [0]},
+        **{"logprobs": 0, "return_tokens_as_token_ids": True, "return_token_ids": True, "use_beam_search": False},
+    }
+
+    (choice,) = post(service, "/v1/completions", body)["choices"]
+
+    assert choice["prompt_token_ids"] == PROMPT
+    names = [f"token_id:{token_id}" for token_id in choice["token_ids"]]
+    assert choice["logprobs"]["tokens"] == names
+    assert [list(top) for top in choice["logprobs"]["top_logprobs"]] == [[name] for name in names]
+
+
+def test_new_weights_in_mid_reply_are_told(tmp_path: Path) -> None:
+    """The spans of a reply that saw two versions touch each other and cover all of its ids, streamed or not."""
+    with simulated_service(tmp_path, "--sim-step-ms", "5") as service:
+        sampling = {"ignore_eos": True, "max_tokens": 200}
+        body = {"token_ids": PROMPT, "sampling_params": sampling, "stream": True}
+        choices: list[Any] = []
+        with httpx.stream("POST", service.url + "/inference/v1/generate", json=body, timeout=30) as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data: {"):
+                    choices += json.loads(line.removeprefix("data: "))["choices"]
+                if len(choices) == 5:
+                    _label_weights(service, "v2")
+
+    assert [choice["weight_versions"] for choice in choices[:-1]] == [None] * (len(choices) - 1)
+    first, second = choices[-1]["weight_versions"]
+    assert (first["version"], second["version"]) == ("default", "v2")
+    assert (first["start"], first["end"], second["end"]) == (0, second["start"], 200)
+    assert first["end"] >= 5
+
+
+def _label_weights(service: Service, version: str) -> None:
+    with grpc.insecure_channel(service.addresses[0]) as channel:
+        request = control_pb2.SetWeightVersionRequest(weight_version=version)
+        control_pb2_grpc.ControlStub(channel).SetWeightVersion(request, timeout=10)
