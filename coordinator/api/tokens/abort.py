@@ -1,4 +1,4 @@
-"""POST /inference/v1/abort_requests and /abort_requests: end requests by id, whichever coordinator has them."""
+"""Routes that end requests by id, whichever coordinator has them: vLLM's two and SGLang's /abort_request."""
 
 from typing import Protocol
 
@@ -27,8 +27,15 @@ class AbortRequests(BaseModel):
     request_ids: list[str] | None = None
 
 
+class SglangAbort(BaseModel):
+    """Names one request, or all of them."""
+
+    rid: str = ""
+    abort_all: bool = False
+
+
 def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminGate) -> APIRouter:
-    """Return both routes. An aborted request is answered with what it has, its finish_reason "abort"."""
+    """Return the routes. An aborted request is answered with what it has, its finish_reason "abort"."""
     router = APIRouter()
 
     @router.post("/inference/v1/abort_requests")
@@ -43,10 +50,23 @@ def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminGate) -> APIRouter
         request_ids = body.request_ids if body else None
         if request_ids:
             return _aborted(await aborts.by_id(request_ids))
+        return _aborted(await abort_everything(request, "Aborting without `request_ids`"))
+
+    @router.post("/abort_request")
+    async def abort_one_or_all(request: Request, body: SglangAbort) -> Response:
+        if body.abort_all:
+            await abort_everything(request, "`abort_all`")
+        elif body.rid:
+            await aborts.by_id([body.rid])
+        else:
+            raise InvalidRequest("Give a `rid`, or `abort_all`.", param="rid")
+        return Response()
+
+    async def abort_everything(request: Request, asked: str) -> int:
         if not api.abort_all:
-            raise Forbidden("Without `request_ids` this ends everybody's requests, which is not enabled here.")
+            raise Forbidden(f"{asked} ends everybody's requests, which is not enabled here.")
         await gate(request)
-        return _aborted(await aborts.everything())
+        return await aborts.everything()
 
     return router
 

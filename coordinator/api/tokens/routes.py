@@ -23,7 +23,7 @@ def token_routes(
     router.include_router(tokenize_routes(models, generation, api))
     router.include_router(generate_routes(generation, api))
     router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
-    router.include_router(sglang_routes(generation, aborts, api, gate))
+    router.include_router(sglang_routes(generation))
     router.include_router(trl_routes(generation))
     router.include_router(abort_routes(aborts, api, gate))
     return router

@@ -1,16 +1,13 @@
-"""SGLang's POST /generate and what rollout loops call beside it, so that they run on vLLM workers."""
+"""SGLang's POST /generate, so that rollout loops written for it run on vLLM workers; aborts are in abort.py."""
 
 import uuid
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.control.gate import AdminGate
 from coordinator.api.fields import Headers
 from coordinator.api.gate import FieldGate
 from coordinator.api.respond import EventStream, collect
-from coordinator.api.tokens.abort import Aborts
 from coordinator.api.tokens.sglang_request import (
     HARMLESS,
     NOT_SERVED,
@@ -21,18 +18,9 @@ from coordinator.api.tokens.sglang_request import (
 from coordinator.api.tokens.sglang_shape import SglangChoice, SglangChunks
 from coordinator.generation import Generation
 from coordinator.output.collect import CollectedChoice
-from coordinator.settings import ApiSettings
-from tokenwire.errors import Forbidden, InvalidRequest
 
 
-class SglangAbort(BaseModel):
-    """Names one request, or all of them."""
-
-    rid: str = ""
-    abort_all: bool = False
-
-
-def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings, admin: AdminGate) -> APIRouter:
+def sglang_routes(generation: Generation) -> APIRouter:
     """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
     router = APIRouter()
     gate, params_gate = FieldGate(NOT_SERVED, HARMLESS), FieldGate(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
@@ -50,19 +38,6 @@ def sglang_routes(generation: Generation, aborts: Aborts, api: ApiSettings, admi
         if body.stream:
             return EventStream(generation, prepared, SglangChunks(choices))
         return _whole(body, choices, await collect(generation, prepared, request))
-
-    @router.post("/abort_request")
-    async def abort(body: SglangAbort, request: Request) -> Response:
-        if body.abort_all:
-            if not api.abort_all:
-                raise Forbidden("`abort_all` ends everybody's requests, which is not enabled here.", param="abort_all")
-            await admin(request)
-            await aborts.everything()
-        elif body.rid:
-            await aborts.by_id([body.rid])
-        else:
-            raise InvalidRequest("Give a `rid`, or `abort_all`.", param="rid")
-        return Response()
 
     @router.get("/workers")
     async def workers(request: Request) -> Response:

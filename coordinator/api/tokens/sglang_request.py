@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.structured import StructuredOutputs, structured_outputs
@@ -46,6 +46,9 @@ class SglangSamplingParams(SamplingParams):
         return structured_outputs(StructuredOutputs.model_validate(given), None)
 
 
+_SamplingParams = Annotated[SglangSamplingParams, BeforeValidator(lambda given: {} if given is None else given)]
+
+
 class SglangRequest(BaseModel):
     """SGLang's request: one prompt or several, as text or as ids."""
 
@@ -53,7 +56,7 @@ class SglangRequest(BaseModel):
 
     text: str | list[str] | None = None
     input_ids: list[int] | list[list[int]] | None = None
-    sampling_params: SglangSamplingParams = Field(default_factory=lambda: SglangSamplingParams.model_validate({}))
+    sampling_params: _SamplingParams = Field(default_factory=lambda: SglangSamplingParams.model_validate({}))
     rid: str | None = None
     return_logprob: bool | None = False
     logprob_start_len: int | None = -1

@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from coordinator.admin_key import AdminKey
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.tokens.abort import abort_routes
@@ -35,10 +36,10 @@ def aborts() -> Recorder:
     return Recorder()
 
 
-def client_of(aborts: Recorder, abort_all: bool) -> Iterator[TestClient]:
+def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
     app = FastAPI()
-    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminGate(None)))
+    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminGate(key)))
     install_error_handlers(app)
     with TestClient(app) as client:
         yield client
@@ -86,3 +87,25 @@ def test_only_trainers_end_everything(
 
     assert trainer.post("/abort_requests", json=body).json() == {"status": "aborted", "aborted": 5}
     assert trainer.post("/abort_requests").json()["aborted"] == 5
+
+
+def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient, aborts: Recorder) -> None:
+    """A rid, or everything where that is enabled; nothing by mistake."""
+    assert client.post("/abort_request", json={"rid": "a"}).status_code == 200
+    assert client.post("/abort_request", json={}).status_code == 400
+    assert client.post("/abort_request", json={"rid": "a", "abort_all": True}).status_code == 403
+    assert aborts.ended == [["a"]]
+
+    assert trainer.post("/abort_request", json={"abort_all": True}).status_code == 200
+    assert aborts.ended == [["a"], None]
+
+
+@pytest.mark.parametrize(("path", "body"), [("/abort_requests", {}), ("/abort_request", {"abort_all": True})])
+def test_an_admin_key_guards_everything(aborts: Recorder, path: str, body: dict[str, object]) -> None:
+    """Single requests end without it."""
+    for guarded in client_of(aborts, abort_all=True, key=AdminKey("secret")):
+        assert guarded.post(path, json=body).status_code == 401
+        assert aborts.ended == []
+        headers = {"Authorization": "Bearer secret"}
+        assert guarded.post(path, json=body, headers=headers).status_code == 200
+        assert guarded.post("/abort_request", json={"rid": "a"}).status_code == 200

@@ -29,7 +29,7 @@ DONE = Finish("length", weight_versions=[WeightSpan("v1", 0, 1), WeightSpan("v2"
 
 def translated(sampling: dict[str, Any] | None = None, **body: Any) -> GenerationRequest:
     """Return the internal noun of a request."""
-    request = SglangRequest.model_validate({"input_ids": [5, 6], "sampling_params": sampling or {}, **body})
+    request = SglangRequest.model_validate({"input_ids": [5, 6], "sampling_params": sampling, **body})
     return request.to_generation("id", "s", 1)
 
 
@@ -62,6 +62,7 @@ def test_defaults_are_sglangs() -> None:
     sampling = translated().sampling
 
     assert (sampling.max_tokens, sampling.temperature) == (128, 1.0)
+    assert translated({}).sampling == sampling
     assert not sampling.HasField("logprobs")
 
 
