@@ -35,6 +35,7 @@ class Steering:
         self._told = pb.ServingState()
         self._first_version = ""
         self._transferring = False
+        self._torn = False
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -147,9 +148,8 @@ class Steering:
         except Unsupported:
             raise
         except TokenwireError as error:
-            self._state.weights_fault = error.message
+            self._state.weights_fault, self._torn = error.message, True
             raise
-        self._state.weights_fault = ""
 
     # Parts of changes.
 
@@ -167,12 +167,17 @@ class Steering:
             await self._engine.update_weights(stage, arguments)
         if stage == "update":
             self._state.weights_epoch, self._state.weights_path = epoch, ""
-        else:
-            self._transferring = stage in ("start", "start_draft")
+        elif stage in ("start", "start_draft"):
+            self._transferring, self._torn = True, False
+        elif stage == "finish":
+            self._transferring = False
+            if not self._torn:
+                self._state.weights_fault = ""
 
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:
         with self._weights_at_risk():
             await self._engine.load_weights(path)
+        self._state.weights_fault = ""
         self._state.weights_epoch, self._state.weights_path = epoch, path
         await self._engine.set_weight_version(version)
 

@@ -19,6 +19,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
 
     @router.get("/health")
     @router.get("/health/")
+    @router.get("/health/")
     async def health() -> Response:
         if not pool.is_ready():
             reasons = "; ".join(

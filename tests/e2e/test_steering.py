@@ -222,3 +222,17 @@ def test_nobody_steers_unasked(tmp_path: Path) -> None:
         headers = {"Authorization": "Bearer sesame"}
         assert httpx.post(f"{service.url}/v1/load_lora_adapter", json=body, headers=headers).status_code == 200
         assert "sesame" not in service.coordinator.log
+
+
+def test_trl_of_old_is_told_that_it_needs_gpus(client: httpx.Client) -> None:
+    """Its routes end in a slash; without GPUs its way of updating weights is a 501 that names another one."""
+    assert client.get("/health/", follow_redirects=False).status_code == 200
+    assert get(client, "/get_world_size/") == {"world_size": 2}
+    assert client.post("/reset_prefix_cache/", follow_redirects=False).status_code == 200
+    communicator = {"host": "127.0.0.1", "port": 1, "world_size": 3, "client_device_uuid": "x"}
+    parameter = {"name": "norm", "dtype": "torch.float32", "shape": [2]}
+    bodies = (("/init_communicator/", communicator), ("/update_named_param/", parameter), ("/close_communicator/", {}))
+    for path, body in bodies:
+        answer = client.post(path, json=body)
+        assert answer.status_code == 501
+        assert "weight_dir" in answer.json()["error"]["message"]

@@ -219,6 +219,24 @@ async def test_a_transfer_that_was_not_begun_does_no_harm(one: Steered) -> None:
     assert "lost a peer" in one.state.weights_fault
 
 
+async def test_a_torn_transfer_is_mended_by_a_whole_one(one: Steered) -> None:
+    """Parts that arrive after one was lost mend nothing; a transfer from start to finish does."""
+    steering = one.steering
+    await steering.update_weights(1, "start", {})
+    one.engine.breaks = "lost a peer"
+    with pytest.raises(EngineFailed):
+        await steering.update_weights(2, "update", {})
+    one.engine.breaks = ""
+    await steering.update_weights(3, "update", {})
+    await steering.update_weights(4, "finish", {})
+    assert one.state.weights_fault
+
+    for epoch, stage in enumerate(("start", "update", "finish"), start=5):
+        await steering.update_weights(epoch, stage, {})
+
+    assert not one.state.weights_fault
+
+
 async def test_a_newcomer_becomes_like_the_others(one: Steered, other: Steered, tmp_path: Path) -> None:
     """Weights, label, adapters and pause are taken over, what is too much goes, and the epochs are equal."""
     await one.steering.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)

@@ -6,6 +6,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tokenwire.errors import EngineFailed
+from worker.vllm_engine.named_params import EXTENSION
 
 
 def parse_engine_args(model: str, arguments: list[str]) -> Any:
@@ -17,6 +18,8 @@ def parse_engine_args(model: str, arguments: list[str]) -> Any:
     except (ValueError, TypeError, SystemExit) as error:
         _refuse(str(error))
     _check(model, parsed)
+    # Where the operator has no extension of his own, there is room for ours.
+    parsed.worker_extension_cls = parsed.worker_extension_cls or EXTENSION
     return parsed
 
 

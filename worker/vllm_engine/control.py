@@ -10,6 +10,7 @@ from tokenwire.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import PauseMode
 from worker.vllm_engine.errors import vllm_errors
+from worker.vllm_engine.named_params import procedure
 
 
 class VllmControl:
@@ -102,7 +103,11 @@ class VllmControl:
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
         llm = self.llm
+        called = procedure(stage, arguments)
         with vllm_errors():
+            if called is not None:
+                await llm.collective_rpc(called[0], None, called[1])
+                return
             match stage:
                 case "init":
                     info = _argument(arguments, "init_info")

@@ -43,10 +43,11 @@ class RemoteProcedure(Form):
 
 
 def engine_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
-    """Return the routes."""
+    """Return the routes; TRL up to 1.10 writes two of them with a slash at the end."""
     router = gate.router()
 
     @router.get("/get_world_size")
+    @router.get("/get_world_size/")
     async def get_world_size(request: Request) -> Response:
         form = await read(WorldSize, request)
         return JSONResponse({"world_size": await world_size(control, form.model, form.include_dp)})
@@ -58,6 +59,7 @@ def engine_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
         return JSONResponse({**told, "workers": len(configurations)})
 
     @router.post("/reset_prefix_cache")
+    @router.post("/reset_prefix_cache/")
     async def reset_prefix_cache(request: Request) -> Response:
         form = await read(ResetCache, request)
         results = await control.reset_cache(form.model, form.reset_running_requests, form.reset_external)

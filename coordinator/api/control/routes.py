@@ -8,6 +8,7 @@ from coordinator.api.control.gate import AdminGate
 from coordinator.api.control.lora import lora_routes
 from coordinator.api.control.pauses import pause_routes
 from coordinator.api.control.rl import rl_routes
+from coordinator.api.control.trl import trl_weight_routes
 from coordinator.api.control.weights import weight_routes
 from coordinator.fleet.control import FleetControl
 from coordinator.fleet.status import FleetStatus
@@ -24,5 +25,6 @@ def control_routes(control: FleetControl, status: FleetStatus, settings: Control
         router.include_router(weight_routes(control, status, gate))
         router.include_router(engine_routes(control, gate))
         router.include_router(rl_routes(control, status, gate))
+        router.include_router(trl_weight_routes(control, gate))
         router.include_router(discovery_routes(control, status, gate))
     return router
