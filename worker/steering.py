@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ class Steering:
         self._transferring = False
         self._torn = False
         self._one_at_a_time = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
 
     @property
     def state(self) -> pb.ServingState:
@@ -55,7 +56,7 @@ class Steering:
 
     async def resume(self, epoch: int) -> None:
         """Go on stepping. Does not wait for its turn: it may be what ends a pause that waits."""
-        await self._change(epoch, self._engine.resume)
+        await self._to_the_end(self._change(epoch, self._engine.resume))
 
     async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
         """Free memory."""
@@ -94,15 +95,26 @@ class Steering:
 
     async def adopt(self, target: pb.ServingState) -> None:
         """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
-        async with self._one_at_a_time:
-            await self._change(target.epoch, lambda: self._adopt(target), again=True)
+        await self._carry_out(target.epoch, lambda: self._adopt(target), again=True)
 
     # How a change goes.
 
-    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result | None:
+    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]], again: bool = False) -> Result | None:
         """Take turns; returns None where the operation was carried out before."""
-        async with self._one_at_a_time:
-            return await self._change(epoch, verb)
+
+        async def change() -> Result | None:
+            async with self._one_at_a_time:
+                return await self._change(epoch, verb, again)
+
+        return await self._to_the_end(change())
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, Result]) -> Result:
+        """Go on when the caller gives up: the engine would, and the state must tell what became of it."""
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may be gone
+        return await asyncio.shield(task)
 
     async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]], again: bool = False) -> Result | None:
         newest = self._state.epoch
@@ -112,7 +124,7 @@ class Steering:
             return None  # adopted from another worker before it arrived here
         try:
             result = await verb()
-            # A resume that overtook us has a newer epoch. Ours stays on top: whoever compares will look again.
+            # Where a resume overtook us this goes back to an older epoch, so that coordinators look at us again.
             self._state.epoch = epoch or newest
             self._state.strayed = not epoch
             return result

@@ -231,7 +231,11 @@ def test_trl_of_old_is_told_that_it_needs_gpus(client: httpx.Client) -> None:
     assert client.post("/reset_prefix_cache/", follow_redirects=False).status_code == 200
     communicator = {"host": "127.0.0.1", "port": 1, "world_size": 3, "client_device_uuid": "x"}
     parameter = {"name": "norm", "dtype": "torch.float32", "shape": [2]}
-    bodies = (("/init_communicator/", communicator), ("/update_named_param/", parameter), ("/close_communicator/", {}))
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("/init_communicator/", communicator),
+        ("/update_named_param/", parameter),
+        ("/close_communicator/", {}),
+    ]
     for path, body in bodies:
         answer = client.post(path, json=body)
         assert answer.status_code == 501

@@ -27,6 +27,11 @@ class Engine(SimulatedEngine):
         self.breaks = ""
         self.pausing = asyncio.Event()
         """Set when a pause began."""
+        self.reading = asyncio.Event()
+        """Set when reading of weights began."""
+        self.may_read = asyncio.Event()
+        """Set when it may end; it may unless a test says otherwise."""
+        self.may_read.set()
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
         """Say that it began."""
@@ -36,6 +41,8 @@ class Engine(SimulatedEngine):
     async def load_weights(self, path: str) -> None:
         """Note it, or break."""
         self.read.append(path)
+        self.reading.set()
+        await self.may_read.wait()
         if self.breaks:
             raise EngineFailed(self.breaks)
         await super().load_weights(path)
@@ -300,3 +307,19 @@ async def test_a_broken_newcomer_reads_its_first_weights_again(one: Steered, oth
 
     assert other.engine.read == ["/", ""]
     assert content(other.state) == content(one.state)
+
+
+async def test_an_operation_outlives_its_caller(one: Steered, tmp_path: Path) -> None:
+    """A coordinator that dies, or waits no longer, leaves a worker that says what it has become."""
+    one.engine.may_read.clear()
+    loading = asyncio.create_task(one.steering.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False))
+    await one.engine.reading.wait()
+
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    one.engine.may_read.set()
+    await one.steering.set_weight_version(2, "v2")
+
+    assert [state.weight_version for state in one.announced] == ["default", "v1", "v2"]
+    assert one.state.weights_path == str(tmp_path)

@@ -104,6 +104,11 @@ class VllmControl:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
         llm = self.llm
         called = procedure(stage, arguments)
+        if called is None and llm.vllm_config.weight_transfer_config is None:
+            raise Unsupported(
+                "This worker takes no transfers of weights: start it with "
+                """--weight-transfer-config '{"backend": "nccl"}' after `--`."""
+            )
         with vllm_errors():
             if called is not None:
                 await llm.collective_rpc(called[0], None, called[1])

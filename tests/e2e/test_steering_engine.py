@@ -1,0 +1,162 @@
+"""Steering real vLLM: weights that change while requests run, adapters, and pauses of every kind."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conformance.servers import serving
+from tests.e2e.checkpoints import adapter, changed_weights
+from tests.processes import Service
+from tokenwire.paths import default_cache_dir
+from worker.embedded_model import prepare_embedded_model
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+CHAT = "/v1/chat/completions"
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
+TOKENS = 100
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The embedded model, with room for one adapter."""
+    engine_arguments = ("--enable-lora", "--max-lora-rank", "8")
+    with serving(tmp_path_factory.mktemp("steered"), ["--enable-rl"], engine_arguments) as started:
+        yield started
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    """A client of a fleet that runs with its first weights."""
+    with httpx.Client(base_url=service.url, timeout=120) as client:
+        yield client
+        assert client.post("/resume").status_code == 200
+        assert client.post("/reload_weights").status_code == 200
+
+
+class Generating(threading.Thread):
+    """A request under way."""
+
+    def __init__(self, url: str, first: int) -> None:
+        super().__init__()
+        self.choice: dict[str, Any] = {}
+        self._url = url
+        self._body = {
+            "token_ids": [1, first, 100],
+            "sampling_params": {"max_tokens": TOKENS, "temperature": 0, "ignore_eos": True},
+        }
+        self.start()
+
+    def run(self) -> None:
+        """Ask, and keep the choice."""
+        answer = httpx.post(f"{self._url}/inference/v1/generate", json=self._body, timeout=120)
+        self.choice = answer.json()["choices"][0]
+
+
+def say(client: httpx.Client, model: str | None = None) -> str:
+    """Return what a model says."""
+    answer = client.post(CHAT, json={**ASKED, "model": model})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+def wait_tokens(service: Service, count: int) -> None:
+    """Wait until so many more tokens were generated."""
+    goal = service.server_info().generated_tokens + count
+    while service.server_info().generated_tokens < goal:
+        time.sleep(0.02)
+
+
+def test_weights_change_under_running_requests(service: Service, client: httpx.Client, tmp_path: Path) -> None:
+    """Paused, updated from a directory and resumed: no request is lost, running ones tell which weights made which
+    tokens, one that came during the pause has only the new ones, and answers are others until the first weights
+    are back."""
+    step = changed_weights(prepare_embedded_model(default_cache_dir(), lambda _: None), tmp_path / "step_1")
+    before = say(client)
+    running = [Generating(service.url, first) for first in (504, 505, 506)]
+    service.wait_slots(3)
+    wait_tokens(service, 12)
+
+    assert client.post("/pause?mode=keep&clear_cache=false").json() == {"status": "paused"}
+    late = Generating(service.url, 507)
+    service.wait_slots(4)
+    assert client.post("/update_weights", json={"weight_dir": str(step)}).json() == {"status": "ok"}
+    assert client.get("/is_paused").json() == {"is_paused": True}
+    assert client.post("/resume").json() == {"status": "resumed"}
+
+    for thread in (*running, late):
+        thread.join()
+        assert len(thread.choice["token_ids"]) == TOKENS
+        assert thread.choice["finish_reason"] == "length"
+    for thread in running:
+        first, second = thread.choice["weight_versions"]
+        assert (first["version"], first["start"], second["version"], second["end"]) == ("default", 0, "step_1", TOKENS)
+        assert 0 < first["end"] == second["start"] < TOKENS
+    assert late.choice["weight_versions"] == [{"version": "step_1", "start": 0, "end": TOKENS}]
+    client.post("/reset_prefix_cache")
+    assert say(client) != before
+    assert client.post("/reload_weights").json() == {"status": "ok"}
+    client.post("/reset_prefix_cache")
+    assert say(client) == before
+
+
+@pytest.mark.parametrize(("mode", "reason", "complete"), [("abort", "abort", False), ("wait", "length", True)])
+def test_pauses_end_what_runs(service: Service, client: httpx.Client, mode: str, reason: str, complete: bool) -> None:
+    """Abort gives partial replies, wait whole ones; new requests are held by both."""
+    running = Generating(service.url, 504)
+    service.wait_slots(1)
+    wait_tokens(service, 3)
+
+    assert client.post("/pause", params={"mode": mode}).status_code == 200
+
+    running.join()
+    assert running.choice["finish_reason"] == reason
+    assert (len(running.choice["token_ids"]) == TOKENS) is complete
+    held = Generating(service.url, 505)
+    service.wait_slots(1)
+    steps = service.server_info().steps
+    held.join(0.3)
+    assert service.server_info().steps == steps
+    client.post("/resume")
+    held.join()
+    assert len(held.choice["token_ids"]) == TOKENS
+
+
+def test_an_adapter_changes_what_is_said(client: httpx.Client, tmp_path: Path) -> None:
+    """A real adapter is loaded, listed, used, kept over a weight update, and unloaded; a missing one is a 404."""
+    before = say(client)
+    missing = client.post("/v1/load_lora_adapter", json={"lora_name": "red", "lora_path": str(tmp_path / "no")})
+    assert missing.status_code == 404
+    body = {"lora_name": "red", "lora_path": str(adapter(tmp_path / "red"))}
+    assert client.post("/v1/load_lora_adapter", json=body).status_code == 200
+    assert "red" in [card["id"] for card in client.get("/v1/models").json()["data"]]
+    red = say(client, "red")
+    assert red != before
+    assert say(client) == before
+
+    assert client.post("/reload_weights").status_code == 200
+    assert say(client, "red") == red
+
+    assert client.post("/v1/unload_lora_adapter", json={"lora_name": "red"}).status_code == 200
+    assert client.post(CHAT, json={**ASKED, "model": "red"}).status_code == 404
+    assert say(client) == before
+
+
+def test_what_this_engine_cannot_do_is_said(client: httpx.Client) -> None:
+    """Sleep and transfers were not asked for when it was started, and NCCL needs GPUs: the answers say what to do."""
+    config = client.get("/server_info?config_format=json").json()["vllm_config"]
+    assert config["lora_config"]["max_lora_rank"] == 8
+    assert config["model_config"]["dtype"] == "torch.float32"
+    for path, body, hint in (
+        ("/sleep?level=1", {}, "--enable-sleep-mode"),
+        ("/init_weight_transfer_engine", {"init_info": {"rank_offset": 1}}, "--weight-transfer-config"),
+        ("/init_communicator/", {"host": "127.0.0.1", "port": 1}, "weight_dir"),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 501
+        assert hint in answer.json()["error"]["message"]
