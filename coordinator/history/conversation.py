@@ -55,11 +55,14 @@ class Conversation:
         self._continued = continued
         self._record = record
         self._prompt: Turn | None = None
-        known = [] if continued is None else continued.turn.all_ids()
-        self.reused = len(known)
+        self.reused = 0
         """How many of the prompt's ids are those of an earlier prompt and completion."""
-        self.token_ids = None if continued is None else known + list(continued.tail)
+        self.token_ids: list[int] | None = None
         """The prompt; None where it has to be rendered and tokenized."""
+        if continued is not None:
+            self.token_ids = continued.turn.all_ids()
+            self.reused = len(self.token_ids)
+            self.token_ids += continued.tail
 
     @property
     def records(self) -> bool:

@@ -1,5 +1,6 @@
 """Token-exact history over HTTP: prompts of turns that follow, for replies of any form."""
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from openai import OpenAI
 
 from tests.processes import Service, coordinator, simulated_service
 from tests.redis_server import free_port, redis_server
+from tests.tokenizers import npm_tokenizer_directory
 
 ASK = {"role": "user", "content": "Go on."}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -250,6 +252,33 @@ def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
     assert message["reasoning"] is None
     following = post(scripted, messages=[*talk("Hide."), message, ASK], **body)
     assert following["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("name", ["qwen3", "llama3_1"])
+def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
+    """Random tokens of a real vocabulary, some replies cut, some stopped: each prompt extends the last turn."""
+    model = str(npm_tokenizer_directory(name))
+    with simulated_service(folder, model, "--sim-step-ms", "0", "--sim-eos-rate", "0.04") as service:
+        drifted = {"exact": 0, "template": 0}
+        for mode, number in itertools.product(drifted, range(20)):
+            messages = talk(f"{mode} {number}")
+            ids: list[int] = []
+            for turn in range(4):
+                stop = ["a", "th"] if (number + turn) % 3 == 0 else None
+                body: dict[str, Any] = {
+                    "seed": 100 * number + turn,
+                    "stop": stop,
+                    "max_tokens": 30,
+                    "token_history": mode,
+                }
+                answer = post(service, messages=messages, return_token_ids=True, **body)
+                drifted[mode] += answer["prompt_token_ids"][: len(ids)] != ids
+                ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
+                messages += [answer["choices"][0]["message"], ASK]
+
+    assert drifted["exact"] == 0
+    assert drifted["template"] > 20, "templates alone should drift, or this shows nothing"
 
 
 def wait_begins(url: str, messages: list[dict[str, Any]], ids: list[int]) -> None:

@@ -247,3 +247,16 @@ async def test_nothing_is_kept_where_nothing_was_generated(model: ServedModel) -
     dialogue.answer(await dialogue.ask(USER), [], "cut", content="")
 
     assert reused(await dialogue.ask(MORE)) == 0
+
+
+async def test_templates_never_see_the_ids_that_messages_carry() -> None:
+    """They are for this service: a template that prints whole messages prints none of them."""
+    model = small_model("{% for m in messages %}<|im_start|>{{ m | tojson }}<|im_end|>{% endfor %}")
+    carried = {"role": "assistant", "content": "Yes", "prompt_token_ids": [1], "generation_token_ids": [2]}
+    dialogue = Dialogue(model, messages=[USER, {**carried, "generation_log_probs": [0.5]}])
+
+    text = (await dialogue.ask(MORE)).text
+
+    assert text is not None
+    assert "_ids" not in text
+    assert "_probs" not in text
