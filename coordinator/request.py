@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from coordinator.text.options import TemplateOptions
 from tokenwire.v1 import inference_pb2 as pb
@@ -150,9 +150,8 @@ class Usage:
         return usage
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredToken:
-    """A token with its log-probability at one position."""
+class ScoredToken(NamedTuple):
+    """A token with its log-probability at one position. A tuple, since scoring a prompt makes very many."""
 
     token_id: int
     text: str

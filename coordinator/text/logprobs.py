@@ -19,12 +19,16 @@ class TokenTexts:
         self._tokenizer = tokenizer
         self._space = _space_marker(tokenizer)
         self._known: dict[int, str] = {}
+        self.whole: dict[int, str] = {}
+        """Those that were asked for and are whole characters, whatever comes before."""
 
     def text(self, token_id: int) -> str:
         """Return a token's text by itself; it ends in U+FFFD where the token is a part of a character."""
         text = self._known.get(token_id)
         if text is None:
             text = self._known[token_id] = self._decode(token_id)
+            if not text.endswith(_BROKEN):
+                self.whole[token_id] = text
         return text
 
     def text_after(self, token_id: int, before: Sequence[int]) -> str:
@@ -100,9 +104,11 @@ class LogprobDecoder:
         return positions
 
     def _position(self, token_ids: list[int], logprobs: list[float], rank: int) -> ScoredPosition:
-        scored: dict[int, ScoredToken] = {}
-        for column, (token_id, logprob) in enumerate(zip(token_ids, logprobs, strict=True)):
-            # The token itself stands first, and again among the likeliest if it is one of them.
-            text = self._texts.text_after(token_id, self._before)
-            scored[token_id] = ScoredToken(token_id, text, logprob, column or rank)
-        return list(scored.values())
+        known, before = self._texts.whole.get, self._before
+        texts = [
+            self._texts.text_after(token_id, before) if (text := known(token_id)) is None else text
+            for token_id in token_ids
+        ]
+        tokens = map(ScoredToken, token_ids, texts, logprobs, (rank, *range(1, len(token_ids))))
+        # The token itself stands first, and again among the likeliest if it is one of them.
+        return list(dict(zip(token_ids, tokens, strict=True)).values())
