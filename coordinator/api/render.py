@@ -11,6 +11,7 @@ from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from coordinator.api.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
 from coordinator.api.fields import Headers, request_id
 from coordinator.api.gate import FieldGate
+from coordinator.api.token_history import shown_history
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.parsing.message import ParserPlan
 from coordinator.parsing.settings import ParserSettings
@@ -44,7 +45,11 @@ def _rendered(generation: Generation, prepared: PreparedRequest) -> dict[str, An
     return {
         "object": "tokenwire.render",
         "model": prepared.model.names[0],
-        "prompts": [prompt.text for prompt in prepared.prompts],
+        "prompts": [
+            prompt.text if prompt.conversation is None else prepared.text_of(number * prepared.request.n)
+            for number, prompt in enumerate(prepared.prompts)
+        ],
+        **shown_history(prepared),
         "submits": [MessageToDict(submit, preserving_proto_field_name=True) for submit in generation.submits(prepared)],
         "n": prepared.request.n,
         "text": {

@@ -19,7 +19,8 @@ _PASSED_ON = frozenset(
         *("kv_transfer_params", "logit_bias", "min_p", "min_tokens", "presence_penalty", "priority"),
         *("repetition_detection", "repetition_penalty", "request_id", "seed", "session_id", "skip_special_tokens"),
         *("spaces_between_special_tokens", "stop", "stop_token_ids", "stream_interval", "structured_outputs"),
-        *("thinking_token_budget", "top_k", "truncate_prompt_tokens", "truncation_side", "vllm_xargs", "watermarking"),
+        *("thinking_token_budget", "token_history", "top_k", "truncate_prompt_tokens", "truncation_side", "vllm_xargs"),
+        "watermarking",
     }
 )
 # Chat's fields, which other routes have other words for, with the values that change nothing.
@@ -35,6 +36,7 @@ _CHAT_ONLY: dict[str, tuple[Any, ...]] = {
     "prompt_logprobs": (None,),
     "logprob_token_ids": (None,),
     "response_format": (None,),
+    "required_prefix_token_ids": (None,),
     "return_token_ids": (None, False),
     "return_prompt_text": (None, False),
 }

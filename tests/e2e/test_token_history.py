@@ -19,7 +19,8 @@ WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters":
 
 def post(service: Service, path: str = "/v1/chat/completions", **body: Any) -> Any:
     """Post a body; return the JSON of the reply, which must be a success."""
-    response = httpx.post(f"{service.url}{path}", json={"max_tokens": 12, **body}, timeout=30)
+    limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 12}
+    response = httpx.post(f"{service.url}{path}", json={**limit, **body}, timeout=30)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -219,17 +220,18 @@ def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[in
     return prompt, ids, message
 
 
-def test_other_routes_with_a_session_go_on_too(service: Service) -> None:
-    """Responses and Messages are chats underneath; a reply that they gave is found when it comes back."""
-    headers = {"X-Session-ID": "routes"}
-    body: dict[str, Any] = {"model": "sim", "input": "Hello.", "max_output_tokens": 12}
-    with httpx.Client(base_url=service.url, headers=headers, timeout=30) as http:
-        first = http.post("/v1/responses", json=body).json()
-        text = first["output"][0]["content"][0]["text"]
-        turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, ASK]
-        chat = http.post("/v1/chat/completions", json={"messages": turns, "max_tokens": 4}).json()
+def test_other_routes_go_on_too(service: Service) -> None:
+    """Responses is a chat underneath: a reply that it gave is found by any chat of the session, or by its own next."""
+    body: dict[str, Any] = {"input": "Hello.", "token_history": "exact"}
+    first = post(service, "/v1/responses", **body)
+    text = first["output"][0]["content"][0]["text"]
+    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, ASK]
 
-    assert chat["token_history"]["source"] == "stored"
+    following = post(service, "/v1/responses", **{**body, "input": turns})
+    chat = post(service, messages=turns, token_history="exact")
+
+    assert chat["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
+    assert following["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
 
 
 def test_the_server_decides_where_clients_do_not(folder: Path) -> None:
