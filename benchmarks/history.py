@@ -68,7 +68,9 @@ async def _hold(
             response = await client.post(
                 "/v1/chat/completions", json={**body, "messages": messages, "seed": number * _TURNS + turn}
             )
-        answer = response.raise_for_status().json()
+        if response.status_code != httpx.codes.OK:
+            raise RuntimeError(f"conversation {number}, turn {turn}: {response.text}")
+        answer = response.json()
         prompt, choice = answer["prompt_token_ids"], answer["choices"][0]
         if before:
             row.following_turns += 1

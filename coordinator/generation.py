@@ -113,9 +113,8 @@ class Generation:
         prompts = []
         for prompt in request.prompts:
             prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
-            limits.check_prompt(
-                prepared.token_ids, model, prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            )
+            param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
+            limits.check_prompt(prepared.token_ids, model, param, prepared.reused)
             max_tokens = limits.resolve_max_tokens(request.sampling, len(prepared.token_ids), model)
             limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
             prompts.append(prepared)

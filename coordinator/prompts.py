@@ -24,9 +24,14 @@ class PreparedPrompt:
     """What it continues, where it is to re-use ids."""
 
     @property
+    def reused(self) -> int:
+        """How many of its ids are those of an earlier prompt and completion."""
+        return 0 if self.conversation is None else self.conversation.reused
+
+    @property
     def new_ids(self) -> Sequence[int]:
         """The ids behind those that were used again."""
-        return self.token_ids[self.conversation.reused :] if self.conversation is not None else self.token_ids
+        return self.token_ids[self.reused :] if self.reused else self.token_ids
 
 
 async def prepare_prompt(

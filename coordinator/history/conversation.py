@@ -57,12 +57,12 @@ class Conversation:
         self._prompt: Turn | None = None
         self.reused = 0
         """How many of the prompt's ids are those of an earlier prompt and completion."""
-        self.token_ids: list[int] | None = None
+        self.token_ids: array[int] | None = None
         """The prompt; None where it has to be rendered and tokenized."""
         if continued is not None:
             self.token_ids = continued.turn.all_ids()
             self.reused = len(self.token_ids)
-            self.token_ids += continued.tail
+            self.token_ids.extend(continued.tail)
 
     @property
     def records(self) -> bool:

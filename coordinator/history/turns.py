@@ -37,12 +37,12 @@ class Turn:
             yield turn
             turn = turn.parent
 
-    def all_ids(self) -> list[int]:
+    def all_ids(self) -> "array[int]":
         """Return the ids from the beginning of the conversation."""
         joined = array("I")
         for turn in reversed(list(self.chain())):
             joined += turn.token_ids
-        return joined.tolist()
+        return joined
 
     def agrees(self, given: Mapping[int, bytes], position: int) -> bool:
         """Tell whether the reasoning in a request's messages, up to a position, is what was said.

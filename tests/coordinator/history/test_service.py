@@ -8,7 +8,6 @@ import pytest
 
 from coordinator.history.service import TokenHistory
 from coordinator.models import ServedModel
-from coordinator.prompts import PreparedPrompt
 from coordinator.request import ExactHistory, KnownPrefix
 from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message, new_history
@@ -33,20 +32,15 @@ async def held(model: ServedModel, history: TokenHistory | None = None, **reply:
     return dialogue
 
 
-def reused(prompt: PreparedPrompt) -> int:
-    """Return how many ids a prompt used again."""
-    return prompt.conversation.reused if prompt.conversation is not None else 0
-
-
 async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
     """The next prompt begins with the last prompt and completion, and nothing was rendered of them."""
     dialogue = await held(model)
 
     prompt = await dialogue.ask(MORE)
 
-    assert reused(prompt) == len(dialogue.ids)
-    assert list(prompt.token_ids[: reused(prompt)]) == dialogue.ids
-    assert list(prompt.new_ids) == list(prompt.token_ids[reused(prompt) :])
+    assert prompt.reused == len(dialogue.ids)
+    assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
+    assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
 
 
 def _tenant(dialogue: Dialogue) -> None:
@@ -113,7 +107,7 @@ async def test_what_differs_is_another_conversation(model: ServedModel, change: 
     dialogue = await held(model)
     change(dialogue)
 
-    assert reused(await dialogue.ask(MORE)) == 0
+    assert (await dialogue.ask(MORE)).reused == 0
 
 
 async def test_what_is_asked_for_at_the_end_is_no_difference(model: ServedModel) -> None:
@@ -121,7 +115,7 @@ async def test_what_is_asked_for_at_the_end_is_no_difference(model: ServedModel)
     dialogue = await held(model)
     dialogue.options = TemplateOptions(add_generation_prompt=False)
 
-    assert reused(await dialogue.ask(MORE)) == len(dialogue.ids)
+    assert (await dialogue.ask(MORE)).reused == len(dialogue.ids)
 
 
 async def test_branches_go_on_from_where_they_part(model: ServedModel) -> None:
@@ -138,7 +132,7 @@ async def test_branches_go_on_from_where_they_part(model: ServedModel) -> None:
     for branch in branches.values():
         assert list((await branch.ask(MORE)).token_ids[: len(branch.ids)]) == branch.ids
     edited = Dialogue(model, history, messages=[*dialogue.messages, {"role": "assistant", "content": "c"}])
-    assert reused(await edited.ask(MORE)) == len(dialogue.ids)
+    assert (await edited.ask(MORE)).reused == len(dialogue.ids)
 
 
 async def test_sessions_tell_equal_replies_apart(model: ServedModel) -> None:
@@ -151,7 +145,7 @@ async def test_sessions_tell_equal_replies_apart(model: ServedModel) -> None:
         other = Dialogue(model, history, ExactHistory(session_id="c"), messages=list(dialogue.messages))
 
         assert list((await dialogue.ask(MORE)).token_ids[: len(ids)]) == ids
-        assert reused(await other.ask(MORE)) == 0
+        assert (await other.ask(MORE)).reused == 0
 
 
 async def test_reasoning_may_be_dropped_and_must_not_be_changed(model: ServedModel) -> None:
@@ -167,7 +161,7 @@ async def test_reasoning_may_be_dropped_and_must_not_be_changed(model: ServedMod
         messages = [dict(message) for message in dialogue.messages]
         messages[1]["reasoning"], messages[3]["reasoning"] = one, two
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert reused(await again.ask(MORE)) == len(expected), (one, two)
+        assert (await again.ask(MORE)).reused == len(expected), (one, two)
 
 
 async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel) -> None:
@@ -180,7 +174,7 @@ async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel
         messages = [dict(message) for message in dialogue.messages]
         messages[1]["reasoning"] = reasoning
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert reused(await again.ask(USER)) == expected
+        assert (await again.ask(USER)).reused == expected
 
 
 async def test_a_reply_that_was_cut_goes_on_by_its_ids(model: ServedModel) -> None:
@@ -191,7 +185,7 @@ async def test_a_reply_that_was_cut_goes_on_by_its_ids(model: ServedModel) -> No
         dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
         prompt = await dialogue.ask()
 
-        assert (list(prompt.token_ids) == dialogue.ids and reused(prompt) > 0) == expected
+        assert (list(prompt.token_ids) == dialogue.ids and prompt.reused > 0) == expected
 
 
 async def test_a_message_that_was_continued_comes_back_as_one(model: ServedModel) -> None:
@@ -246,7 +240,7 @@ async def test_nothing_is_kept_where_nothing_was_generated(model: ServedModel) -
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), [], "cut", content="")
 
-    assert reused(await dialogue.ask(MORE)) == 0
+    assert (await dialogue.ask(MORE)).reused == 0
 
 
 async def test_templates_never_see_the_ids_that_messages_carry() -> None:
