@@ -46,7 +46,7 @@ class _Behind:
     """What it also writes where the conversation ends there."""
     rest: str
     certain: bool
-    """Whether the closing is all of that: some templates end conversations in another way."""
+    """Whether the closing is all of that: some templates end conversations in another way, or refuse to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TailRenderer:
     """Renders tails. Remembers how templates close replies, so that a tail takes one rendering."""
 
     def __init__(self) -> None:
-        self._closings: dict[tuple[bytes, str], str] = {}
+        self._closings: dict[tuple[bytes, str], str | None] = {}
 
     async def ids_behind(self, turn: Turn, messages: Messages, position: int, target: Target) -> list[int] | None:
         """Return the ids behind a turn whose reply is at a position; None where they are not certain."""
@@ -76,8 +76,8 @@ class TailRenderer:
         tokens = target.model.tokenizer.added_tokens
         calls = bool(marked[position].get("tool_calls"))
         ended = await self._closing(marked[: position + 1], target, "calls" if calls else "text")
-        closing = _common(text, ended, tokens)
-        behind = _Behind(closing, text[len(closing) :], certain=bool(closing) or not ended)
+        closing = _common(text, ended or "", tokens)
+        behind = _Behind(closing, text[len(closing) :], certain=bool(closing) or ended == "")
         last = target.model.tokenizer.added_token_ids.get(turn.token_ids[-1])
         if last is not None and last in closing:
             return _Tail(last + closing.rpartition(last)[2] + behind.rest, begun=True)
@@ -88,22 +88,21 @@ class TailRenderer:
             return _behind_other_token(behind, tokens)
         if calls:
             plain = await self._closing([*marked[:position], _TEXT_REPLY], target, "text")
-            behind = replace(behind, closing=_common_end(closing, plain))
+            behind = replace(behind, closing=_common_end(closing, plain or ""))
         return _behind_cut(behind, tokens)
 
-    async def _closing(self, marked: Messages, target: Target, kind: str) -> str:
-        """Return what the template writes behind the mark where the conversation ends there."""
+    async def _closing(self, marked: Messages, target: Target, kind: str) -> str | None:
+        """Return what the template writes behind the mark where the conversation ends there; None where it will not."""
         if kind == "calls" and marked[-1].get("content") == MARK:
             kind += json.dumps(marked[-1]["tool_calls"])  # they come behind the mark
         key = (target.template_key, kind)
-        closing = self._closings.get(key)
-        if closing is None:
+        if key not in self._closings:
             ended = replace(target.options, add_generation_prompt=False, continue_final_message=False)
-            closing = await _behind_mark(marked, target.model, ended) or ""
+            closing = await _behind_mark(marked, target.model, ended)
             if len(self._closings) >= _MAX_CLOSINGS:
                 self._closings.clear()
             self._closings[key] = closing
-        return closing
+        return self._closings[key]
 
 
 def _marked(messages: Messages, position: int) -> list[list[Mapping[str, Any]]]:
