@@ -28,7 +28,7 @@ def command(names: tuple[str, ...], url: str | None) -> None:
     if url is not None:
         failed = [name for name in chosen if not _works(name, pythons[name], url, model)]
     else:
-        with tempfile.TemporaryDirectory() as folder, serving(Path(folder), ()) as service:
+        with tempfile.TemporaryDirectory() as folder, serving(Path(folder), ["--enable-rl"]) as service:
             failed = [name for name in chosen if not _works(name, pythons[name], service.url, model)]
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 

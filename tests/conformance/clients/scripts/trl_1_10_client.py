@@ -25,3 +25,7 @@ for use_binary in (False, True):
     likeliest = [[position[0] for position in part] for part in scored["logprob_token_ids"]]
     assert likeliest == made["completion_ids"]
 assert [[token for (token,) in part] for part in scored["actual_token_ids"]] == made["completion_ids"]
+
+client.reset_prefix_cache()
+world = client.session.get(f"{client.base_url}/get_world_size/").json()
+assert world == {"world_size": 1}

@@ -1,7 +1,8 @@
-"""TRL's client since 1.11, which talks to vLLM's own routes: generate, chat, and log-probabilities of sequences."""
+"""TRL's clients since 1.11, on vLLM's own routes: generate, chat, log-probabilities of sequences, steering."""
 
 import sys
 
+from trl.experimental.async_grpo.vllm_client import VLLMClient as VLLMRolloutClient
 from trl.generation.vllm_client import VLLMClient
 
 client = VLLMClient(base_url=sys.argv[1])
@@ -29,3 +30,22 @@ assert [[token for (token,) in part] for part in scored["actual_token_ids"]] == 
 for sampled, read in zip(made["logprobs"], scored["logprobs"], strict=True):
     # Greedy tokens are the likeliest ones: what they got when they were made is what reading them again gives.
     assert all(abs(one[0] - other[0]) < 0.01 for one, other in zip(sampled, read, strict=True))
+
+info = client.get_server_info()
+assert info["model_config"]["logprobs_mode"]
+assert info["lora_config"] is None
+assert info["parallel_config"]["data_parallel_size"] == client.get_world_size() == 1
+client.reset_prefix_cache()
+try:
+    client.init_communicator(device=0)
+except RuntimeError as error:
+    assert "--weight-transfer-config" in str(error)  # what the client says of servers without one
+else:
+    raise AssertionError("there is no GPU to communicate with")
+
+steering = VLLMRolloutClient(server_url=sys.argv[1])
+assert steering.get_dtype() == "torch.float32"
+assert steering.get_max_model_len() > 0
+steering.pause()
+steering.resume()
+assert client.generate(made["prompt_ids"], n=1, **greedy)["completion_ids"] == made["completion_ids"]
