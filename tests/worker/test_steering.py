@@ -1,102 +1,15 @@
 """What fleet operations leave behind in a worker: the state that it announces, and whose operation counts."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tokenwire.errors import CannotAdopt, EngineFailed, InvalidRequest, NotFound, Superseded
+from tests.worker.steered import ADAPTER, Steered
+from tokenwire.errors import EngineFailed, InvalidRequest, NotFound, Superseded
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import PauseMode, Sequence
 from worker.outbox import Outbox
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
-from worker.steering import Steering
-
-ADAPTER = pb.LoraAdapter(name="red", id=7, path="/adapters/red")
-
-
-class Engine(SimulatedEngine):
-    """A simulated engine that notes which weights it read, and fails when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__(SimulationSettings(step_ms=1))
-        self.read: list[str] = []
-        self.breaks = ""
-        self.pausing = asyncio.Event()
-        """Set when a pause began."""
-        self.reading = asyncio.Event()
-        """Set when reading of weights began."""
-        self.may_read = asyncio.Event()
-        """Set when it may end; it may unless a test says otherwise."""
-        self.may_read.set()
-
-    async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Say that it began."""
-        self.pausing.set()
-        await super().pause(mode, clear_cache)
-
-    async def load_weights(self, path: str) -> None:
-        """Note it, or break."""
-        self.read.append(path)
-        self.reading.set()
-        await self.may_read.wait()
-        if self.breaks:
-            raise EngineFailed(self.breaks)
-        await super().load_weights(path)
-
-    async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
-        """Break, or take part."""
-        if self.breaks:
-            raise EngineFailed(self.breaks)
-        await super().update_weights(stage, arguments)
-
-
-class Steered:
-    """An engine, its steering, and what that announced."""
-
-    def __init__(self, roots: tuple[Path, ...] = ()) -> None:
-        self.engine = Engine()
-        self.announced: list[pb.ServingState] = []
-        self.steering = Steering(self.engine, self.announced.append, roots)
-
-    async def start(self) -> "Steered":
-        """Start both."""
-        await self.engine.start()
-        await self.steering.start()
-        return self
-
-    @property
-    def state(self) -> pb.ServingState:
-        """The newest announcement."""
-        assert self.announced[-1] == self.steering.state
-        return self.announced[-1]
-
-
-@pytest.fixture
-async def one() -> AsyncIterator[Steered]:
-    """A worker's steering."""
-    steered = await Steered().start()
-    yield steered
-    await steered.engine.stop()
-
-
-@pytest.fixture
-async def other() -> AsyncIterator[Steered]:
-    """Another worker's."""
-    steered = await Steered().start()
-    yield steered
-    await steered.engine.stop()
-
-
-def content(state: pb.ServingState) -> pb.ServingState:
-    """Return a state without what counts its changes."""
-    copy = pb.ServingState()
-    copy.CopyFrom(state)
-    copy.revision = 0
-    return copy
 
 
 async def test_every_operation_is_told_with_its_epoch(one: Steered, tmp_path: Path) -> None:
@@ -242,71 +155,6 @@ async def test_a_torn_transfer_is_mended_by_a_whole_one(one: Steered) -> None:
         await steering.update_weights(epoch, stage, {})
 
     assert not one.state.weights_fault
-
-
-async def test_a_newcomer_becomes_like_the_others(one: Steered, other: Steered, tmp_path: Path) -> None:
-    """Weights, label, adapters and pause are taken over, what is too much goes, and the epochs are equal."""
-    await one.steering.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
-    await one.steering.load_lora(2, ADAPTER)
-    await one.steering.pause(3, PauseMode.KEEP, clear_cache=False)
-    await other.steering.load_lora(1, pb.LoraAdapter(name="blue", id=9, path="/adapters/blue"))
-
-    await other.steering.adopt(one.state)
-
-    assert content(other.state) == content(one.state)
-    assert other.engine.read == [str(tmp_path)]
-    assert await other.engine.list_loras() == [7]
-    assert await other.engine.is_paused()
-
-
-async def test_a_newcomer_falls_asleep_as_far_as_the_others(one: Steered, other: Steered) -> None:
-    """A partly woken sleep is taken over, and so is being awake."""
-    await one.steering.sleep(1, 1, PauseMode.ABORT)
-    await one.steering.wake_up(2, ["weights"])
-    await other.steering.adopt(one.state)
-    assert content(other.state) == content(one.state)
-    assert await other.engine.is_sleeping()
-
-    await one.steering.wake_up(3, [])
-    await other.steering.adopt(one.state)
-
-    assert content(other.state) == content(one.state)
-    assert not await other.engine.is_sleeping()
-
-
-async def test_adopting_twice_does_nothing_twice(one: Steered, other: Steered, tmp_path: Path) -> None:
-    """Two coordinators may bring the same worker along."""
-    await one.steering.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
-
-    await asyncio.gather(other.steering.adopt(one.state), other.steering.adopt(one.state))
-
-    assert other.engine.read == [str(tmp_path)]
-
-
-async def test_transferred_weights_cannot_be_adopted(one: Steered, other: Steered) -> None:
-    """The refusal says why and what to do, and the newcomer keeps its epoch."""
-    await one.steering.update_weights(1, "start", {})
-    await one.steering.update_weights(2, "update", {})
-    await one.steering.update_weights(3, "finish", {"weight_version": "v3"})
-
-    with pytest.raises(CannotAdopt, match="update the weights of all workers again"):
-        await other.steering.adopt(one.state)
-
-    assert (other.state.epoch, other.state.weights_epoch) == (0, 0)
-
-
-async def test_a_broken_newcomer_reads_its_first_weights_again(one: Steered, other: Steered) -> None:
-    """Where the others still have the weights of the start, a fault is mended with those."""
-    await one.steering.set_weight_version(1, "start")
-    other.engine.breaks = "torn"
-    with pytest.raises(EngineFailed):
-        await other.steering.load_weights(1, "/", "v", reset_prefix_cache=False)
-    other.engine.breaks = ""
-
-    await other.steering.adopt(one.state)
-
-    assert other.engine.read == ["/", ""]
-    assert content(other.state) == content(one.state)
 
 
 async def test_an_operation_outlives_its_caller(one: Steered, tmp_path: Path) -> None:

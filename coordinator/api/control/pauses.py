@@ -37,6 +37,7 @@ class WakeUp(Form):
 def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
     """Return the routes."""
     router = gate.router()
+    _add_sleep(router, control, status)
 
     @router.post("/pause")
     async def pause(request: Request) -> Response:
@@ -54,6 +55,10 @@ def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) ->
         workers = status.connected((await read(Form, request)).model)
         return JSONResponse(_all("is_paused", {worker.address: worker.serving.paused for worker in workers}))
 
+    return router
+
+
+def _add_sleep(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
     @router.post("/sleep")
     async def sleep(request: Request) -> Response:
         form = await read(Sleep, request)
@@ -73,8 +78,6 @@ def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) ->
         # As in vLLM, a paused engine sleeps.
         asleep = {worker.address: worker.serving.sleeping or worker.serving.paused for worker in workers}
         return JSONResponse(_all("is_sleeping", asleep))
-
-    return router
 
 
 def _all(name: str, by_worker: dict[str, bool]) -> dict[str, Any]:

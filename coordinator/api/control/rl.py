@@ -1,6 +1,6 @@
 """/v1/rl: the state of the fleet and operations on it, in Dynamo's shapes."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -32,58 +32,72 @@ class RlUpdateWeights(Form):
     reset_prefix_cache: bool = True
 
 
-def rl_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
-    """Return the routes."""
-    router = gate.router()
-    _add_state(router, control, status)
+class _Answers:
+    """Tells what became of operations: every worker as it is now, or as it failed."""
 
-    def told(model: str | None) -> Response:
-        workers = status.workers(model)
+    def __init__(self, status: FleetStatus) -> None:
+        self._status = status
+
+    def state(self, model: str | None) -> Response:
+        """Tell that all is as asked."""
+        workers = self._status.workers(model)
         version = common_version(workers)
         each = [worker.as_dict() for worker in workers]
         return JSONResponse({"status": "ok", "applied_weight_version": version, "workers": each})
 
-    async def carry_out(form: Form, operation: Callable[[], Awaitable[object]]) -> Response:
+    async def after(self, form: Form, operation: Awaitable[object]) -> Response:
+        """Tell what became of an operation."""
         try:
-            await operation()
+            await operation
         except FleetFailed as error:
             each = {"stage": error.stage, "message": error.message, "workers": error.workers}
             return JSONResponse({"status": "error", **each}, 502)
-        return told(form.model)
+        return self.state(form.model)
+
+
+def rl_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+    """Return the routes."""
+    router = gate.router()
+    answers = _Answers(status)
+    _add_state(router, control, status)
+    _add_adapters(router, control, answers)
 
     @router.post("/v1/rl/pause")
     async def pause(request: Request) -> Response:
         form = await read(RlPause, request)
-        return await carry_out(form, lambda: control.pause(form.model, form.mode, form.clear_cache))
+        return await answers.after(form, control.pause(form.model, form.mode, form.clear_cache))
 
     @router.post("/v1/rl/resume")
     async def resume(request: Request) -> Response:
         form = await read(Form, request)
-        return await carry_out(form, lambda: control.resume(form.model))
+        return await answers.after(form, control.resume(form.model))
 
     @router.post("/v1/rl/update_weights")
     async def update_weights(request: Request) -> Response:
         form = await read(RlUpdateWeights, request)
         path = form.weight_dir
         if not path:
-            return told(form.model)
+            return answers.state(form.model)
         version = form.weight_version or version_of(path)
-        return await carry_out(form, lambda: control.load_weights(form.model, path, version, form.reset_prefix_cache))
+        loading = control.load_weights(form.model, path, version, form.reset_prefix_cache)
+        return await answers.after(form, loading)
 
+    return router
+
+
+def _add_adapters(router: APIRouter, control: FleetControl, answers: _Answers) -> None:
     @router.post("/v1/rl/load_lora_adapter")
     async def load_lora(request: Request) -> Response:
         form = await read(LoadAdapter, request)
-        return await carry_out(form, lambda: load_adapter(control, form, replace=True))
+        return await answers.after(form, load_adapter(control, form, replace=True))
 
     @router.post("/v1/rl/unload_lora_adapter")
     async def unload_lora(request: Request) -> Response:
         form = await read(UnloadAdapter, request)
         try:
-            return await carry_out(form, lambda: control.unload_lora(form.lora_name))
+            return await answers.after(form, control.unload_lora(form.lora_name))
         except NotFound:
-            return told(form.model)  # as asked: it is not there
-
-    return router
+            return answers.state(form.model)  # as asked: it is not there
 
 
 def _add_state(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
