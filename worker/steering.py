@@ -68,11 +68,11 @@ class Steering:
 
     async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
         """Load an adapter in the place of any other of its name; returns whether it is loaded now."""
-        return await self._carry_out(epoch, lambda: self._load_lora(adapter)) is not False
+        return await self._carry_out(epoch, lambda: self._load_lora(adapter))
 
     async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
         """Unload an adapter; returns whether it was there."""
-        return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id)) is not False
+        return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id))
 
     async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
         """Read weights from a directory and label them; "": those of the start. Raises NotFound and InvalidRequest."""
@@ -95,16 +95,16 @@ class Steering:
 
     async def adopt(self, target: pb.ServingState) -> None:
         """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
-        await self._carry_out(target.epoch, lambda: self._adopt(target), again=True)
+        await self._carry_out(target.epoch, lambda: self._adopt(target))
 
     # How a change goes.
 
-    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]], again: bool = False) -> Result | None:
-        """Take turns; returns None where the operation was carried out before."""
+    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+        """Take turns."""
 
-        async def change() -> Result | None:
+        async def change() -> Result:
             async with self._one_at_a_time:
-                return await self._change(epoch, verb, again)
+                return await self._change(epoch, verb)
 
         return await self._to_the_end(change())
 
@@ -116,12 +116,11 @@ class Steering:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may be gone
         return await asyncio.shield(task)
 
-    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]], again: bool = False) -> Result | None:
+    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
         newest = self._state.epoch
+        # An equal one may have been adopted from another worker before it arrived: it does more than leave a state.
         if epoch and epoch < newest:
             raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
-        if epoch and epoch == newest and not again:
-            return None  # adopted from another worker before it arrived here
         try:
             result = await verb()
             # Where a resume overtook us this goes back to an older epoch, so that coordinators look at us again.

@@ -12,8 +12,8 @@ from tokenwire.v1 import control_pb2
 
 log = logging.getLogger(__name__)
 
-_SETTLE_S = 0.2
-"""An operation reaches workers one after the other: they are given this long before they count as behind."""
+_SETTLE_S = 1.0
+"""An operation reaches workers one after the other: those that were steered before get this long to follow."""
 _LAST_RETRY_S = 30.0
 
 
@@ -50,7 +50,7 @@ class Reconciler:
 
     async def _bring_along(self, session: WorkerSession) -> None:
         retry_s = self._first_retry_s
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_SETTLE_S if session.serving.epoch else 0)
         while self._is_behind(session):
             try:
                 answer = await ask(session, self._adopt(session))

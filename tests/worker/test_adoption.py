@@ -82,3 +82,14 @@ async def test_a_broken_newcomer_reads_its_first_weights_again(one: Steered, oth
 
     assert other.engine.read == ["/", ""]
     assert content(other.state) == content(one.state)
+
+
+async def test_an_operation_that_was_adopted_first_is_carried_out_all_the_same(one: Steered, other: Steered) -> None:
+    """A state says less than an operation: a transfer that another worker has begun must begin here too."""
+    await one.steering.update_weights(1, "start", {})
+    await other.steering.adopt(one.state)
+
+    await other.steering.update_weights(1, "start", {})
+    await other.steering.update_weights(2, "update", {})
+
+    assert other.state.weights_epoch == 2

@@ -32,9 +32,8 @@ class ControlStub:
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
     pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. One with the worker's own epoch was
-    carried out already, and nothing happens. All answer with the state that they
-    led to, and sessions are told of it.
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     def __init__(self, channel):
@@ -152,9 +151,8 @@ class ControlServicer:
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
     pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. One with the worker's own epoch was
-    carried out already, and nothing happens. All answer with the state that they
-    led to, and sessions are told of it.
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     def GetServerInfo(self, request, context):
@@ -418,9 +416,8 @@ class Control:
     that they belong to, or 0 when they belong to none. They are carried out one
     after the other; only ResumeGeneration overtakes, since it is what ends a
     pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. One with the worker's own epoch was
-    carried out already, and nothing happens. All answer with the state that they
-    led to, and sessions are told of it.
+    somebody else's operation came first. All answer with the state that they led
+    to, and sessions are told of it.
     """
 
     @staticmethod
