@@ -24,8 +24,8 @@ serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
 test: .venv/.dev  ## run all tests
 	$(VENV)/pytest $(ARGS)
 
-test-fast: .venv/.dev  ## run the tests that need no real engine
-	$(VENV)/pytest -m "not engine and not npm" $(ARGS)
+test-fast: .venv/.dev  ## run the tests that need no real engine and little time
+	$(VENV)/pytest -m "not engine and not npm and not slow" $(ARGS)
 
 lint: .venv/.dev  ## ruff, mypy, buf
 	$(VENV)/ruff check .

@@ -43,6 +43,13 @@ def scripted_client(scripted: Service) -> Iterator[OpenAI]:
         yield openai
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what waits for parsers to load, which takes a quarter of a minute."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "scripted" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A place for logs and caches of one test."""

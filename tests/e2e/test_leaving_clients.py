@@ -86,6 +86,7 @@ def test_a_stop_string_ends_the_engine_within_two_steps(folder: Path) -> None:
         assert service.server_info().generated_tokens <= 12
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
     """Steps that a client did not read are merged into few chunks; the text is whole and others are not held up."""
     with simulated_service(folder, "--sim-step-ms", "1", "--sim-max-model-len", "30000") as service:

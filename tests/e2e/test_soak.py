@@ -20,6 +20,8 @@ import pytest
 
 from tests.processes import Service, simulated_service
 
+pytestmark = pytest.mark.slow
+
 STREAMS = 1000
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]
