@@ -10,7 +10,7 @@ from coordinator.history.turns import Turn
 
 # What a key and a turn take beside the ids, as measured with many of them.
 _KEY_BYTES = 320
-_TURN_BYTES = 240
+_TURN_BYTES = 320
 
 
 class HistoryStore(Protocol):
