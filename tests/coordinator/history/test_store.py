@@ -85,7 +85,7 @@ async def test_a_turn_keeps_what_it_continues() -> None:
     store.put([b"other"], turn(10, root))
     assert store.size - size < 2_000
 
-    store.put([b"more"], turn(4_480))  # too much: the root's own key goes, its ids do not
+    store.put([b"more"], turn(4_400))  # too much: the root's own key goes, its ids do not
     found, one = await store.find([b"root", b"one"])
     assert found is None
     assert one is not None
