@@ -110,10 +110,10 @@ def _beyond_the_wire(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return path == "status" and "is out of range" in str(ours) and theirs == "200 an answer"
 
 
-def _ids_by_hand(request: Request, path: str, ours: Any, theirs: Any) -> bool:
-    return (path, ours, theirs) == ("error.type", "Bad Request", "BadRequestError") and bool(
-        request.field("logprob_token_ids")
-    )
+def _types_by_hand(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    ids = bool(request.field("logprob_token_ids"))
+    choice = bool(request.field("tools")) and not isinstance(request.field("tool_choice"), str | dict | None)
+    return (path, ours, theirs) == ("error.type", "Bad Request", "BadRequestError") and (ids or choice)
 
 
 def _grammars(_: Request, path: str, ours: Any, theirs: Any) -> bool:
@@ -216,9 +216,10 @@ EXPLANATIONS = (
         "A top_k of more than 32 bits is refused, also where nothing is sampled and vLLM does not look at it.",
     ),
     Explanation(
-        "types of ids",
-        _ids_by_hand,
-        "vLLM looks at logprob_token_ids before it looks at types, and so calls a wrong type a wrong value.",
+        "types that are looked at first",
+        _types_by_hand,
+        "vLLM reads logprob_token_ids, and tool_choice beside tools, before it looks at types: a wrong type is a wrong "
+        "value then.",
     ),
     Explanation(
         "grammars that no engine takes",
