@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator import limits
-from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import Fleet, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory, ServedModel
@@ -63,20 +63,6 @@ class PreparedRequest:
     def chat_text(self) -> str | None:
         """Return the text of a chat's prompt; None where no template rendered it."""
         return None if self.prompts[0].text is None and self.prompts[0].conversation is None else self.text_of(0)
-
-
-class Submission(Protocol):
-    """One submitted part of a request; see coordinator.fleet.pool.Ticket."""
-
-    def abort(self) -> None:
-        """End whatever still runs. Safe at any time, more than once."""
-
-
-class Fleet(Protocol):
-    """Takes submits; see coordinator.fleet.pool.WorkerPool."""
-
-    def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Submission:
-        """Send a request to a worker of a model, one listener per sequence. Raises Unavailable."""
 
 
 class Run:

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator.fleet.reconciler import Reconciler
+from coordinator.fleet.routing import Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.targets import Targets
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -44,9 +45,8 @@ class WorkerPool:
         self._targets = targets or Targets()
         self._reconciler = Reconciler(self._targets)
         self._sessions = [WorkerSession(address, coordinator_id, prepare, self._notice) for address in addresses]
+        self._router = Router()
         self._tasks: list[asyncio.Task[None]] = []
-        self._turns = itertools.count()
-        self._last_turn = dict.fromkeys(self._sessions, -1)
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -94,13 +94,14 @@ class WorkerPool:
         """Say why a worker cannot be made like the others; empty when nothing is known against it."""
         return self._reconciler.problem(session)
 
-    def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Ticket:
-        """Send a request to the least loaded worker of a model. Raises Unavailable."""
-        session = self._pick(model, submit.lora.id)
-        self._last_turn[session] = next(self._turns)
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Ticket:
+        """Send a request to a worker of a model. Raises Unavailable."""
+        session = self._router.choose(self._candidates(model, submit.lora.id), submit, placement)
         return Ticket(session, session.submit(submit, listeners), listeners)
 
-    def _pick(self, model: str, adapter_id: int) -> WorkerSession:
+    def _candidates(self, model: str, adapter_id: int) -> list[WorkerSession]:
         candidates = [
             session
             for session in self._sessions
@@ -112,8 +113,7 @@ class WorkerPool:
         if not candidates:
             reasons = "; ".join(self._reason(session, adapter_id) for session in self._sessions)
             raise Unavailable(f"No worker serves {model} right now: {reasons}", retry_after_s=_RETRY_AFTER_S)
-        # Among equals the one that waited longest, so that an idle fleet takes turns.
-        return min(candidates, key=lambda session: (session.open_slots, self._last_turn[session]))
+        return candidates
 
     def _reason(self, session: WorkerSession, adapter_id: int) -> str:
         reason = f"{session.address} is {session.state.value}"

@@ -1,18 +1,18 @@
-"""The coordinator's session with one worker: connect, submit, hand frames to slots, abort, reconnect."""
+"""The coordinator's session with one worker: connect, submit, abort, reconnect."""
 
 import asyncio
 import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
 
 import grpc
 
+from coordinator.fleet.frames import deal
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
 from tokenwire import protocol
 from tokenwire.channel import open_channel
-from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost, from_refusal
+from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -48,6 +48,8 @@ class WorkerSession:
         """`notice` is called whenever the worker's serving state may have changed."""
         self.address = address
         self.state = SessionState.CONNECTING
+        self.instance_id = ""
+        """Names the worker's process; empty before its first welcome."""
         self.model: pb.Model | None = None
         self.load = pb.Load()
         self.weight_version = ""
@@ -164,7 +166,7 @@ class WorkerSession:
 
         await self._prepare(welcome.model, fetch_files)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
-        self.serving = welcome.serving
+        self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
         if self.state is SessionState.READY:
             self.ready.set()
@@ -182,7 +184,7 @@ class WorkerSession:
     def _handle(self, event: pb.SessionResponse) -> None:
         match event.WhichOneof("event"):
             case "frame":
-                self._handle_frame(event.frame)
+                self._take(event.frame)
             case "refusal":
                 error = from_refusal(event.refusal)
                 for slot in event.refusal.slots:
@@ -194,78 +196,15 @@ class WorkerSession:
             case "serving":
                 self.hear(event.serving)
 
-    def _handle_frame(self, frame: pb.StepFrame) -> None:
+    def _take(self, frame: pb.StepFrame) -> None:
         self.load = frame.load
-        listeners = self._slots.listeners
         if frame.weight_version != self.weight_version:
             self.weight_version = frame.weight_version
-            for listener in listeners:
+            for listener in self._slots.listeners:
                 listener.weights(frame.weight_version)
-        broken = [
-            info.slot for info in frame.prefills if not self._tell(info.slot, listeners[info.slot].prefilled, info)
-        ]
-        for scores in frame.logprobs:
-            if not self._tell(scores.slot, listeners[scores.slot].scored, scores.rows):
-                broken.append(scores.slot)
-        stopped = self._step_mixed(frame) if frame.finishes or frame.counts else self._step_plain(frame)
-        if stopped or broken:
-            self.abort([*stopped, *broken])
-
-    def _tell(self, slot: int, hear: Callable[[Any], None], what: Any) -> bool:
-        try:
-            hear(what)
-        except Exception as error:
-            self._break(slot, error)
-            return False
-        return True
-
-    def _step_plain(self, frame: pb.StepFrame) -> list[int]:
-        """Hand out the usual frame: one token for each slot, and no sequence ends."""
-        stopped: list[int] = []
-        listeners = self._slots.listeners
-        for slot, token_id in zip(frame.slots, frame.token_ids, strict=True):
-            try:
-                if listeners[slot].step([token_id], None):
-                    stopped.append(slot)
-            except Exception as error:
-                self._break(slot, error)
-                stopped.append(slot)
-        return stopped
-
-    def _step_mixed(self, frame: pb.StepFrame) -> list[int]:
-        finishes = {finish.slot: finish for finish in frame.finishes}
-        token_ids = list(frame.token_ids)
-        counts = frame.counts or [1] * len(frame.slots)
-        stopped: list[int] = []
-        start = 0
-        for slot, count in zip(frame.slots, counts, strict=True):
-            end = start + count
-            finish = finishes.pop(slot, None)
-            wants_no_more = self._step(slot, token_ids[start:end], finish)
-            if finish is not None:
-                self._slots.release(slot)
-            elif wants_no_more:
-                stopped.append(slot)
-            start = end
-        for slot, finish in finishes.items():
-            self._step(slot, [], finish)
-            self._slots.release(slot)
-        return stopped
-
-    def _step(self, slot: int, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        try:
-            return self._slots.listeners[slot].step(token_ids, finish)
-        except Exception as error:
-            self._break(slot, error)
-            return True
-
-    def _break(self, slot: int, error: Exception) -> None:
-        # One reply that cannot be decoded or written must not end its neighbours.
-        log.error("slot %d of %s broke", slot, self.address, exc_info=error)
-        told = (
-            error if isinstance(error, TokenwireError) else EngineFailed(f"The reply could not be processed: {error}")
-        )
-        self._slots.listeners[slot].fail(told)
+        unwanted = deal(frame, self._slots)
+        if unwanted:
+            self.abort(unwanted)
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import NEW, Placement
 from coordinator.generation import Generation
 from coordinator.models import ModelDirectory, ServedModel
 from coordinator.output.collect import CollectedReply
@@ -44,7 +45,9 @@ class Fleet:
         self.parts: list[Part] = []
         self._room = room
 
-    def submit(self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener]) -> Part:
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Part:
         """Take a submit while there is room."""
         if len(self.parts) == self._room:
             raise Unavailable("no room")

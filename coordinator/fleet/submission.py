@@ -1,0 +1,37 @@
+"""What the layers of the fleet hand each other: a request on its way to a worker, and the way to end it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordinator.fleet.slots import SlotListener
+from tokenwire.v1 import inference_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What is to be known of a request beside what its worker gets."""
+
+    avoid: frozenset[str] = frozenset()
+    """Instance ids of workers that are to be tried last: the request was lost with them."""
+    resumed: bool = False
+    """Whether the client has a part of the reply: such a request goes before new ones, and is not refused."""
+
+
+NEW = Placement()
+
+
+class Submission(Protocol):
+    """One submitted request."""
+
+    def abort(self) -> None:
+        """End whatever still runs, or stop waiting. Safe at any time, more than once."""
+
+
+class Fleet(Protocol):
+    """Takes requests. Its layers, from the outside: going on after losses, waiting in line, the choice of a worker."""
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Submission:
+        """Send a request to a worker of a model, one listener per sequence. Raises Unavailable or Overloaded."""
