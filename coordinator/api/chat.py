@@ -80,6 +80,12 @@ class ChatService:
         """Return the response that streams a call, in another route's shape where one is given."""
         return EventStream(self._generation, call.prepared, shape or _chunks(call))
 
+    async def respond(self, call: ChatCall, request: Request) -> Response:
+        """Return OpenAI's answer, streamed or whole as the call asks. Raises the first error before it begins."""
+        if call.body.stream:
+            return self.stream(call)
+        return JSONResponse(whole_answer(call, await self.collect(call, request)))
+
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect when nobody waits any more."""
         return await collect(self._generation, call.prepared, request)
@@ -93,10 +99,7 @@ def chat_routes(service: ChatService) -> APIRouter:
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
         gate.check_body(body)
-        call = await service.prepare(body, Headers(request.headers))
-        if body.stream:
-            return service.stream(call)
-        return JSONResponse(whole_answer(call, await service.collect(call, request)))
+        return await service.respond(await service.prepare(body, Headers(request.headers)), request)
 
     return router
 

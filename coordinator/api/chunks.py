@@ -1,20 +1,18 @@
 """Streamed chunks as bytes: everything constant is rendered once per request, only the delta once per step."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.errors import error_event
+from coordinator.api.json_text import compact
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
 from coordinator.api.token_history import shown_history
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 # Completions name every field in every chunk, as vLLM does.
 COMPLETION_ENDING = (
@@ -66,7 +64,7 @@ class ChunkWriter:
             "created": created,
             "model": prepared.model.names[0],
         }
-        head = _compact(self._envelope)[:-1]
+        head = compact(self._envelope)[:-1]
         self._heads = [
             f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode()
             for index in range(prepared.choices)
@@ -141,10 +139,10 @@ class ChunkWriter:
             after["stop_reason"] = finish.stop_reason if finish else None
         after.update(self._first_delta_extras(index))
         after["token_ids"] = self._shown_ids(token_ids)
-        end = _compact(after)[1:] + "]"
+        end = compact(after)[1:] + "]"
         if self._usages is not None:
             self._count(index, token_ids)
-            end += f',"usage":{_compact(self._usages[index].as_dict())}'
+            end += f',"usage":{compact(self._usages[index].as_dict())}'
         return end
 
     def _count(self, index: int, token_ids: list[int]) -> None:
@@ -167,7 +165,7 @@ class ChunkWriter:
 
     @staticmethod
     def _event(body: dict[str, Any]) -> bytes:
-        return f"data: {_compact(body)}\n\n".encode()
+        return f"data: {compact(body)}\n\n".encode()
 
 
 class ChatChunks(ChunkWriter):

@@ -1,15 +1,13 @@
 """Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from coordinator.api.chunks import ChatChunks, ChunkOptions
+from coordinator.api.json_text import compact
 from coordinator.generation import PreparedRequest
 from coordinator.parsing.message import MessageParser
 from coordinator.request import Finish, ScoredPosition, Usage
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class ParsedChatChunks(ChatChunks):
@@ -56,7 +54,7 @@ class ParsedChatChunks(ChatChunks):
         elif message is None and not self._shows_tokens:
             self._count(index, token_ids)
             return b""
-        delta = _compact({} if message is None else message.as_dict())
+        delta = compact({} if message is None else message.as_dict())
         return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
 
     def closing(self, usage: Usage) -> bytes:

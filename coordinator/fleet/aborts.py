@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-import grpc
-
+from coordinator.fleet.calls import ask
 from coordinator.fleet.session import WorkerSession
-from tokenwire.errors import Unavailable
+from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.v1 import control_pb2
 
 log = logging.getLogger(__name__)
@@ -37,12 +36,10 @@ class Aborts:
         return sum(ended)
 
     async def _ask_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
-        control = session.control
-        if control is None:
+        if session.control is None:
             return None  # what runs there ends with its session
         try:
-            response = await control.Abort(request, timeout=_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            log.warning("worker %s did not abort requests: %s", session.address, error.details())
+            return int((await ask(session, lambda stub: stub.Abort(request, timeout=_TIMEOUT_S))).aborted_slots)
+        except TokenwireError as error:
+            log.warning("worker %s did not abort requests: %s", session.address, error.message)
             return None
-        return int(response.aborted_slots)

@@ -1,17 +1,15 @@
 """The events of a streamed message: each content block started, filled and stopped before the next one."""
 
-import json
 from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.anthropic.answer import new_signature, opened_block, shown_usage, stop
 from coordinator.api.anthropic.errors import anthropic_error_event
 from coordinator.api.chat import ChatCall
+from coordinator.api.json_text import compact
 from coordinator.api.message_parts import Part
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 _PING = 'event: ping\ndata: {"type":"ping"}\n\n'
 # Type of a delta and the field that has what was gained.
@@ -78,4 +76,4 @@ class MessageEvents:
 
 
 def _event(kind: str, **fields: Any) -> str:
-    return f"event: {kind}\ndata: {_compact({'type': kind, **fields})}\n\n"
+    return f"event: {kind}\ndata: {compact({'type': kind, **fields})}\n\n"

@@ -1,9 +1,9 @@
 """The events of a streamed response: numbered, and each item opened, filled and closed before the next one."""
 
-import json
 from json.encoder import encode_basestring
 from typing import Any
 
+from coordinator.api.json_text import compact
 from coordinator.api.logprobs import LogprobStyle
 from coordinator.api.message_parts import Part
 from coordinator.api.responses.answer import (
@@ -18,8 +18,6 @@ from coordinator.api.responses.answer import (
 )
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 _DELTAS = {
     "reasoning": "response.reasoning_text.delta",
@@ -55,7 +53,7 @@ class ResponseEvents:
         where = self._where(part)
         kind = _DELTAS[part.kind]
         self._head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'
-        self._middle = f',{_compact(where)[1:-1]},"delta":'
+        self._middle = f',{compact(where)[1:-1]},"delta":'
         if part.kind == "tool_call":
             return events
         empty = text_part("", []) if part.kind == "text" else reasoning_part("")
@@ -67,7 +65,7 @@ class ResponseEvents:
         self._number += 1
         tail = "}\n\n"
         if part.kind == "text":
-            shown = _compact(shown_logprobs(logprobs, self._style)) if logprobs else "[]"
+            shown = compact(shown_logprobs(logprobs, self._style)) if logprobs else "[]"
             tail = f',"logprobs":{shown}}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 
@@ -102,6 +100,6 @@ class ResponseEvents:
         return where if part.kind == "tool_call" else {**where, "content_index": 0}
 
     def _event(self, kind: str, **fields: Any) -> str:
-        body = _compact({"type": kind, "sequence_number": self._number, **fields})
+        body = compact({"type": kind, "sequence_number": self._number, **fields})
         self._number += 1
         return f"event: {kind}\ndata: {body}\n\n"

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from coordinator.api.chat import ChatService, whole_answer
+from coordinator.api.chat import ChatService
 from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from coordinator.api.fields import Headers
 from coordinator.api.gate import FieldGate
@@ -74,8 +74,6 @@ def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRo
         gate.check_body(body)
         call = await service.prepare(body, Headers(request.headers))
         await rendering.compare(body)
-        if body.stream:
-            return service.stream(call)
-        return JSONResponse(whole_answer(call, await service.collect(call, request)))
+        return await service.respond(call, request)
 
     return router

@@ -1,6 +1,5 @@
 """Answers of /inference/v1/generate: vLLM's shape, with the names that older clients look for beside the newer ones."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,13 +7,12 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.errors import error_event
+from coordinator.api.json_text import compact
 from coordinator.api.tokens.generate_request import GenerateRequest
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tokenwire.errors import TokenwireError
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 _FLOOR = -9999.0
 """Stands for what JSON has no word for: minus infinity, and no number at all."""
@@ -73,11 +71,11 @@ class GenerateChunks:
         self._prompt = list(prepared.prompts[0].token_ids)
         self._shows_prompt = bool(body.return_token_ids)
         self._envelope = {"request_id": prepared.request.request_id, "output_mode": body.output_mode}
-        head = _compact(self._envelope)[:-1]
+        head = compact(self._envelope)[:-1]
         self._heads = [
             f'data: {head},"choices":[{{"index":{index},"token_ids":['.encode() for index in range(prepared.choices)
         ]
-        self._open = "," + _compact(ending_fields(None))[1:] + "]"
+        self._open = "," + compact(ending_fields(None))[1:] + "]"
         self._usages = [Usage(len(self._prompt)) for _ in self._heads] if body.shows_continuous_usage else None
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
@@ -104,11 +102,11 @@ class GenerateChunks:
         if self._top is None:
             body += ',"logprobs":null'
         else:
-            body += ',"logprobs":' + _compact(generate_logprobs(logprobs or [], self._top, self._shows_text))
-        body += self._open if finish is None else "," + _compact(ending_fields(finish))[1:] + "]"
+            body += ',"logprobs":' + compact(generate_logprobs(logprobs or [], self._top, self._shows_text))
+        body += self._open if finish is None else "," + compact(ending_fields(finish))[1:] + "]"
         if self._shows_prompt:
             self._shows_prompt = False
-            body += f',"prompt_token_ids":{_compact(self._prompt)}'
+            body += f',"prompt_token_ids":{compact(self._prompt)}'
         body += f',"usage":{self._counted(index, token_ids)}}}\n\n'
         return self._heads[index] + body.encode()
 
@@ -118,7 +116,7 @@ class GenerateChunks:
             return b""
         if self._prefill is not None:
             usage.cached_tokens = self._prefill.cached_tokens
-        return f"data: {_compact({**self._envelope, 'choices': [], 'usage': usage.as_dict()})}\n\n".encode()
+        return f"data: {compact({**self._envelope, 'choices': [], 'usage': usage.as_dict()})}\n\n".encode()
 
     def error(self, error: TokenwireError) -> bytes:
         """Render an error in mid-stream."""
@@ -128,4 +126,4 @@ class GenerateChunks:
         if self._usages is None:
             return "null"
         self._usages[index].completion_tokens += len(token_ids)
-        return _compact(self._usages[index].as_dict())
+        return compact(self._usages[index].as_dict())

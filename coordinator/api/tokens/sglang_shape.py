@@ -1,6 +1,5 @@
 """Answers of SGLang's /generate. A streamed chunk repeats all before it, so parts are rendered once and only joined."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,13 +7,12 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.errors import error_event
+from coordinator.api.json_text import compact
 from coordinator.api.tokens.sglang_request import SglangRequest
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tokenwire.errors import TokenwireError
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def finish_reason(finish: Finish, token_ids: Sequence[int]) -> dict[str, Any]:
@@ -56,9 +54,9 @@ class SglangChoice:
         self._text += encode_basestring(text)[1:-1]
         self._ids = _join(self._ids, map(str, token_ids))
         if logprobs and self._top is not None:
-            self._logprobs = _join(self._logprobs, (_compact(_scored(position[0])) for position in logprobs))
+            self._logprobs = _join(self._logprobs, (compact(_scored(position[0])) for position in logprobs))
             tops = ([_scored(token) for token in position[: self._top]] for position in logprobs)
-            self._tops = _join(self._tops, map(_compact, tops)) if self._top else ""
+            self._tops = _join(self._tops, map(compact, tops)) if self._top else ""
         self._finish = finish
 
     def render(self) -> str:
@@ -73,7 +71,7 @@ class SglangChoice:
             "weight_version": spans[-1].version if spans else None,
             "weight_versions": [asdict(span) for span in spans] if spans else None,
         }
-        meta = _compact(about)[:-1] + self._render_logprobs() + "}"
+        meta = compact(about)[:-1] + self._render_logprobs() + "}"
         return f'{{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{meta}{self._index}}}'
 
     def _render_logprobs(self) -> str:
@@ -87,7 +85,7 @@ class SglangChoice:
                 [None, token_id, None] if position is None else _scored(position[0])
                 for token_id, position in zip(ids, positions, strict=False)
             ]
-        known = f',"input_token_logprobs":{_compact(prompt)},"output_token_logprobs":[{self._logprobs}]'
+        known = f',"input_token_logprobs":{compact(prompt)},"output_token_logprobs":[{self._logprobs}]'
         return known + (f',"output_top_logprobs":[{self._tops}]' if self._top else "")
 
 
