@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ConfigDict
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.control.form import Form, read
@@ -35,8 +34,6 @@ class SetVersion(Form):
 
 class UpdateWeights(Form):
     """vLLM's `update_info` or prime-rl's `weight_dir`; which one counts is told by its presence."""
-
-    model_config = ConfigDict(extra="ignore")
 
     update_info: dict[str, Any] | list[Any] | None = None
     weight_dir: str | None = None
