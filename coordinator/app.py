@@ -58,7 +58,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, Aborts(pool.sessions), settings.api, gate))
+    app.include_router(token_routes(chat, generation, models, Aborts(lambda: pool.sessions), settings.api, gate))
     app.include_router(control_routes(control, FleetStatus(pool, control), settings.control, gate))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from coordinator.fleet.calls import ask
 from coordinator.fleet.session import WorkerSession
@@ -17,7 +17,8 @@ _TIMEOUT_S = 10.0
 class Aborts:
     """Asks every connected worker to end requests; their coordinators get what was generated, as aborted."""
 
-    def __init__(self, sessions: Sequence[WorkerSession]) -> None:
+    def __init__(self, sessions: Callable[[], Iterable[WorkerSession]]) -> None:
+        """`sessions` returns those of the moment."""
         self._sessions = sessions
 
     async def by_id(self, request_ids: Iterable[str]) -> int:
@@ -29,7 +30,7 @@ class Aborts:
         return await self._ask(control_pb2.AbortRequest(all=True))
 
     async def _ask(self, request: control_pb2.AbortRequest) -> int:
-        answers = await asyncio.gather(*(self._ask_one(session, request) for session in self._sessions))
+        answers = await asyncio.gather(*(self._ask_one(session, request) for session in self._sessions()))
         ended = [answer for answer in answers if answer is not None]
         if not ended:
             raise Unavailable("No worker could be asked to abort requests.", retry_after_s=1)

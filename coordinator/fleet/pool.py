@@ -1,7 +1,8 @@
-"""All workers of this coordinator, and the choice among them."""
+"""All workers of this coordinator, as they come and go, and the choice among them."""
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,11 @@ from coordinator.fleet.targets import Targets
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
+log = logging.getLogger(__name__)
+
 _RETRY_AFTER_S = 1.0
+_IDLE_CHECK_S = 0.1
+"""How often a worker that leaves is looked at: to be told of its last slot would cost something for every frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,53 +41,86 @@ class Ticket:
             self.session.abort(running)
 
 
+@dataclass(slots=True)
+class _Member:
+    session: WorkerSession
+    running: asyncio.Task[None]
+    leaving: asyncio.Task[None] | None = None
+    """Waits for the last slot of a worker that is not wanted any more."""
+
+
 class WorkerPool:
-    """Sessions with a list of workers: start, submit, stop. Workers that fell behind their target are brought along."""
+    """Sessions with workers that may come and go. Workers that fell behind their target are brought along."""
 
     def __init__(
         self, addresses: Iterable[str], coordinator_id: str, prepare: Prepare, targets: Targets | None = None
     ) -> None:
+        """`addresses` are the workers to begin with; `update` changes them."""
+        self._first_addresses = list(addresses)
+        self._coordinator_id = coordinator_id
+        self._prepare = prepare
         self._targets = targets or Targets()
         self._reconciler = Reconciler(self._targets)
-        self._sessions = [WorkerSession(address, coordinator_id, prepare, self._notice) for address in addresses]
+        self._members: dict[str, _Member] = {}
+        """By address, in the order in which they came."""
         self._router = Router()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
-        """All sessions, connected or not."""
-        return self._sessions
+        """All sessions at this moment, connected or not, and those with workers that leave."""
+        return [member.session for member in self._members.values()]
 
     @property
     def open_slots(self) -> int:
         """Slots without their terminal event, in all sessions."""
-        return sum(session.open_slots for session in self._sessions)
+        return sum(session.open_slots for session in self.sessions)
 
     def start(self) -> None:
         """Begin to connect."""
-        self._tasks = [asyncio.create_task(session.run()) for session in self._sessions]
+        self.update(self._first_addresses)
+
+    def update(self, addresses: Iterable[str]) -> None:
+        """Connect to workers that are new, and leave those that are not named any more.
+
+        One that is left gets no new requests; its session closes when its last slot has ended.
+        """
+        wanted = dict.fromkeys(addresses)
+        for address in wanted:
+            member = self._members.get(address)
+            if member is None:
+                self._join(address)
+            elif member.leaving is not None:
+                member.leaving.cancel()
+                member.leaving = None
+                member.session.readmit()
+        for address, member in self._members.items():
+            if address not in wanted and member.leaving is None:
+                member.session.retire()
+                member.leaving = asyncio.create_task(self._leave(member))
 
     async def stop(self) -> None:
         """Close all sessions; workers abort what still runs."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
+        members = list(self._members.values())
+        self._members.clear()
+        for member in members:
+            if member.leaving is not None:
+                member.leaving.cancel()
+            member.running.cancel()
+        for member in members:
             with contextlib.suppress(asyncio.CancelledError):
-                await task
+                await member.running
         await self._reconciler.stop()
 
     async def wait_ready(self) -> None:
         """Wait until a worker takes requests."""
-        waiters = [asyncio.create_task(session.ready.wait()) for session in self._sessions]
-        try:
-            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiter in waiters:
-                waiter.cancel()
+        while not self.is_ready():
+            self._changed.clear()
+            await self._changed.wait()
 
     def is_ready(self) -> bool:
         """Tell whether any worker takes requests."""
-        return any(session.state is SessionState.READY and not self.misfit(session) for session in self._sessions)
+        return any(session.state is SessionState.READY and not self.misfit(session) for session in self.sessions)
 
     def misfit(self, session: WorkerSession, adapter_id: int = 0) -> str:
         """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
@@ -104,14 +142,14 @@ class WorkerPool:
     def _candidates(self, model: str, adapter_id: int) -> list[WorkerSession]:
         candidates = [
             session
-            for session in self._sessions
+            for session in self.sessions
             if session.state is SessionState.READY
             and session.model is not None
             and model in session.model.names
             and not self._targets.misfit(session.name, session.serving, adapter_id)
         ]
         if not candidates:
-            reasons = "; ".join(self._reason(session, adapter_id) for session in self._sessions)
+            reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "none is known"
             raise Unavailable(f"No worker serves {model} right now: {reasons}", retry_after_s=_RETRY_AFTER_S)
         return candidates
 
@@ -122,7 +160,24 @@ class WorkerPool:
         misfit = self.misfit(session, adapter_id)
         return f"{reason}, but {misfit}" if misfit else reason
 
+    def _join(self, address: str) -> None:
+        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice)
+        self._members[address] = _Member(session, asyncio.create_task(session.run()))
+
+    async def _leave(self, member: "_Member") -> None:
+        session = member.session
+        while session.open_slots:  # noqa: ASYNC110 (see _IDLE_CHECK_S)
+            await asyncio.sleep(_IDLE_CHECK_S)
+        del self._members[session.address]
+        self._router.forget(session)
+        self._reconciler.forget(session)
+        member.running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await member.running
+        log.info("worker %s was left", session.address)
+
     def _notice(self, session: WorkerSession) -> None:
+        self._changed.set()
         changed = self._targets.hear(session.name, session.serving)
-        for each in self._sessions if changed else (session,):
+        for each in self.sessions if changed else (session,):
             self._reconciler.consider(each)

@@ -38,6 +38,12 @@ class Reconciler:
         """Say why a worker could not be brought to the target; empty when nothing is known against it."""
         return self._problems.get(session, "")
 
+    def forget(self, session: WorkerSession) -> None:
+        """Leave a worker as it is: it does not come back."""
+        if task := self._tasks.get(session):
+            task.cancel()
+        self._problems.pop(session, None)
+
     async def stop(self) -> None:
         """Leave all workers as they are."""
         for task in list(self._tasks.values()):

@@ -62,6 +62,8 @@ class WorkerSession:
         self._prepare = prepare
         self._notice = notice
         self._slots = SlotTable()
+        self._retired = False
+        self._worker_drains = False
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._channel: grpc.aio.Channel | None = None
 
@@ -110,6 +112,16 @@ class WorkerSession:
         return slot < len(listeners) and listeners[slot] is listener
 
     # Lifecycle.
+
+    def retire(self) -> None:
+        """Take no more requests, whatever the worker says."""
+        self._retired = True
+        self._settle()
+
+    def readmit(self) -> None:
+        """Take requests again."""
+        self._retired = False
+        self._settle()
 
     async def run(self) -> None:
         """Connect, and connect again whenever the session ends, until cancelled."""
@@ -167,10 +179,8 @@ class WorkerSession:
         await self._prepare(welcome.model, fetch_files)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
-        self.state = SessionState.DRAINING if welcome.draining else SessionState.READY
-        if self.state is SessionState.READY:
-            self.ready.set()
-        self._notice(self)
+        self.state, self._worker_drains = SessionState.READY, welcome.draining
+        self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
     async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:
@@ -191,10 +201,22 @@ class WorkerSession:
                     self._slots.release(slot).fail(error)
             case "draining":
                 log.info("worker %s drains", self.address)
-                self.state = SessionState.DRAINING
-                self.ready.clear()
+                self._worker_drains = True
+                self._settle()
             case "serving":
                 self.hear(event.serving)
+
+    def _settle(self) -> None:
+        """Find the state of a connected session, and tell of it."""
+        if self.state is SessionState.CONNECTING:
+            return
+        if self._retired or self._worker_drains:
+            self.state = SessionState.DRAINING
+            self.ready.clear()
+        else:
+            self.state = SessionState.READY
+            self.ready.set()
+        self._notice(self)
 
     def _take(self, frame: pb.StepFrame) -> None:
         self.load = frame.load

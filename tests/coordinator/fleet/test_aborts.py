@@ -41,7 +41,7 @@ async def test_ids_are_looked_for_everywhere(tmp_path: Path) -> None:
         wanted = await running(theirs, "x", 2)
         spared = await running(two, "y")
 
-        count = await Aborts([one, two]).by_id(["x", "unknown"])
+        count = await Aborts(lambda: [one, two]).by_id(["x", "unknown"])
 
         assert await aborted(*wanted)
         assert count == 2
@@ -60,7 +60,7 @@ async def test_everything_ends(tmp_path: Path) -> None:
     ):
         listeners = [*await running(theirs, "x"), *await running(one, "y"), *await running(two, "z")]
 
-        assert await Aborts([one, two]).everything() == 3
+        assert await Aborts(lambda: [one, two]).everything() == 3
         assert await aborted(*listeners)
 
 
@@ -71,7 +71,7 @@ async def test_a_worker_that_is_away_is_left_out(tmp_path: Path) -> None:
     async with running_worker(address, max_model_len=200_000), connected(address) as session:
         listeners = await running(session, "x")
 
-        assert await Aborts([away, session]).by_id(["x"]) == 1
+        assert await Aborts(lambda: [away, session]).by_id(["x"]) == 1
         assert await aborted(*listeners)
         with pytest.raises(Unavailable):
-            await Aborts([away]).everything()
+            await Aborts(lambda: [away]).everything()

@@ -176,3 +176,73 @@ async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
     for listener in listeners:
         assert listener.error is not None
     await until(lambda: sum(worker.server_info().open_slots for worker in workers) == 0)
+
+
+async def test_workers_come_and_go(workers: list[WorkerServer]) -> None:
+    """A worker that is added gets requests; one that is left gets none, and its session closes."""
+    first, second, _ = (worker.address for worker in workers)
+    async with connected() as pool:
+        with pytest.raises(Unavailable, match="none is known"):
+            send(pool)
+        assert not pool.is_ready()
+
+        pool.update([first])
+        await asyncio.wait_for(pool.wait_ready(), 10)
+        pool.update([first, second])
+        await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == 2)
+        assert {send(pool, max_tokens=1)[0].session.address for _ in range(4)} == {first, second}
+
+        pool.update([second])
+        assert {send(pool, max_tokens=1)[0].session.address for _ in range(4)} == {second}
+        await until(lambda: [session.address for session in pool.sessions] == [second])
+        await until(lambda: workers[0].server_info().sessions == 0)
+
+
+async def test_a_worker_that_is_left_finishes_its_requests(workers: list[WorkerServer]) -> None:
+    """Its session stays until the last slot has ended."""
+    address = workers[0].address
+    async with connected(address) as pool:
+        _, (listener,) = send(pool, max_tokens=100)
+        await listener.moved.wait()
+
+        pool.update([])
+
+        assert not pool.is_ready()
+        with pytest.raises(Unavailable, match="is draining"):
+            send(pool)
+        await listener.ended.wait()
+        assert listener.error is None
+        assert len(listener.token_ids) == 100
+        await until(lambda: not pool.sessions)
+
+
+async def test_a_worker_that_comes_back_keeps_its_session(workers: list[WorkerServer]) -> None:
+    """What was left by mistake, and is named again while it still works, goes on as if nothing had been."""
+    address = workers[0].address
+    async with connected(address) as pool:
+        ticket, (listener,) = send(pool)
+        await listener.moved.wait()
+        pool.update([])
+
+        pool.update([address])
+
+        assert send(pool)[0].session is ticket.session
+        ticket.abort()
+        assert [session.address for session in pool.sessions] == [address]
+
+
+async def test_a_worker_that_drains_is_not_readmitted_by_its_name(workers: list[WorkerServer]) -> None:
+    """That it is named again does not make a worker take requests that refuses them."""
+    address = workers[0].address
+    async with connected(address) as pool:
+        ticket, (listener,) = send(pool)
+        await listener.moved.wait()
+        draining = asyncio.create_task(workers[0].drain(30))
+        await until(lambda: not pool.is_ready())
+
+        pool.update([])
+        pool.update([address])
+
+        assert ticket.session.state is SessionState.DRAINING
+        ticket.abort()
+        await draining
