@@ -82,6 +82,10 @@ class Run:
         for part in self._parts:
             part.abort()
 
+    def explain(self) -> str:
+        """Say which workers have the parts and why, for a debug header."""
+        return ", ".join(filter(None, (part.explain() for part in self._parts)))
+
 
 class Generation:
     """The one service between routes and workers."""

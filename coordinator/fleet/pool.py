@@ -40,6 +40,10 @@ class Ticket:
         if running:
             self.session.abort(running)
 
+    def explain(self) -> str:
+        """Say which worker has the request."""
+        return self.session.address
+
 
 @dataclass(slots=True)
 class _Member:

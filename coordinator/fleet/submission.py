@@ -27,6 +27,9 @@ class Submission(Protocol):
     def abort(self) -> None:
         """End whatever still runs, or stop waiting. Safe at any time, more than once."""
 
+    def explain(self) -> str:
+        """Say which worker has the request and why, for a debug header; empty while none has it."""
+
 
 class Fleet(Protocol):
     """Takes requests. Its layers, from the outside: going on after losses, waiting in line, the choice of a worker."""

@@ -37,6 +37,10 @@ class Part:
         """Remember."""
         self.aborted = True
 
+    def explain(self) -> str:
+        """Name the part."""
+        return f"part {self.submit.request_id}"
+
 
 class Fleet:
     """Takes so many submits."""
