@@ -20,6 +20,8 @@ from coordinator.api.tokens.routes import token_routes
 from coordinator.body_limit import BodyLimit
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.control import FleetControl
+from coordinator.fleet.discovery.finder import WorkerFinder
+from coordinator.fleet.discovery.parse import open_source
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.status import FleetStatus
 from coordinator.fleet.targets import Targets
@@ -35,7 +37,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
-    pool = WorkerPool(settings.workers, f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
+    pool = WorkerPool((), f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
+    finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     generation = Generation(pool, models, history)
     gate = AdminGate(settings.control.admin_key)
@@ -44,7 +47,9 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool.start()
+        finder.start()
         yield
+        await finder.stop()
         await pool.stop()
         await models.close()
         await history.close()

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
     "workers",
     multiple=True,
     required=True,
-    help="A worker's address, HOST:PORT or unix:PATH; repeat for more.",
+    help="Where workers are: HOST:PORT, unix:PATH, file:PATH (an address a line), dns:HOST:PORT or "
+    "k8s:NAMESPACE/SERVICE:PORT; repeat for more.",
 )
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any.")

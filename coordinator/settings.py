@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coordinator.admin_key import AdminKey
+from coordinator.fleet.discovery.parse import check_source
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
@@ -64,7 +65,7 @@ class CoordinatorSettings:
     """What a coordinator serves, and its limits."""
 
     workers: tuple[str, ...]
-    """Worker addresses, HOST:PORT or unix:PATH."""
+    """Where workers are: addresses, and sources of addresses (see fleet/discovery)."""
     host: str = "127.0.0.1"
     port: int = 8000
     template: TemplateSettings = field(default_factory=TemplateSettings)
@@ -87,6 +88,8 @@ class CoordinatorSettings:
     def __post_init__(self) -> None:
         if not self.workers:
             raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
+        for worker in self.workers:
+            check_source(worker)
         if not 0 <= self.port <= 65535:
             raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
         for name in ("max_body_bytes", "stall_timeout_s"):

@@ -126,6 +126,11 @@ class WorkerPool:
         """Tell whether any worker takes requests."""
         return any(session.state is SessionState.READY and not self.misfit(session) for session in self.sessions)
 
+    def serves(self, address: str) -> bool:
+        """Tell whether the worker at an address takes requests, as far as it is concerned."""
+        member = self._members.get(address)
+        return member is not None and member.session.state is SessionState.READY
+
     def misfit(self, session: WorkerSession, adapter_id: int = 0) -> str:
         """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
         misfit = self._targets.misfit(session.name, session.serving, adapter_id)

@@ -1,0 +1,1 @@
+"""Finds workers: a list, a file, a name in the DNS, or a service in Kubernetes."""

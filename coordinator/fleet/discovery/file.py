@@ -1,0 +1,49 @@
+"""Workers that a file lists, one address a line."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from coordinator.fleet.discovery.source import Update, check_address
+from tokenwire.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
+
+
+class FileList:
+    """Reads a file again and again: that sees every kind of change, also a mounted directory that is swapped."""
+
+    def __init__(self, path: Path, interval_s: float = 1.0) -> None:
+        self._path = path
+        self._interval_s = interval_s
+        self._text: str | None = None
+        self._failure = ""
+
+    async def run(self, update: Update) -> None:
+        """Tell of the addresses whenever the file has changed; while it cannot be read, the last ones hold."""
+        while True:
+            try:
+                text = await asyncio.to_thread(self._path.read_text, encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                self._note(str(error))
+            else:
+                self._note("")
+                if text != self._text:
+                    self._text = text
+                    update(self._addresses(text))
+            await asyncio.sleep(self._interval_s)
+
+    def _addresses(self, text: str) -> list[str]:
+        addresses = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if address := line.partition("#")[0].strip():
+                try:
+                    addresses.append(check_address(address))
+                except InvalidRequest as error:
+                    log.warning("%s, line %d: %s", self._path, number, error.message)
+        return addresses
+
+    def _note(self, failure: str) -> None:
+        if failure and failure != self._failure:
+            log.warning("workers in %s cannot be read, those that are known stay: %s", self._path, failure)
+        self._failure = failure

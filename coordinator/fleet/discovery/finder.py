@@ -1,0 +1,49 @@
+"""Follows all sources of workers, and tells of the union of what they know."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+from coordinator.fleet.discovery.source import Discovery, Update
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 5.0
+
+
+class WorkerFinder:
+    """Runs sources, each by the name that it was given with."""
+
+    def __init__(self, sources: Mapping[str, Discovery], update: Update) -> None:
+        """`update` takes all addresses whenever they may have changed."""
+        self._sources = sources
+        self._update = update
+        self._found: dict[str, Collection[str]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._tasks = [asyncio.create_task(self._follow(name)) for name in self._sources]
+
+    async def stop(self) -> None:
+        """Look no more; what was found stays."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, name: str) -> None:
+        while True:
+            try:
+                await self._sources[name].run(lambda addresses: self._take(name, addresses))
+                return
+            except Exception:
+                # One source that breaks must not take the others along, nor the workers that it found.
+                log.exception("looking for workers in %s failed", name)
+                await asyncio.sleep(_RETRY_S)
+
+    def _take(self, name: str, addresses: Collection[str]) -> None:
+        if not addresses:
+            log.warning("%s has no workers", name)
+        self._found[name] = addresses
+        known = [address for each in self._sources for address in self._found.get(each, ())]
+        self._update(list(dict.fromkeys(known)))

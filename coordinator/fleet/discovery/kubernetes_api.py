@@ -1,0 +1,126 @@
+"""The little of Kubernetes' API that is needed here: get and watch, with the pod's own service account."""
+
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenwire.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_ANSWER_S = 15.0
+_WATCH_S = 120
+"""The server ends a watch after this: so long may a connection that died in silence go unnoticed."""
+
+
+class ApiFailure(Exception):
+    """The API did not answer, or not with what was asked for."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAccess:
+    """Where the API is, and the folder with the pod's account: token, ca.crt and namespace."""
+
+    url: str
+    account: Path = _ACCOUNT
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "ApiAccess":
+        """Find the API of the cluster that this runs in. Raises InvalidRequest outside of one."""
+        account = Path(environment.get("TOKENWIRE_KUBERNETES_ACCOUNT", _ACCOUNT))
+        if url := environment.get("TOKENWIRE_KUBERNETES_API"):
+            return cls(url.rstrip("/"), account)
+        host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise InvalidRequest("k8s: works only inside a cluster: KUBERNETES_SERVICE_HOST is not set")
+        return cls(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", account)
+
+    def namespace(self) -> str:
+        """Return the namespace that this runs in. Raises InvalidRequest."""
+        try:
+            return (self.account / "namespace").read_text().strip()
+        except OSError as error:
+            raise InvalidRequest(f"k8s: needs a namespace, k8s:NAMESPACE/SERVICE:PORT: {error}") from error
+
+    def token(self) -> str | None:
+        """Read the token, which is replaced from time to time; None without one."""
+        try:
+            return (self.account / "token").read_text().strip()
+        except OSError:
+            return None
+
+    def trust(self) -> ssl.SSLContext:
+        """Read the authority that signs for the API."""
+        authority = self.account / "ca.crt"
+        return ssl.create_default_context(cafile=authority if authority.exists() else None)
+
+
+class KubernetesApi:
+    """Asks the API; each question has a connection of its own, so that new tokens and authorities count at once.
+
+    Both methods raise ApiFailure.
+    """
+
+    def __init__(self, access: ApiAccess) -> None:
+        self._access = access
+
+    async def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Get an object."""
+        async with self._ask(path, query, _ANSWER_S) as response:
+            answer: dict[str, Any] = json.loads(await response.read())
+            return answer
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of a watch until the server ends it."""
+        watch = {**query, "watch": "true", "timeoutSeconds": str(_WATCH_S)}
+        async with self._ask(path, watch, _WATCH_S + _ANSWER_S) as response:
+            rest = b""
+            async for piece in response.content.iter_any():
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    yield json.loads(line)
+
+    @asynccontextmanager
+    async def _ask(
+        self, path: str, query: Mapping[str, str], timeout_s: float
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        import aiohttp  # only where Kubernetes is asked: it takes a fifth of a second
+
+        token = self._access.token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=_ANSWER_S)
+        try:
+            connector = aiohttp.TCPConnector(ssl=self._access.trust())
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session,
+                session.get(self._access.url + path, params=query, allow_redirects=False) as response,
+            ):
+                if response.status != 200:
+                    raise ApiFailure(_reason(response.status, await response.text()), response.status)
+                yield response
+        except TimeoutError as error:
+            raise ApiFailure(f"no answer within {timeout_s:.0f} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiFailure(str(error)) from error
+        except ValueError as error:
+            raise ApiFailure(f"the answer is not JSON: {error}") from error
+
+
+def _reason(status: int, body: str) -> str:
+    try:
+        message = json.loads(body)["message"]
+    except (ValueError, KeyError, TypeError):
+        message = body[:200]
+    hint = "; its service account needs get, list and watch on endpointslices" if status == 403 else ""
+    return f"HTTP {status}: {message}{hint}"

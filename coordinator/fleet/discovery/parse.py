@@ -1,0 +1,48 @@
+"""Values of --worker, and the sources that they stand for."""
+
+import re
+from pathlib import Path
+
+from coordinator.fleet.discovery.dns import DnsName, Serves
+from coordinator.fleet.discovery.file import FileList
+from coordinator.fleet.discovery.kubernetes import KubernetesService
+from coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
+from coordinator.fleet.discovery.source import Discovery, StaticList, check_address, split_scheme
+from tokenwire.errors import InvalidRequest
+
+_NAME = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})")
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SERVICE = re.compile(rf"((?P<namespace>{_LABEL})/)?(?P<service>{_LABEL}):(?P<port>\d{{1,5}}|{_LABEL})")
+
+
+def is_changing(value: str) -> bool:
+    """Tell whether a value stands for workers that come and go."""
+    return value.startswith(("file:", "dns:", "k8s:"))
+
+
+def check_source(value: str) -> None:
+    """Check a value of --worker. Raises InvalidRequest, saying what is wrong."""
+    open_source(value, lambda address: False)
+
+
+def open_source(value: str, serves: Serves) -> Discovery:
+    """Return the source that a value of --worker stands for. Raises InvalidRequest, saying what is wrong."""
+    kind, _, rest = value.partition(":")
+    if not is_changing(value):
+        return StaticList(check_address(value))
+    if kind == "file":
+        if not rest:
+            raise InvalidRequest("--worker file: needs a path, file:PATH")
+        return FileList(Path(rest))
+    scheme, name = split_scheme(rest)
+    if kind == "dns":
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise InvalidRequest(f"--worker {value}: dns:HOST:PORT was expected")
+        return DnsName(scheme, match["host"], int(match["port"]), serves)
+    match = _SERVICE.fullmatch(name)
+    if match is None:
+        raise InvalidRequest(f"--worker {value}: k8s:NAMESPACE/SERVICE:PORT or k8s:SERVICE:PORT was expected")
+    access = ApiAccess.from_environment()
+    namespace = match["namespace"] or access.namespace()
+    return KubernetesService(KubernetesApi(access), scheme, namespace, match["service"], match["port"])
