@@ -31,13 +31,15 @@ from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
+from tokenwire.link.client import Link
 
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
-    pool = WorkerPool((), f"{socket.gethostname()}:{os.getpid()}", models.prepare, targets)
+    coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
+    pool = WorkerPool((), coordinator_id, models.prepare, targets, Link(settings.link))
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     generation = Generation(pool, models, history)

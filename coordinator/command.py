@@ -20,6 +20,7 @@ from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettin
 from tokenwire.api_options import api_options
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import InvalidRequest
+from tokenwire.link.settings import SERVER_NAME, link_options, link_settings
 from tokenwire.listening import bind
 from tokenwire.paths import default_cache_dir
 from tokenwire.supervisor import supervise_coordinators
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
+@option("--link-server-name", default=SERVER_NAME, help="Name that the certificates of workers carry.")
+@link_options
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
@@ -61,6 +64,7 @@ def command(
     max_body_mb: float,
     drain_timeout: float,
     stall_timeout: float,
+    link_server_name: str,
     listen_fd: int | None,
     ready_fd: int | None,
     **api: Any,
@@ -69,6 +73,7 @@ def command(
     configure_logging("coordinator")
     settings = CoordinatorSettings(
         workers=workers,
+        link=link_settings(api, link_server_name),
         template=_template_settings(api),
         parsers=_parser_settings(api),
         api=_api_settings(api),

@@ -9,6 +9,7 @@ from coordinator.fleet.discovery.parse import check_source
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
+from tokenwire.link.settings import LinkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class CoordinatorSettings:
 
     workers: tuple[str, ...]
     """Where workers are: addresses, and sources of addresses (see fleet/discovery)."""
+    link: LinkSettings = field(default_factory=LinkSettings)
+    """What workers are shown."""
     host: str = "127.0.0.1"
     port: int = 8000
     template: TemplateSettings = field(default_factory=TemplateSettings)

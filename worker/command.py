@@ -7,12 +7,14 @@ import os
 import shlex
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
 import uvloop
 
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import EngineFailed, InvalidRequest
+from tokenwire.link.settings import link_options, link_settings
 from tokenwire.paths import default_cache_dir
 from worker.engine import Engine
 from worker.server import WorkerServer
@@ -39,6 +41,10 @@ log = logging.getLogger(__name__)
     type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
     help="Directory that new weights and adapters may be read from; repeat for more. [default: any]",
 )
+@option(
+    "--health-listen", help="One more HOST:PORT, with health only and for anybody: for probes without certificates."
+)
+@link_options
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
 @option(
@@ -65,20 +71,21 @@ def command(
     served_model_name: tuple[str, ...],
     drain_timeout: float,
     weights_roots: tuple[Path, ...],
+    health_listen: str | None,
     cache_dir: Path | None,
     engine_args: str,
-    **simulation: object,
+    **others: Any,
 ) -> None:
     """Run the token half: one engine, its tokens behind a gRPC port.
 
     MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
     """
     configure_logging("worker")
-    settings = WorkerSettings(listen, drain_timeout, weights_roots)
+    settings = WorkerSettings(listen, drain_timeout, weights_roots, link_settings(others), health_listen)
     cache = cache_dir or default_cache_dir()
     arguments = [*shlex.split(engine_args), *engine_arguments]
     if engine == "sim":
-        built = _simulated(model, served_model_name, cache, simulation)
+        built = _simulated(model, served_model_name, cache, others)
         if arguments:
             raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
     else:

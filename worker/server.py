@@ -7,17 +7,17 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 
-import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from tokenwire import protocol, tokenizer_files
-from tokenwire.channel import SERVER, is_local
 from tokenwire.errors import EngineFailed
+from tokenwire.link.server import GuardedPort
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from worker.control import ControlService
 from worker.engine import Engine, Step
+from worker.probes import ProbePort
 from worker.session import Session, SessionContext
 from worker.settings import WorkerSettings
 from worker.steering import Steering
@@ -34,8 +34,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     def __init__(self, engine: Engine, settings: WorkerSettings) -> None:
         self._engine = engine
         self._settings = settings
-        self._server = grpc.aio.server(options=SERVER)
+        self._port = GuardedPort(settings.link)
+        self._server = self._port.make_server()
         self._health = HealthServicer()
+        self._probes = ProbePort(settings.health_listen, self._health) if settings.health_listen else None
         self._sessions: set[Session] = set()
         self._instance_id = uuid.uuid4().hex
         self._model = pb.Model()
@@ -64,6 +66,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._pump = asyncio.create_task(self._deliver_steps())
         await self._listen()
+        if self._probes is not None:
+            await self._probes.startup()
+            log.info("health on %s", self.health_address)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     async def serve(self, shutdown: asyncio.Event) -> None:
@@ -96,11 +101,18 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         await self._health.enter_graceful_shutdown()
         # The grace lets terminal events reach coordinators before their streams end.
         await self._server.stop(grace=0.2)
+        if self._probes is not None:
+            await self._probes.stop()
         if self._pump is not None:
             self._pump.cancel()
             with contextlib.suppress(asyncio.CancelledError, EngineFailed):
                 await self._pump
         await self._engine.stop()
+
+    @property
+    def health_address(self) -> str | None:
+        """Where health alone is told, if anywhere."""
+        return None if self._probes is None else self._probes.address
 
     # What control calls and sessions ask.
 
@@ -150,15 +162,12 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def _listen(self) -> None:
         address = self._settings.listen
         try:
-            port = self._server.add_insecure_port(address)
+            port = self._port.listen(self._server, address)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address}: {error}") from error
         if not address.startswith("unix:"):
             self.address = f"{address.rpartition(':')[0]}:{port}"
-        if not is_local(self.address):
-            log.warning(
-                "%s accepts anybody who reaches it: keep it on a network that only coordinators reach", self.address
-            )
+        self._port.warn(self.address)
         await self._server.start()
 
     async def _deliver_steps(self) -> None:

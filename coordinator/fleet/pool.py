@@ -13,6 +13,7 @@ from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.targets import Targets
 from tokenwire.errors import Unavailable
+from tokenwire.link.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,12 @@ class WorkerPool:
     """Sessions with workers that may come and go. Workers that fell behind their target are brought along."""
 
     def __init__(
-        self, addresses: Iterable[str], coordinator_id: str, prepare: Prepare, targets: Targets | None = None
+        self,
+        addresses: Iterable[str],
+        coordinator_id: str,
+        prepare: Prepare,
+        targets: Targets | None = None,
+        link: Link | None = None,
     ) -> None:
         """`addresses` are the workers to begin with; `update` changes them."""
         self._first_addresses = list(addresses)
@@ -67,6 +73,7 @@ class WorkerPool:
         self._reconciler = Reconciler(self._targets)
         self._members: dict[str, _Member] = {}
         """By address, in the order in which they came."""
+        self._link = link or Link()
         self._router = Router()
         self._changed = asyncio.Event()
 
@@ -170,7 +177,7 @@ class WorkerPool:
         return f"{reason}, but {misfit}" if misfit else reason
 
     def _join(self, address: str) -> None:
-        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice)
+        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, self._link)
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
     async def _leave(self, member: "_Member") -> None:

@@ -11,8 +11,8 @@ import grpc
 from coordinator.fleet.frames import deal
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
 from tokenwire import protocol
-from tokenwire.channel import open_channel
 from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
+from tokenwire.link.client import Link
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -44,8 +44,9 @@ class WorkerSession:
         coordinator_id: str,
         prepare: Prepare,
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
+        link: Link | None = None,
     ) -> None:
-        """`notice` is called whenever the worker's serving state may have changed."""
+        """`notice` is called whenever the worker's serving state may have changed; `link` opens channels."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -61,6 +62,7 @@ class WorkerSession:
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._notice = notice
+        self._link = link or Link()
         self._slots = SlotTable()
         self._retired = False
         self._worker_drains = False
@@ -142,9 +144,10 @@ class WorkerSession:
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
         self._commands = asyncio.Queue()
-        channel = self._channel = open_channel(self.address)
+        channel = self._channel = self._link.open_channel(self.address)
         try:
-            call = inference_pb2_grpc.InferenceStub(channel).Session(self._send_commands(self._commands))
+            commands, metadata = self._send_commands(self._commands), self._link.metadata()
+            call = inference_pb2_grpc.InferenceStub(channel).Session(commands, metadata=metadata)
             try:
                 return await self._serve(call, channel)
             finally:
@@ -234,6 +237,9 @@ class WorkerSession:
             listener.fail(error)
 
     def _reason(self, error: grpc.aio.AioRpcError) -> str:
+        explained = self._link.explain(error)
+        if explained is not None:
+            return explained
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The details list every address and errno; that nobody listens is all there is to say.
             return "not reachable" if self.model is None else "lost"

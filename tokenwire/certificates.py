@@ -1,0 +1,97 @@
+"""Certificates from files: refused with what is wrong before anything uses them."""
+
+import ssl
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tokenwire.errors import InvalidRequest
+
+Role = Literal["server", "client"]
+
+_HANDSHAKE_TURNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate, with those between it and its authority, and its key: all PEM."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+
+
+def read_certificate(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> Certificate:
+    """Read a certificate and its key, and see that it can be used in a role now. Raises InvalidRequest."""
+    found = Certificate(_read(cert, flags[0]), _read(key, flags[1]))
+    _check(cert, key, flags, role)
+    return found
+
+
+def read_authorities(ca: Path, flag: str) -> bytes:
+    """Read the certificates of authorities, of which at least one must be valid. Raises InvalidRequest."""
+    pem = _read(ca, flag)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=ca)
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidRequest(f"{flag}: {ca} holds no certificates that can be read ({_reason(error)})") from error
+    authorities = context.get_ca_certs()
+    if not authorities:
+        raise InvalidRequest(f"{flag}: {ca} holds no certificate of an authority")
+    if all(ssl.cert_time_to_seconds(str(each["notAfter"])) < time.time() for each in authorities):
+        raise InvalidRequest(f"{flag}: every certificate in {ca} has expired")
+    return pem
+
+
+def _read(path: Path, flag: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{flag}: cannot read {path}: {error.strerror}") from error
+
+
+def _check(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> None:
+    """Have the certificate shake hands with itself: the other side says what is wrong with it."""
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_mode = server.verify_mode = ssl.CERT_NONE
+    try:
+        for context in (server, client):
+            # Without a password of ours OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(cert, key, password="")
+    except ssl.SSLError as error:
+        raise InvalidRequest(_pair_problem(cert, key, flags, error)) from error
+    verifier = client if role == "server" else server
+    verifier.verify_mode = ssl.CERT_REQUIRED
+    verifier.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    verifier.load_verify_locations(cafile=cert)
+    try:
+        _shake_hands(server, client)
+    except ssl.SSLCertVerificationError as error:
+        raise InvalidRequest(f"{flags[0]}: {cert} cannot be used: {error.verify_message}") from error
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    for turn in range(_HANDSHAKE_TURNS):
+        try:
+            sides[turn % 2].do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+def _pair_problem(cert: Path, key: Path, flags: tuple[str, str], error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{flags[1]}: {key} is not the key of {cert} ({flags[0]})"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=cert)
+    except ssl.SSLError as unreadable:
+        return f"{flags[0]}: {cert} holds no certificate that can be read ({_reason(unreadable)})"
+    return f"{flags[1]}: {key} holds no key that can be read, or one with a password"
+
+
+def _reason(error: ssl.SSLError | OSError) -> str:
+    reason = getattr(error, "reason", None) or error.strerror or "no PEM"
+    return str(reason).replace("_", " ").lower()

@@ -1,0 +1,1 @@
+"""The secured link between coordinators and workers: certificates, tokens, or both."""
