@@ -12,6 +12,7 @@ from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.control.routes import control_routes
+from coordinator.api.debug_headers import DebugHeaders
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
@@ -23,6 +24,7 @@ from coordinator.fleet.control import FleetControl
 from coordinator.fleet.discovery.finder import WorkerFinder
 from coordinator.fleet.discovery.parse import open_source
 from coordinator.fleet.pool import WorkerPool
+from coordinator.fleet.routing import Router
 from coordinator.fleet.status import FleetStatus
 from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
@@ -39,7 +41,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
-    pool = WorkerPool((), coordinator_id, models.prepare, targets, Link(settings.link))
+    pool = WorkerPool((), coordinator_id, models.prepare, targets, Link(settings.link), Router(settings.routing))
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     generation = Generation(pool, models, history)
@@ -69,5 +71,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.include_router(control_routes(control, FleetStatus(pool, control), settings.control, gate))
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
+    if settings.api.debug_headers:
+        app.add_middleware(DebugHeaders)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
     return app

@@ -79,6 +79,7 @@ def command(
         api=_api_settings(api),
         control=_control_settings(api),
         history=_history_settings(api),
+        routing=api["routing"],
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
         max_body_bytes=int(max_body_mb * 1024 * 1024),
@@ -105,6 +106,7 @@ def _api_settings(api: dict[str, Any]) -> ApiSettings:
         render_route=api["enable_render_route"],
         token_history=api["token_history"],
         abort_all=api["enable_rl"],
+        debug_headers=api["enable_debug_headers"],
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from coordinator.admin_key import AdminKey
 from coordinator.fleet.discovery.parse import check_source
+from coordinator.fleet.routing import Policy
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
@@ -28,6 +29,8 @@ class ApiSettings:
     """Whether clients may see what their requests become."""
     abort_all: bool = False
     """Whether a client may end everybody's requests at once."""
+    debug_headers: bool = False
+    """Whether responses say which worker was chosen, and why."""
     token_history: Literal["auto", "exact", "template"] = "auto"  # noqa: S105
     """Whether chats re-use the ids of what was said before."""
 
@@ -74,6 +77,8 @@ class CoordinatorSettings:
     template: TemplateSettings = field(default_factory=TemplateSettings)
     parsers: ParserSettings = field(default_factory=ParserSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
+    routing: Policy = "affinity"
+    """How a worker is chosen."""
     tokenizer: Path | None = None
     """Directory to read the tokenizer from, instead of asking the worker."""
     cache_dir: Path | None = None

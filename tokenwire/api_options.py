@@ -15,6 +15,7 @@ _FLAGS = {
     "enable_auto_tool_choice": "Let the model choose to call tools; needs --tool-call-parser.",
     "exclude_tools_when_tool_choice_none": "Do not show templates the tools of requests with tool_choice none.",
     "trust_request_chat_template": "Let requests bring chat templates of their own.",
+    "enable_debug_headers": "Tell in X-Tokenwire-Worker which worker had a request, and why.",
     "enable_prompt_tokens_details": "Tell in usage how much of a prompt was cached.",
     "enable_force_include_usage": "End every stream with usage.",
     "enable_render_route": "Serve .../render beside chat and completions: what a request becomes, for debugging.",
@@ -29,6 +30,12 @@ _VALUES: dict[str, dict[str, Any]] = {
         "type": click.FloatRange(min=0, min_open=True),
         "default": 600.0,
         "help": "Seconds that a worker may take for a steering operation.",
+    },
+    "routing": {
+        "type": click.Choice(["affinity", "load", "round-robin"]),
+        "default": "affinity",
+        "help": "How a worker is chosen: affinity has prompts go where their beginning is cached unless that "
+        "costs more than it saves, load has the fewest sequences, round-robin takes turns.",
     },
     "chat_template": {"help": "Jinja template, a file or its text, that replaces the model's own."},
     "chat_template_content_format": {

@@ -5,6 +5,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from coordinator.api.debug_headers import note_run
 from coordinator.connection import connection_of
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice, CollectedReply
@@ -16,6 +17,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
     connection = connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
     run = generation.start(prepared, reply)
+    note_run(request.scope, run)
     try:
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         choices = await reply.wait()
@@ -52,6 +54,7 @@ class EventStream(Response):
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
         run = self._generation.start(self._prepared, reply)
+        note_run(scope, run)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
             error = await reply.begin()

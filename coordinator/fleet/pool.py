@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator.fleet.reconciler import Reconciler
-from coordinator.fleet.routing import Router
+from coordinator.fleet.routing import Decision, Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement
@@ -27,9 +27,14 @@ _IDLE_CHECK_S = 0.1
 class Ticket:
     """One submitted request: where it runs, and how to end it early."""
 
-    session: WorkerSession
+    decision: Decision[WorkerSession]
     slots: Sequence[int]
     listeners: Sequence[SlotListener]
+
+    @property
+    def session(self) -> WorkerSession:
+        """The session with the worker that has it."""
+        return self.decision.worker
 
     def abort(self) -> None:
         """Abort the sequences that still run. Safe at any time, more than once."""
@@ -42,8 +47,8 @@ class Ticket:
             self.session.abort(running)
 
     def explain(self) -> str:
-        """Say which worker has the request."""
-        return self.session.address
+        """Say which worker has the request, and why."""
+        return self.decision.explain()
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class WorkerPool:
         prepare: Prepare,
         targets: Targets | None = None,
         link: Link | None = None,
+        router: Router | None = None,
     ) -> None:
         """`addresses` are the workers to begin with; `update` changes them."""
         self._first_addresses = list(addresses)
@@ -74,7 +80,7 @@ class WorkerPool:
         self._members: dict[str, _Member] = {}
         """By address, in the order in which they came."""
         self._link = link or Link()
-        self._router = Router()
+        self._router = router or Router()
         self._changed = asyncio.Event()
 
     @property
@@ -152,8 +158,8 @@ class WorkerPool:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Ticket:
         """Send a request to a worker of a model. Raises Unavailable."""
-        session = self._router.choose(self._candidates(model, submit.lora.id), submit, placement)
-        return Ticket(session, session.submit(submit, listeners), listeners)
+        decision = self._router.choose(self._candidates(model, submit.lora.id), submit, placement)
+        return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
 
     def _candidates(self, model: str, adapter_id: int) -> list[WorkerSession]:
         candidates = [
@@ -194,6 +200,7 @@ class WorkerPool:
 
     def _notice(self, session: WorkerSession) -> None:
         self._changed.set()
+        self._router.notice(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         changed = self._targets.hear(session.name, session.serving)
         for each in self.sessions if changed else (session,):
             self._reconciler.consider(each)

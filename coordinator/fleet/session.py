@@ -10,6 +10,7 @@ import grpc
 
 from coordinator.fleet.frames import deal
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
+from coordinator.fleet.workload import Workload
 from tokenwire import protocol
 from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.link.client import Link
@@ -64,6 +65,8 @@ class WorkerSession:
         self._notice = notice
         self._link = link or Link()
         self._slots = SlotTable()
+        self.workload = Workload(self._slots)
+        """What the worker has to do."""
         self._retired = False
         self._worker_drains = False
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
@@ -93,9 +96,13 @@ class WorkerSession:
 
     # Commands.
 
-    def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> list[int]:
-        """Start a request, one listener per sequence. Returns the slots; fills them into `submit`."""
+    def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener], new_tokens: int = 0) -> list[int]:
+        """Start a request, one listener per sequence. Returns the slots; fills them into `submit`.
+
+        `new_tokens` of the prompt are expected to be computed, the rest to be found in the worker's cache.
+        """
         slots = [self._slots.take(listener) for listener in listeners]
+        self.workload.sent(slots[0], new_tokens)
         for listener in listeners:
             listener.weights(self.weight_version)
         submit.slots[:] = slots
@@ -182,6 +189,7 @@ class WorkerSession:
         await self._prepare(welcome.model, fetch_files)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
+        self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         self.state, self._worker_drains = SessionState.READY, welcome.draining
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
@@ -201,6 +209,7 @@ class WorkerSession:
             case "refusal":
                 error = from_refusal(event.refusal)
                 for slot in event.refusal.slots:
+                    self.workload.computed(slot)
                     self._slots.release(slot).fail(error)
             case "draining":
                 log.info("worker %s drains", self.address)
@@ -227,6 +236,7 @@ class WorkerSession:
             self.weight_version = frame.weight_version
             for listener in self._slots.listeners:
                 listener.weights(frame.weight_version)
+        self.workload.heard(frame)
         unwanted = deal(frame, self._slots)
         if unwanted:
             self.abort(unwanted)

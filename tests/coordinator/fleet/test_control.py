@@ -50,7 +50,7 @@ class Coordinator:
         """Send requests, when all earlier ones have ended; returns the addresses that got them."""
         await until(lambda: self.pool.open_slots == 0)
         tickets = []
-        for _ in range(6):
+        for _ in range(30):
             submit = submission(1)
             if lora is not None:
                 submit.lora.CopyFrom(lora)

@@ -1,0 +1,76 @@
+"""How much one worker has to do before a new request's first token, as well as this coordinator can know."""
+
+import time
+from collections.abc import Callable
+
+from coordinator.fleet.slots import SlotTable
+from tokenwire.v1 import inference_pb2 as pb
+
+SEQUENCE_TOKENS = 32
+"""What a running sequence is taken to cost: it slows every step of those beside it a little."""
+QUEUED_TOKENS = 512
+"""What a sequence is taken to cost that waits for a place or for memory, or whose prompt is not known here."""
+_MEMORY_FULL = 0.95
+_STALE_S = 2.0
+"""A worker that computes tells its load several times a second; from a silent one nothing is left of it."""
+
+
+class Workload:
+    """Prompt tokens to compute, from here and by what the worker says of all coordinators' sequences."""
+
+    def __init__(self, slots: SlotTable, clock: Callable[[], float] = time.monotonic) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._prompts: dict[int, int] = {}
+        """Tokens of prompts on their way, by slot; they go with the slot's first tokens or its end."""
+        self._prompt_tokens = 0
+        self._places = 0
+        self._load = pb.Load()
+        self._load_at = 0.0
+        self._own_at_load = 0
+
+    def begin(self, places: int, load: pb.Load) -> None:
+        """Start over with a worker that runs so many sequences at the same time; 0: nobody knows."""
+        self._prompts.clear()
+        self._prompt_tokens = 0
+        self._places = places
+        self._load, self._load_at, self._own_at_load = load, self._clock(), 0
+
+    def heard(self, frame: pb.StepFrame) -> None:
+        """Take what a frame says, before it is dealt out."""
+        for info in frame.prefills:
+            self.computed(info.slot)
+        for finish in frame.finishes:
+            self.computed(finish.slot)
+        self._load, self._load_at = frame.load, self._clock()
+        self._own_at_load = self._slots.open - len(frame.finishes)
+
+    def sent(self, slot: int, tokens: int) -> None:
+        """Count a prompt, of which so many tokens are to be computed."""
+        self._prompts[slot] = tokens
+        self._prompt_tokens += tokens
+
+    def computed(self, slot: int) -> None:
+        """Count a slot's prompt no longer."""
+        self._prompt_tokens -= self._prompts.pop(slot, 0)
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that run or wait there, from here and from others."""
+        return self._slots.open + self._others()
+
+    def ahead(self) -> int:
+        """Return the work ahead of a new request, in prompt tokens to compute."""
+        others, load = self._others(), self._load
+        sequences = self._slots.open + others
+        waiting = max(0, load.waiting - len(self._prompts)) if others else 0
+        if load.kv_cache_usage > _MEMORY_FULL and self._slots.open:
+            waiting = load.waiting
+        if self._places:
+            waiting = max(waiting, sequences + 1 - self._places)
+        return self._prompt_tokens + sequences * SEQUENCE_TOKENS + waiting * QUEUED_TOKENS
+
+    def _others(self) -> int:
+        load = self._load
+        others = load.running + load.waiting - self._own_at_load
+        return others if others > 0 and self._clock() - self._load_at < _STALE_S else 0
