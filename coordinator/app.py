@@ -41,7 +41,9 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
-    pool = WorkerPool((), coordinator_id, models.prepare, targets, Link(settings.link), Router(settings.routing))
+    pool = WorkerPool(
+        (), coordinator_id, models.prepare, targets, Link(settings.link), Router(settings.routing), models.left
+    )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     generation = Generation(pool, models, history)

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
     help="Directory with tokenizer.json. [default: ask the worker]",
 )
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where tokenizers of workers are kept.")
+@option("--model-linger", type=float, default=300.0, help="Seconds that a model stays known without any worker.")
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
@@ -61,6 +62,7 @@ def command(
     processes: int,
     tokenizer: Path | None,
     cache_dir: Path | None,
+    model_linger: float,
     max_body_mb: float,
     drain_timeout: float,
     stall_timeout: float,
@@ -82,6 +84,7 @@ def command(
         routing=api["routing"],
         tokenizer=tokenizer,
         cache_dir=cache_dir or default_cache_dir(),
+        model_linger_s=model_linger,
         max_body_bytes=int(max_body_mb * 1024 * 1024),
         drain_timeout_s=drain_timeout,
         stall_timeout_s=stall_timeout,

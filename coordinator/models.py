@@ -5,7 +5,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,23 @@ class ServedModel:
 
 
 class ModelDirectory:
-    """Learns models from workers' welcomes and finds them by name. Models stay known when workers leave."""
+    """Learns models from workers' welcomes and finds them by name. They stay known for a while without workers."""
 
-    def __init__(self, settings: CoordinatorSettings, targets: Targets | None = None) -> None:
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        targets: Targets | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self._targets = targets or Targets()
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
         """By what workers say of their model: those that say the same share it."""
+        self._ever_met = False
+        self._absent: dict[str, float] = {}
+        """First names of models without workers, each with the time at which the last one left."""
+        self._clock = clock
         self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
 
     async def close(self) -> None:
@@ -72,23 +82,39 @@ class ModelDirectory:
 
     def list(self) -> list[ServedModel]:
         """Return every model once, in the order in which they became known."""
+        self._forget_absent()
         return list({id(model): model for model in self._models.values()}.values())
 
     def find(self, name: str | None) -> ServedModel:
         """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
-        if not self._models:
+        self._forget_absent()
+        if not self._models and (not self._ever_met or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
-            return next(iter(self._models.values()))
+            return min(self._models.values(), key=lambda model: model.names[0] in self._absent)
         model = self._models.get(name) or self._with_adapter(name)
         if model is None:
-            names = ", ".join([*self._models, *(adapter.lora.name for adapter in self._targets.adapters())])
+            names = ", ".join([*self._models, *(adapter.lora.name for adapter in self.adapters())]) or "none now"
             raise NotFound(f"The model `{name}` does not exist. Valid aliases: {names}.", param="model")
         return model
 
     def adapters(self) -> Iterator[Adapter]:
         """List the adapters of all models."""
-        return self._targets.adapters()
+        return (adapter for adapter in self._targets.adapters() if adapter.model in self._models)
+
+    def left(self, name: str) -> None:
+        """Hear that a model, by its first name, has no worker any more."""
+        self._absent.setdefault(name, self._clock())
+
+    def _forget_absent(self) -> None:
+        if not self._absent:
+            return
+        over = self._clock() - self._settings.model_linger_s
+        for gone in [name for name, since in self._absent.items() if since <= over]:
+            del self._absent[gone]
+            self._models = {name: model for name, model in self._models.items() if model.names[0] != gone}
+            self._prepared = {said: model for said, model in self._prepared.items() if model.names[0] != gone}
+            log.info("%s has had no worker for %g s and is not served any more", gone, self._settings.model_linger_s)
 
     def _with_adapter(self, name: str) -> ServedModel | None:
         adapter = self._targets.adapter(name)
@@ -105,6 +131,8 @@ class ModelDirectory:
             # Another worker's session may have been quicker: one model for all that say the same of it.
             self._prepared.setdefault(said, model)
         model = self._prepared[said]
+        self._ever_met = True
+        self._absent.pop(model.names[0], None)
         for name in model.names:
             known = self._models.get(name)
             if known is not None and known.tokenizer_digest != model.tokenizer_digest:

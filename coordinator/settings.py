@@ -83,6 +83,8 @@ class CoordinatorSettings:
     """Directory to read the tokenizer from, instead of asking the worker."""
     cache_dir: Path | None = None
     """Where tokenizer files are kept by digest; None: not kept."""
+    model_linger_s: float = 300.0
+    """How long a model stays known after its last worker left."""
     max_body_bytes: int = 32 * 1024 * 1024
     drain_timeout_s: float = 30.0
     """How long replies may run on after SIGTERM."""
@@ -100,6 +102,8 @@ class CoordinatorSettings:
             check_source(worker)
         if not 0 <= self.port <= 65535:
             raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
+        if self.model_linger_s < 0:
+            raise InvalidRequest(f"--model-linger must not be negative, got {self.model_linger_s}")
         for name in ("max_body_bytes", "stall_timeout_s"):
             if getattr(self, name) <= 0:
                 raise InvalidRequest(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")

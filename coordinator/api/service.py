@@ -22,9 +22,12 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     @router.get("/health/")
     async def health() -> Response:
         if not pool.is_ready():
-            reasons = "; ".join(
-                f"{session.address}: {pool.misfit(session) if session.control is not None else session.last_error}"
-                for session in pool.sessions
+            reasons = (
+                "; ".join(
+                    f"{session.address}: {pool.misfit(session) if session.control is not None else session.last_error}"
+                    for session in pool.sessions
+                )
+                or "none is known"
             )
             raise Unavailable(f"No worker is ready: {reasons}", retry_after_s=2)
         return Response()

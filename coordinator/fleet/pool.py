@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from coordinator.fleet.reconciler import Reconciler
@@ -70,11 +70,16 @@ class WorkerPool:
         targets: Targets | None = None,
         link: Link | None = None,
         router: Router | None = None,
+        model_left: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """`addresses` are the workers to begin with; `update` changes them."""
+        """`addresses` are the workers to begin with; `update` changes them.
+
+        `model_left` is called with the first name of a model when its last worker is gone.
+        """
         self._first_addresses = list(addresses)
         self._coordinator_id = coordinator_id
         self._prepare = prepare
+        self._model_left = model_left
         self._targets = targets or Targets()
         self._reconciler = Reconciler(self._targets)
         self._members: dict[str, _Member] = {}
@@ -200,6 +205,10 @@ class WorkerPool:
 
     def _notice(self, session: WorkerSession) -> None:
         self._changed.set()
+        if session.state is SessionState.CONNECTING:
+            if not any(each.name == session.name and each.control is not None for each in self.sessions):
+                self._model_left(session.name)
+            return
         self._router.notice(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         changed = self._targets.hear(session.name, session.serving)
         for each in self.sessions if changed else (session,):

@@ -47,7 +47,7 @@ class WorkerSession:
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
         link: Link | None = None,
     ) -> None:
-        """`notice` is called whenever the worker's serving state may have changed; `link` opens channels."""
+        """`notice` is called whenever the session's or the worker's state may have changed; `link` opens channels."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -160,10 +160,13 @@ class WorkerSession:
             finally:
                 call.cancel()
         finally:
+            was_connected = self.state is not SessionState.CONNECTING
             self.state = SessionState.CONNECTING
             self.ready.clear()
             self._lose_slots()
             self._channel = None
+            if was_connected:
+                self._notice(self)
             await channel.close()
 
     async def _serve(self, call: SessionCall, channel: grpc.aio.Channel) -> bool:

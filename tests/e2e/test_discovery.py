@@ -1,5 +1,7 @@
 """Real processes that are found while a coordinator runs."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -34,3 +36,54 @@ def test_workers_change_under_a_running_stream(folder: Path) -> None:
             assert client.post(url + CHAT, json={**ASKED, "max_tokens": 2}).status_code == 200
             assert list(lines)[-2:] == ["data: [DONE]", ""]
         process.wait_for(f"worker {first} was left")
+
+
+def names(url: str) -> list[str]:
+    """Return the ids of the models that are listed."""
+    return [card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]]
+
+
+def test_several_models_come_and_go(folder: Path) -> None:
+    """Each name leads to its worker; without one it is a 503 for a while, then a 404; it comes back with a worker."""
+    listed = folder / "workers"
+
+    def named(name: str) -> tuple[str, ...]:
+        return ("--sim-step-ms", "1", "--served-model-name", name)
+
+    with (
+        simulated_worker(folder, *named("red"), name="one") as (_, red),
+        simulated_worker(folder, *named("blue"), name="two") as (_, blue),
+        coordinator(folder, [f"file:{listed}", blue], "--model-linger", "2", ready=False) as (process, url),
+    ):
+
+        def ask(model: str) -> httpx.Response:
+            return httpx.post(url + CHAT, json={**ASKED, "max_tokens": 2, "model": model})
+
+        listed.write_text(red)
+        process.wait_for(f"worker {red}: .* ready")
+        wait_healthy(url, process)
+        assert sorted(names(url)) == ["blue", "red"]
+        assert ask("red").json()["model"] == "red"
+        assert ask("blue").json()["model"] == "blue"
+
+        listed.write_text("")
+        process.wait_for(f"worker {red} was left")
+        gone = ask("red")
+        assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
+        assert sorted(names(url)) == ["blue", "red"]
+        assert httpx.get(f"{url}/health").status_code == 200
+
+        wait_for(lambda: ask("red").status_code == 404)
+        assert names(url) == ["blue"]
+
+        listed.write_text(red)
+        wait_for(lambda: ask("red").status_code == 200)
+        assert sorted(names(url)) == ["blue", "red"]
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Wait until something holds that nothing tells of."""
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

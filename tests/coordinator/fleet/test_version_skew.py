@@ -1,0 +1,130 @@
+"""Workers whose protocol is a minor version older or newer than ours work all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from coordinator.fleet.pool import WorkerPool
+from coordinator.fleet.session import FetchFiles
+from coordinator.fleet.targets import Targets
+from tests.workers import Listener, Script, SessionContext, scripted_worker, submission, unix_address, until
+from tokenwire import protocol
+from tokenwire.v1 import inference_pb2 as pb
+
+MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
+
+
+async def accept(model: pb.Model, fetch: FetchFiles) -> None:
+    """Be prepared for any model."""
+
+
+def with_unknown_field(message: Message) -> None:
+    """Add a field that no version has yet: number 1000, the text "new"."""
+    message.MergeFromString(b"\xc2\x3e\x03new")
+
+
+async def converse(address: str, script: Script) -> Listener:
+    """Send a request to a scripted worker; returns when it has ended."""
+    async with scripted_worker(address, script):
+        pool = WorkerPool([address], "test", accept)
+        pool.start()
+        try:
+            await asyncio.wait_for(pool.wait_ready(), 10)
+            listener = Listener()
+            pool.submit("scripted", submission(), [listener])
+            await asyncio.wait_for(listener.ended.wait(), 10)
+            await until(lambda: pool.open_slots == 0)
+        finally:
+            await pool.stop()
+    return listener
+
+
+async def test_an_older_worker_is_served(tmp_path: Path) -> None:
+    """Its welcome and frames have only what the first version had: no load, state, weights, nor instance id."""
+
+    async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR - 1)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7])))
+        finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[8], finishes=[finish])))
+        await asyncio.Event().wait()
+
+    listener = await converse(unix_address(tmp_path), older)
+
+    assert listener.token_ids == [7, 8]
+    assert listener.error is None
+
+
+async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
+    """Fields, events and reasons that are not known here are passed over, or taken for what comes closest."""
+
+    async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR + 1)
+        first = pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, instance_id="i"))
+        with_unknown_field(first.welcome)
+        with_unknown_field(first.welcome.model)
+        await context.write(first)
+        unknown = pb.SessionResponse()
+        with_unknown_field(unknown)
+        await context.write(unknown)
+        (slot,) = (await anext(requests)).submit.slots
+        frame = pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7]))
+        with_unknown_field(frame.frame)
+        await context.write(frame)
+        await context.write(unknown)
+        finish = pb.Finish(slot=slot)
+        finish.MergeFromString(b"\x10\x63")  # the reason 99
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[8], finishes=[finish])))
+        await asyncio.Event().wait()
+
+    listener = await converse(unix_address(tmp_path), newer)
+
+    assert listener.token_ids == [7, 8]
+    assert listener.finish is not None
+    assert listener.finish.reason == 99
+
+
+async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None:
+    """A refusal with an unknown code ends the request with its message."""
+
+    async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR + 1)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        refusal = pb.Refusal(slots=(await anext(requests)).submit.slots, message="for a new reason")
+        refusal.MergeFromString(b"\x10\x63")
+        await context.write(pb.SessionResponse(refusal=refusal))
+        await asyncio.Event().wait()
+
+    listener = await converse(unix_address(tmp_path), newer)
+
+    assert listener.error is not None
+    assert listener.error.message == "for a new reason"
+
+
+async def test_a_worker_without_a_control_call_says_so(tmp_path: Path) -> None:
+    """An older worker that cannot adopt a target is left out of traffic, with the reason."""
+
+    async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR - 1)
+        await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
+        await asyncio.Event().wait()
+
+    address = unix_address(tmp_path)
+    targets = Targets()
+    targets.hear("scripted", pb.ServingState(epoch=1 << 16, weights_epoch=1 << 16, weight_version="v2"))
+    async with scripted_worker(address, older):
+        pool = WorkerPool([address], "test", accept, targets)
+        pool.start()
+        try:
+            await until(lambda: bool(pool.sessions[0].model) and "Method not found" in pool.misfit(pool.sessions[0]))
+            assert not pool.is_ready()
+        finally:
+            await pool.stop()
