@@ -5,7 +5,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.reconciler import Reconciler
 from coordinator.fleet.routing import Decision, Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
@@ -188,7 +190,8 @@ class WorkerPool:
         return f"{reason}, but {misfit}" if misfit else reason
 
     def _join(self, address: str) -> None:
-        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, self._link)
+        converse = partial(GrpcConversation, self._link)
+        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, converse)
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
     async def _leave(self, member: "_Member") -> None:

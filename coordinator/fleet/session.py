@@ -5,21 +5,21 @@ import enum
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 
-import grpc
-
+from coordinator.fleet.conversation import Conversation, Converse
 from coordinator.fleet.frames import deal
+from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
 from coordinator.fleet.workload import Workload
 from tokenwire import protocol
 from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.link.client import Link
-from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
+from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-SessionCall = grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]
 FetchFiles = Callable[[], Awaitable[dict[str, bytes]]]
 Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
 """Called with a worker's model, and a way to fetch its tokenizer files, before the worker gets requests."""
@@ -45,9 +45,9 @@ class WorkerSession:
         coordinator_id: str,
         prepare: Prepare,
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
-        link: Link | None = None,
+        converse: Converse | None = None,
     ) -> None:
-        """`notice` is called whenever the session's or the worker's state may have changed; `link` opens channels."""
+        """`notice` is called whenever the session's or the worker's state may have changed."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -63,20 +63,20 @@ class WorkerSession:
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._notice = notice
-        self._link = link or Link()
+        self._converse = converse or partial(GrpcConversation, Link())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         """What the worker has to do."""
         self._retired = False
         self._worker_drains = False
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
-        self._channel: grpc.aio.Channel | None = None
+        self._conversation: Conversation | None = None
 
     @property
     def control(self) -> control_pb2_grpc.ControlStub | None:
         """The worker's control calls; None while it is not connected."""
-        connected = self._channel is not None and self.state is not SessionState.CONNECTING
-        return control_pb2_grpc.ControlStub(self._channel) if connected else None
+        connected = self._conversation is not None and self.state is not SessionState.CONNECTING
+        return self._conversation.control if self._conversation is not None and connected else None
 
     @property
     def open_slots(self) -> int:
@@ -140,8 +140,8 @@ class WorkerSession:
             try:
                 connected = await self._run_once()
                 log.warning("worker %s: session ended: %s", self.address, self.last_error)
-            except (grpc.aio.AioRpcError, TokenwireError) as error:
-                self._note_failure(error)
+            except TokenwireError as error:
+                self._note_failure(error.message)
             except Exception as error:
                 log.exception("session with %s broke", self.address)
                 self.last_error = str(error)
@@ -151,45 +151,35 @@ class WorkerSession:
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
         self._commands = asyncio.Queue()
-        channel = self._channel = self._link.open_channel(self.address)
+        conversation = self._conversation = self._converse(self.address, self._send_commands(self._commands))
         try:
-            commands, metadata = self._send_commands(self._commands), self._link.metadata()
-            call = inference_pb2_grpc.InferenceStub(channel).Session(commands, metadata=metadata)
-            try:
-                return await self._serve(call, channel)
-            finally:
-                call.cancel()
+            return await self._serve(conversation)
         finally:
             was_connected = self.state is not SessionState.CONNECTING
             self.state = SessionState.CONNECTING
             self.ready.clear()
             self._lose_slots()
-            self._channel = None
+            self._conversation = None
             if was_connected:
                 self._notice(self)
-            await channel.close()
+            await conversation.close()
 
-    async def _serve(self, call: SessionCall, channel: grpc.aio.Channel) -> bool:
-        event = await call.read()
-        if not isinstance(event, pb.SessionResponse) or event.WhichOneof("event") != "welcome":
+    async def _serve(self, conversation: Conversation) -> bool:
+        event = await conversation.read()
+        if event is None or event.WhichOneof("event") != "welcome":
             raise Unavailable("the worker did not begin with a welcome")
-        await self._welcomed(event.welcome, channel)
+        await self._welcomed(event.welcome, conversation)
         try:
-            while isinstance(event := await call.read(), pb.SessionResponse):
+            while (event := await conversation.read()) is not None:
                 self._handle(event)
             self.last_error = "closed by the worker"
-        except grpc.aio.AioRpcError as error:
-            self.last_error = self._reason(error)
+        except TokenwireError as error:
+            self.last_error = error.message
         return True
 
-    async def _welcomed(self, welcome: pb.Welcome, channel: grpc.aio.Channel) -> None:
+    async def _welcomed(self, welcome: pb.Welcome, conversation: Conversation) -> None:
         protocol.check_peer(welcome.protocol, f"worker {self.address}")
-
-        async def fetch_files() -> dict[str, bytes]:
-            response = await control_pb2_grpc.ControlStub(channel).GetTokenizer(control_pb2.GetTokenizerRequest())
-            return dict(response.files)
-
-        await self._prepare(welcome.model, fetch_files)
+        await self._prepare(welcome.model, conversation.fetch_tokenizer)
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
@@ -249,17 +239,7 @@ class WorkerSession:
         for listener in self._slots.release_all():
             listener.fail(error)
 
-    def _reason(self, error: grpc.aio.AioRpcError) -> str:
-        explained = self._link.explain(error)
-        if explained is not None:
-            return explained
-        if error.code() is grpc.StatusCode.UNAVAILABLE:
-            # The details list every address and errno; that nobody listens is all there is to say.
-            return "not reachable" if self.model is None else "lost"
-        return error.details() or error.code().name
-
-    def _note_failure(self, error: Exception) -> None:
-        message = self._reason(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    def _note_failure(self, message: str) -> None:
         if message != self.last_error:
             log.log(logging.WARNING if self.model else logging.INFO, "worker %s: %s", self.address, message)
         self.last_error = message
