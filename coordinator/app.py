@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from coordinator.admission.queue import AdmissionQueue
 from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
 from coordinator.api.completions import completion_routes
@@ -46,7 +47,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
-    generation = Generation(pool, models, history)
+    queue = AdmissionQueue(pool, settings.admission)
+    generation = Generation(queue, models, history)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
 

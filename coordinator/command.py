@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from coordinator.admin_key import read_admin_key
+from coordinator.admission.settings import admission_settings
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
@@ -80,6 +81,7 @@ def command(
         parsers=_parser_settings(api),
         api=_api_settings(api),
         control=_control_settings(api),
+        admission=admission_settings(api),
         history=_history_settings(api),
         routing=api["routing"],
         tokenizer=tokenizer,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator import limits
-from coordinator.fleet.submission import Fleet, Submission
+from coordinator.fleet.submission import Fleet, Placement, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory, ServedModel
@@ -163,7 +163,7 @@ class Generation:
             )
             for i in range(request.n)
         ]
-        return self._fleet.submit(model.fleet_name, submit, choices)
+        return self._fleet.submit(model.fleet_name, submit, choices, Placement(joins=position > 0))
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coordinator.admin_key import AdminKey
+from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.discovery.parse import check_source
 from coordinator.fleet.routing import Policy
 from coordinator.history.settings import HistorySettings
@@ -92,6 +93,7 @@ class CoordinatorSettings:
     """How long a client may read nothing before its stream is cut."""
     api: ApiSettings = ApiSettings()
     control: ControlSettings = ControlSettings()
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tokenwire.admission_options import ADMISSION_OPTIONS
 from tokenwire.cli import Command, option
 
 _FLAGS = {
@@ -22,6 +23,7 @@ _FLAGS = {
     "return_tokens_as_token_ids": 'Write tokens in logprobs as "token_id:N".',
 }
 _VALUES: dict[str, dict[str, Any]] = {
+    **ADMISSION_OPTIONS,
     "admin_key_file": {
         "type": click.Path(exists=True, dir_okay=False, path_type=Path),
         "help": "File with the key that steering routes ask for; or set TOKENWIRE_ADMIN_KEY.",

@@ -9,6 +9,7 @@ from functools import partial
 
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.reconciler import Reconciler
+from coordinator.fleet.room import capacity, room_of
 from coordinator.fleet.routing import Decision, Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
@@ -89,6 +90,7 @@ class WorkerPool:
         self._link = link or Link()
         self._router = router or Router()
         self._changed = asyncio.Event()
+        self._subscribers: list[Callable[[], None]] = []
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -161,15 +163,37 @@ class WorkerPool:
         """Say why a worker cannot be made like the others; empty when nothing is known against it."""
         return self._reconciler.problem(session)
 
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Have something called whenever a worker may have got room: it became ready, or sequences ended."""
+        self._subscribers.append(changed)
+
+    def room(self, model: str, adapter_id: int = 0) -> int:
+        """Return how many more sequences the workers of a model could begin at once."""
+        return sum(max(0, room_of(session)) for session in self._able(model, adapter_id))
+
+    def capacity(self, model: str) -> int:
+        """Return how many sequences the workers of a model run at a time, those included that are away."""
+        return sum(capacity(session) for session in self.sessions if session.model and model in session.model.names)
+
+    def absence(self, model: str, adapter_id: int = 0) -> str:
+        """Say why no worker can take a request for a model; empty when one can."""
+        if self._able(model, adapter_id):
+            return ""
+        reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "none is known"
+        return f"No worker serves {model} right now: {reasons}"
+
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Ticket:
         """Send a request to a worker of a model. Raises Unavailable."""
-        decision = self._router.choose(self._candidates(model, submit.lora.id), submit, placement)
+        candidates = self._able(model, submit.lora.id)
+        if not candidates:
+            raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
+        decision = self._router.choose(_roomy(candidates, len(listeners)), submit, placement)
         return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
 
-    def _candidates(self, model: str, adapter_id: int) -> list[WorkerSession]:
-        candidates = [
+    def _able(self, model: str, adapter_id: int) -> list[WorkerSession]:
+        return [
             session
             for session in self.sessions
             if session.state is SessionState.READY
@@ -177,10 +201,6 @@ class WorkerPool:
             and model in session.model.names
             and not self._targets.misfit(session.name, session.serving, adapter_id)
         ]
-        if not candidates:
-            reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "none is known"
-            raise Unavailable(f"No worker serves {model} right now: {reasons}", retry_after_s=_RETRY_AFTER_S)
-        return candidates
 
     def _reason(self, session: WorkerSession, adapter_id: int) -> str:
         reason = f"{session.address} is {session.state.value}"
@@ -191,7 +211,7 @@ class WorkerPool:
 
     def _join(self, address: str) -> None:
         converse = partial(GrpcConversation, self._link)
-        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, converse)
+        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, converse, self._tell)
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
     async def _leave(self, member: "_Member") -> None:
@@ -216,3 +236,15 @@ class WorkerPool:
         changed = self._targets.hear(session.name, session.serving)
         for each in self.sessions if changed else (session,):
             self._reconciler.consider(each)
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self._subscribers:
+            changed()
+
+
+def _roomy(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:
+    """Leave out workers without room, as long as others have some; best those that have enough."""
+    rooms = {session: room_of(session) for session in candidates}
+    enough = [session for session, room in rooms.items() if room >= sequences]
+    return enough or [session for session, room in rooms.items() if room > 0] or candidates

@@ -46,14 +46,17 @@ class WorkerSession:
         prepare: Prepare,
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
         converse: Converse | None = None,
+        freed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`notice` is called whenever the session's or the worker's state may have changed."""
+        """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
         """Names the worker's process; empty before its first welcome."""
         self.model: pb.Model | None = None
         self.load = pb.Load()
+        self.unseen = 0
+        """Sequences sent since the worker told its load."""
         self.weight_version = ""
         """Label of the weights that made the last tokens."""
         self.serving = pb.ServingState()
@@ -63,6 +66,7 @@ class WorkerSession:
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._notice = notice
+        self._freed = freed
         self._converse = converse or partial(GrpcConversation, Link())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
@@ -106,6 +110,7 @@ class WorkerSession:
         for listener in listeners:
             listener.weights(self.weight_version)
         submit.slots[:] = slots
+        self.unseen += len(slots)
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
 
@@ -204,6 +209,7 @@ class WorkerSession:
                 for slot in event.refusal.slots:
                     self.workload.computed(slot)
                     self._slots.release(slot).fail(error)
+                self._freed()
             case "draining":
                 log.info("worker %s drains", self.address)
                 self._worker_drains = True
@@ -224,7 +230,7 @@ class WorkerSession:
         self._notice(self)
 
     def _take(self, frame: pb.StepFrame) -> None:
-        self.load = frame.load
+        self.load, self.unseen = frame.load, 0
         if frame.weight_version != self.weight_version:
             self.weight_version = frame.weight_version
             for listener in self._slots.listeners:
@@ -233,6 +239,8 @@ class WorkerSession:
         unwanted = deal(frame, self._slots)
         if unwanted:
             self.abort(unwanted)
+        if frame.finishes:
+            self._freed()
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

@@ -16,6 +16,10 @@ class Placement:
     """Instance ids of workers that are to be tried last: the request was lost with them."""
     resumed: bool = False
     """Whether the client has a part of the reply: such a request goes before new ones, and is not refused."""
+    joins: bool = False
+    """Whether it is a further prompt of a request whose first one was taken: such a one is not refused either."""
+    tenant: str = ""
+    """Whose request it is; tenants have equal shares of what is scarce."""
 
 
 NEW = Placement()

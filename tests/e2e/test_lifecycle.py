@@ -108,7 +108,7 @@ def test_an_error_of_one_sequence_costs_nobody_else(folder: Path) -> None:
 
 def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
     """A draining worker refuses new requests, finishes running ones and exits 0."""
-    with simulated_service(folder, "--sim-step-ms", "10") as service:
+    with simulated_service(folder, "--sim-step-ms", "10", coordinator_options=["--queue-timeout", "0.1"]) as service:
         answers = []
         body = {"messages": MESSAGES, "max_tokens": 100}
         thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=body, timeout=60)))

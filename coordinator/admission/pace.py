@@ -1,0 +1,38 @@
+"""How fast a line moves, and so when it is worth to come back."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+_WINDOW_S = 10.0
+_LONGEST_S = 60
+"""Clients take longer waits for a mistake."""
+
+
+class Pace:
+    """Sequences that started in the last seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._starts: deque[tuple[float, int]] = deque()
+        self._total = 0
+
+    def started(self, sequences: int) -> None:
+        """Count a start."""
+        self._starts.append((self._clock(), sequences))
+        self._total += sequences
+        self._forget()
+
+    def wait_s(self, sequences: int) -> int:
+        """Return in how many whole seconds so many sequences will have started, at least 1."""
+        self._forget()
+        if not self._total:
+            return 1
+        elapsed = max(1.0, self._clock() - self._starts[0][0])
+        return min(_LONGEST_S, max(1, math.ceil(sequences * elapsed / self._total)))
+
+    def _forget(self) -> None:
+        old = self._clock() - _WINDOW_S
+        while self._starts and self._starts[0][0] < old:
+            self._total -= self._starts.popleft()[1]

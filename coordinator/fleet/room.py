@@ -1,0 +1,32 @@
+"""How many sequences a worker could begin at once, as far as its session can tell."""
+
+from coordinator.fleet.session import WorkerSession
+
+UNKNOWN = 1_000_000
+"""The room of a worker that does not say how many sequences it runs at a time."""
+_LEAD_SHARE = 16
+_LEAST_LEAD = 2
+_FULL_CACHE = 0.9
+
+
+def capacity(session: WorkerSession) -> int:
+    """Return how many sequences the worker runs at a time; 0 where nothing is known of it."""
+    if session.model is None:
+        return 0
+    return session.model.max_num_seqs or UNKNOWN
+
+
+def room_of(session: WorkerSession) -> int:
+    """Return how many more sequences may be sent to a ready worker; none or less: it has enough to do.
+
+    A few more than it runs at a time: the lead, with which it fills a place in the step that freed it.
+    """
+    seats = capacity(session)
+    if seats == UNKNOWN:
+        return UNKNOWN
+    lead = max(_LEAST_LEAD, seats // _LEAD_SHARE)
+    load, room = session.load, seats + lead - session.workload.sequences
+    if session.open_slots and load.waiting and load.kv_cache_usage >= _FULL_CACHE:
+        # Memory, not seats, is what this worker is out of.
+        room = min(room, lead - load.waiting - session.unseen)
+    return room
