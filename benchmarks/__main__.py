@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchmarks import history, history_cost, long_prompts, parsing, rest, streaming
+from benchmarks import history, history_cost, long_prompts, parsing, rest, routing, streaming
 
 _RESULTS = Path(__file__).parent / "results"
 
@@ -17,7 +17,9 @@ _RESULTS = Path(__file__).parent / "results"
 @click.command()
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
 @click.option(
-    "--only", type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history"]), help="Run one part."
+    "--only",
+    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing"]),
+    help="Run one part.",
 )
 @click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
 @click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", show_default=True)
@@ -54,6 +56,9 @@ def main(streams: str, only: str | None, conversations: int, output: Path) -> No
         print_mapping("a flood of conversations", results["history_flood"])
         results["history_drift"] = list(history.run(conversations))
         print_table("conversations with the embedded model at temperature 1.0", results["history_drift"])
+    if only in (None, "routing"):
+        results["routing"] = list(routing.run())
+        print_table("8 workers, by policy", results["routing"])
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
     click.echo(f"\nwritten to {output}")
