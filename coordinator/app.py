@@ -24,6 +24,7 @@ from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.control import FleetControl
 from coordinator.fleet.discovery.finder import WorkerFinder
 from coordinator.fleet.discovery.parse import open_source
+from coordinator.fleet.failover.layer import Failover
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.routing import Router
 from coordinator.fleet.status import FleetStatus
@@ -48,7 +49,9 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     queue = AdmissionQueue(pool, settings.admission)
-    generation = Generation(queue, models, history)
+    failover = Failover(queue, settings.failover, pool.room)
+    pool.watch_drains(failover.drained)
+    generation = Generation(failover, models, history)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
 
@@ -58,6 +61,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         finder.start()
         yield
         await finder.stop()
+        failover.stop()
         await pool.stop()
         await models.close()
         await history.close()

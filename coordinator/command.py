@@ -12,6 +12,7 @@ import click
 
 from coordinator.admin_key import read_admin_key
 from coordinator.admission.settings import admission_settings
+from coordinator.fleet.failover.options import failover_options, failover_settings
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
 @option("--link-server-name", default=SERVER_NAME, help="Name that the certificates of workers carry.")
 @link_options
+@failover_options
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
@@ -90,6 +92,7 @@ def command(
         max_body_bytes=int(max_body_mb * 1024 * 1024),
         drain_timeout_s=drain_timeout,
         stall_timeout_s=stall_timeout,
+        failover=failover_settings(api),
     )
     if settings.parsers.parses:
         log.info("loading parsers; this takes some seconds")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from coordinator.admin_key import AdminKey
 from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.discovery.parse import check_source
+from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.routing import Policy
 from coordinator.history.settings import HistorySettings
 from coordinator.parsing.settings import ParserSettings
@@ -91,6 +92,7 @@ class CoordinatorSettings:
     """How long replies may run on after SIGTERM."""
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
+    failover: FailoverSettings = field(default_factory=FailoverSettings)
     api: ApiSettings = ApiSettings()
     control: ControlSettings = ControlSettings()
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)

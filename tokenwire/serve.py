@@ -62,7 +62,9 @@ def command(
             worker += ["--served-model-name", name]
         for root in weights_roots:
             worker += ["--weights-root", str(root)]
-        coordinator = ["coordinator", "--worker", address, *cache, *api_arguments(api)]
+        # There is one worker, and everything ends with it: nothing goes on elsewhere.
+        alone = ["--failover-attempts", "0"]
+        coordinator = ["coordinator", "--worker", address, *cache, *alone, *api_arguments(api)]
         if engine == "vllm" and api["reasoning_parser"]:
             # The engine has to know too: grammars begin where reasoning ends.
             engine_arguments = ["--reasoning-parser", api["reasoning_parser"], *engine_arguments]

@@ -47,6 +47,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._steps = 0
         self._generated_tokens = 0
         self._draining = False
+        self._handing_back = False
+        """Whether sequences that are aborted now may go on at another worker."""
         self._idle = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self.address = settings.listen
@@ -92,6 +94,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         log.info("draining: %d slots open, %.0f s at most", self._open_slots(), deadline_s)
         if not await self._wait_idle(deadline_s):
             log.warning("drain deadline: aborting %d slots", self._open_slots())
+            self._handing_back = True
             for session in list(self._sessions):
                 await session.abort_all()
             await self._wait_idle(2.0)
@@ -193,6 +196,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         for sequence, rows in step.logprobs:
             sequence.outbox.add_logprobs(sequence.slot, rows)
         for sequence, finish in step.finishes:
+            if self._handing_back and finish.reason == pb.FINISH_REASON_ABORT:
+                finish.handed_back = True
             sequence.outbox.add_finish(sequence.slot, finish)
         for session in self._sessions:
             session.outbox.flush(step.load, step.weight_version)

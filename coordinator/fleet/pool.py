@@ -91,6 +91,7 @@ class WorkerPool:
         self._router = router or Router()
         self._changed = asyncio.Event()
         self._subscribers: list[Callable[[], None]] = []
+        self._drained: Callable[[WorkerSession], None] = lambda session: None
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -190,7 +191,12 @@ class WorkerPool:
         if not candidates:
             raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
         decision = self._router.choose(_roomy(candidates, len(listeners)), submit, placement)
+        placement.placed(decision.worker)
         return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
+
+    def watch_drains(self, drained: Callable[[WorkerSession], None]) -> None:
+        """Have something called when a worker says that it is about to stop."""
+        self._drained = drained
 
     def _able(self, model: str, adapter_id: int) -> list[WorkerSession]:
         return [
@@ -233,6 +239,8 @@ class WorkerPool:
                 self._model_left(session.name)
             return
         self._router.notice(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
+        if session.worker_drains:
+            self._drained(session)
         changed = self._targets.hear(session.name, session.serving)
         for each in self.sessions if changed else (session,):
             self._reconciler.consider(each)

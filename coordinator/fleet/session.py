@@ -72,7 +72,8 @@ class WorkerSession:
         self.workload = Workload(self._slots)
         """What the worker has to do."""
         self._retired = False
-        self._worker_drains = False
+        self.worker_drains = False
+        """Whether the worker has said that it is about to stop."""
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._conversation: Conversation | None = None
 
@@ -188,7 +189,7 @@ class WorkerSession:
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
-        self.state, self._worker_drains = SessionState.READY, welcome.draining
+        self.state, self.worker_drains = SessionState.READY, welcome.draining
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
@@ -212,7 +213,7 @@ class WorkerSession:
                 self._freed()
             case "draining":
                 log.info("worker %s drains", self.address)
-                self._worker_drains = True
+                self.worker_drains = True
                 self._settle()
             case "serving":
                 self.hear(event.serving)
@@ -221,7 +222,7 @@ class WorkerSession:
         """Find the state of a connected session, and tell of it."""
         if self.state is SessionState.CONNECTING:
             return
-        if self._retired or self._worker_drains:
+        if self._retired or self.worker_drains:
             self.state = SessionState.DRAINING
             self.ready.clear()
         else:
@@ -231,6 +232,10 @@ class WorkerSession:
 
     def _take(self, frame: pb.StepFrame) -> None:
         self.load, self.unseen = frame.load, 0
+        if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
+            # Whatever goes on elsewhere must not come back here.
+            self.worker_drains = True
+            self._settle()
         if frame.weight_version != self.weight_version:
             self.weight_version = frame.weight_version
             for listener in self._slots.listeners:

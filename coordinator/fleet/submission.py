@@ -1,11 +1,18 @@
 """What the layers of the fleet hand each other: a request on its way to a worker, and the way to end it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.fleet.slots import SlotListener
 from tokenwire.v1 import inference_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.fleet.session import WorkerSession
+
+
+def _ignore(session: "WorkerSession") -> None:
+    """Take no note of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,8 @@ class Placement:
     """Whether it is a further prompt of a request whose first one was taken: such a one is not refused either."""
     tenant: str = ""
     """Whose request it is; tenants have equal shares of what is scarce."""
+    placed: "Callable[[WorkerSession], None]" = _ignore
+    """Called with the worker that gets the request, when it gets it."""
 
 
 NEW = Placement()

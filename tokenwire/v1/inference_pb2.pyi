@@ -46,18 +46,20 @@ class SessionRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., submit: _Optional[_Union[Submit, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
 
 class SessionResponse(_message.Message):
-    __slots__ = ("welcome", "frame", "refusal", "draining", "serving")
+    __slots__ = ("welcome", "frame", "refusal", "draining", "serving", "heartbeat")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     frame: StepFrame
     refusal: Refusal
     draining: Draining
     serving: ServingState
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., frame: _Optional[_Union[StepFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ...) -> None: ...
+    heartbeat: Heartbeat
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., frame: _Optional[_Union[StepFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class ProtocolVersion(_message.Message):
     __slots__ = ("major", "minor")
@@ -334,20 +336,22 @@ class StepFrame(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., token_ids: _Optional[_Iterable[int]] = ..., finishes: _Optional[_Iterable[_Union[Finish, _Mapping]]] = ..., prefills: _Optional[_Iterable[_Union[PrefillInfo, _Mapping]]] = ..., logprobs: _Optional[_Iterable[_Union[Logprobs, _Mapping]]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., weight_version: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("slot", "reason", "eos_token_id", "stop_token_id", "error_message", "kv_transfer_params_json")
+    __slots__ = ("slot", "reason", "eos_token_id", "stop_token_id", "error_message", "kv_transfer_params_json", "handed_back")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     EOS_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     STOP_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     KV_TRANSFER_PARAMS_JSON_FIELD_NUMBER: _ClassVar[int]
+    HANDED_BACK_FIELD_NUMBER: _ClassVar[int]
     slot: int
     reason: FinishReason
     eos_token_id: int
     stop_token_id: int
     error_message: str
     kv_transfer_params_json: str
-    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ...) -> None: ...
+    handed_back: bool
+    def __init__(self, slot: _Optional[int] = ..., reason: _Optional[_Union[FinishReason, str]] = ..., eos_token_id: _Optional[int] = ..., stop_token_id: _Optional[int] = ..., error_message: _Optional[str] = ..., kv_transfer_params_json: _Optional[str] = ..., handed_back: _Optional[bool] = ...) -> None: ...
 
 class PrefillInfo(_message.Message):
     __slots__ = ("slot", "cached_tokens", "prompt_logprobs", "created_cache_tokens")
@@ -408,3 +412,15 @@ class Draining(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     deadline_ms: int
     def __init__(self, deadline_ms: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("load", "steps", "stalled_ms", "allowance_ms")
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_MS_FIELD_NUMBER: _ClassVar[int]
+    ALLOWANCE_MS_FIELD_NUMBER: _ClassVar[int]
+    load: Load
+    steps: int
+    stalled_ms: int
+    allowance_ms: int
+    def __init__(self, load: _Optional[_Union[Load, _Mapping]] = ..., steps: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., allowance_ms: _Optional[int] = ...) -> None: ...

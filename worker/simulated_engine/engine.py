@@ -27,6 +27,7 @@ __all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
 
 _DEFAULT_KV_TOKENS = 524288
 _WEIGHT_STAGES = frozenset({"init", "start", "start_draft", "update", "finish", "shutdown"})
+_ABORTED = pb.Finish(reason=pb.FINISH_REASON_ABORT)
 _MEMORY_TAGS = frozenset({"weights", "kv_cache"})
 
 
@@ -121,7 +122,7 @@ class SimulatedEngine(Engine):
     async def abort(self, sequences: list[Sequence]) -> None:
         """Stop computing these sequences."""
         if self._scheduler is not None:
-            self._scheduler.end(sequences, pb.FINISH_REASON_ABORT)
+            self._scheduler.end(sequences, _ABORTED)
             self._wake.set()
 
     async def steps(self) -> AsyncIterator[Step]:
@@ -179,7 +180,7 @@ class SimulatedEngine(Engine):
     def _fail(self, message: str) -> None:
         self._failure = message
         if self._scheduler is not None:
-            self._scheduler.end_all(pb.FINISH_REASON_ERROR, message)
+            self._scheduler.end_all(pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message, handed_back=True))
         self._drained.set()
 
     async def stop(self) -> None:
@@ -196,7 +197,7 @@ class SimulatedEngine(Engine):
         scheduler.holding = True
         self._frozen = mode is PauseMode.KEEP
         if mode is PauseMode.ABORT:
-            scheduler.end_all(pb.FINISH_REASON_ABORT)
+            scheduler.end_all(_ABORTED)
         elif mode is PauseMode.WAIT and scheduler.active_sequences:
             self._drained.clear()
             self._wake.set()

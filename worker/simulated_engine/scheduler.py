@@ -79,18 +79,18 @@ class Scheduler:
         held, self._held = self._held, []
         self._enqueue(held)
 
-    def end(self, sequences: Iterable[Sequence], reason: pb.FinishReason, error_message: str = "") -> None:
+    def end(self, sequences: Iterable[Sequence], finish: pb.Finish) -> None:
         """End sequences now; the next step reports it. Unknown ones are ignored."""
         for sequence in sequences:
             generation = self._live.get(sequence)
             if generation is not None:
                 self._leave(generation)
-                self._finished.append((sequence, pb.Finish(reason=reason, error_message=error_message)))
+                self._finished.append((sequence, _copy(finish)))
         self._held = [generation for generation in self._held if generation.phase is not Phase.DONE]
 
-    def end_all(self, reason: pb.FinishReason, error_message: str = "") -> None:
+    def end_all(self, finish: pb.Finish) -> None:
         """End every live sequence now; the next step reports it."""
-        self.end(list(self._live), reason, error_message)
+        self.end(list(self._live), finish)
 
     def reset_cache(self, preempt_running: bool) -> bool:
         """Forget cached blocks; returns whether the cache is empty now."""
@@ -277,3 +277,10 @@ class Scheduler:
         self._sequences = [generation.sequence for generation in self._running]
         self._chunks = [generation.chunk for generation in self._running]
         self._scored = any(generation.logprobs is not None for generation in self._running)
+
+
+def _copy(finish: pb.Finish) -> pb.Finish:
+    # Each sequence's gets a slot of its own.
+    copied = pb.Finish()
+    copied.CopyFrom(finish)
+    return copied

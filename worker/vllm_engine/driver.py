@@ -115,3 +115,8 @@ def aborted() -> pb.Finish:
 def failed(message: str) -> pb.Finish:
     """Build the terminal event of a sequence that the engine failed."""
     return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message)
+
+
+def orphaned(message: str) -> pb.Finish:
+    """Build the terminal event of a sequence whose engine died."""
+    return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message, handed_back=True)

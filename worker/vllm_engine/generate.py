@@ -11,7 +11,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
-from worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish
+from worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish, orphaned
 from worker.vllm_engine.errors import DEAD, translate
 from worker.vllm_engine.logprobs import flat_rows
 from worker.vllm_engine.sampling import child_params
@@ -144,7 +144,7 @@ class GenerateDriver:
         if self._queue.closed:
             return
         log.error("%s", DEAD)
-        finishes = [(sequence, failed(DEAD)) for sequence in self._tasks]
+        finishes = [(sequence, orphaned(DEAD)) for sequence in self._tasks]
         for sequence in list(self._tasks):
             self._forget(sequence)
         self._put(finishes)

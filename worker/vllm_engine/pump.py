@@ -18,7 +18,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
-from worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish
+from worker.vllm_engine.driver import Admission, StepQueue, aborted, finish, orphaned
 from worker.vllm_engine.errors import DEAD, vllm_errors
 from worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
 from worker.vllm_engine.sampling import child_params
@@ -178,7 +178,7 @@ class Pump:
             return
         message = DEAD if isinstance(error, EngineDeadError) else f"The engine's output could not be read: {error!r}"
         log.error("%s", message, exc_info=None if isinstance(error, EngineDeadError) else error)
-        finishes = [(sequence, failed(message)) for sequence in self._ids]
+        finishes = [(sequence, orphaned(message)) for sequence in self._ids]
         for request_id in list(self._live):
             self._forget(request_id)
         self._put(finishes=finishes)

@@ -1,0 +1,234 @@
+"""The outermost layer of the fleet: what a worker leaves unfinished goes on at another one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordinator.fleet.failover.recovery import Recovery, recovery_of, remainder, repeatable
+from coordinator.fleet.failover.replay import Replay
+from coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
+from coordinator.fleet.failover.suspicion import Suspicion, is_undecided
+from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
+from tokenwire.errors import EngineFailed, Overloaded, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.fleet.session import WorkerSession
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.05
+"""How soon a request is sent again that a worker refused, and how often trials are looked at."""
+
+
+class ResumableRequest:
+    """One submitted request and its sequences, each of which goes on by itself once it was lost."""
+
+    __slots__ = ("_whole", "model", "placement", "recovery", "sequences", "submit")
+
+    def __init__(self, model: str, submit: pb.Submit, placement: Placement) -> None:
+        self.model = model
+        self.submit = submit
+        self.placement = placement
+        self.recovery = recovery_of(submit.sampling_params)
+        self.sequences: Sequence[ResumableSequence] = ()
+        self._whole: Submission | None = None
+
+    def begin(self, below: Fleet) -> None:
+        """Submit it as it is. Raises Unavailable or Overloaded."""
+        placement = replace(self.placement, placed=self._placed)
+        self._whole = below.submit(self.model, self.submit, self.sequences, placement)
+
+    def abort(self) -> None:
+        """End whatever still runs. Safe at any time, more than once."""
+        self.leave_first_worker()
+        for sequence in self.sequences:
+            if sequence.submission is not None:
+                sequence.submission.abort()
+            sequence.abandon()
+
+    def leave_first_worker(self) -> None:
+        """End what still runs of it as a whole."""
+        if self._whole is not None:
+            self._whole.abort()
+
+    def explain(self) -> str:
+        """Say which worker has it and why, and what it was lost with."""
+        own = [sequence.submission for sequence in self.sequences if sequence.submission is not None]
+        whole = [self._whole] if self._whole is not None else []
+        said = ", ".join(part.explain() for part in own or whole)
+        losses = sum(sequence.losses for sequence in self.sequences)
+        return f"{said}; lost {losses} times" if losses else said
+
+    def _placed(self, session: "WorkerSession") -> None:
+        for sequence in self.sequences:
+            sequence.placed(session)
+
+
+class Failover:
+    """Wraps listeners so that they never hear of a lost worker, as long as another one can go on."""
+
+    def __init__(self, below: Fleet, settings: FailoverSettings, room: Callable[[str, int], int]) -> None:
+        """`room` says how many sequences the workers of a model (and an adapter of it) could begin at once."""
+        self.stats = FailoverStats()
+        self._below = below
+        self._settings = settings
+        self._room = room
+        self._suspicion = Suspicion()
+        self._live: set[ResumableSequence] = set()
+        self._lost: list[tuple[ResumableSequence, Loss]] = []
+        self._waiting: list[tuple[ResumableSequence, Callable[[], None]]] = []
+        self._tick: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Submission:
+        """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
+        if not self._settings.attempts:
+            return self._below.submit(model, submit, listeners, placement)
+        request = ResumableRequest(model, repeatable(submit), placement)
+        sequences = [ResumableSequence(request, index, listener, self) for index, listener in enumerate(listeners)]
+        request.sequences = sequences
+        request.begin(self._below)
+        self._live.update(sequence for sequence in sequences if not sequence.ended)
+        return request
+
+    def stop(self) -> None:
+        """Go on with nothing any more."""
+        self._stopped = True
+        if self._tick is not None:
+            self._tick.cancel()
+
+    def drained(self, session: "WorkerSession") -> None:
+        """Move what a worker has that stops, as far as it goes on elsewhere without the client noticing."""
+        moved = self._movable(session)
+        if self._stopped or not moved:
+            return
+        for sequence in moved:
+            sequence.leave()
+            if sequence.submission is not None:
+                sequence.submission.abort()
+            else:
+                _request_of(sequence).leave_first_worker()
+        log.info("worker %s stops: %d sequences go on elsewhere", session.address, len(moved))
+        for sequence in moved:
+            sequence.avoid |= {session.instance_id}
+            self._resume(sequence, lambda: None)
+
+    # What sequences say.
+
+    def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
+        """Decide when all of the worker's sequences are known that were lost with this one."""
+        if not self._lost:
+            asyncio.get_running_loop().call_soon(self._settle)
+        self._lost.append((sequence, loss))
+
+    def ended(self, sequence: ResumableSequence) -> None:
+        """Forget a sequence."""
+        self._live.discard(sequence)
+        self._suspicion.forget(sequence.request)
+
+    # What becomes of them.
+
+    def _settle(self) -> None:
+        lost, self._lost = self._lost, []
+        give_up = {sequence: loss.give_up for sequence, loss in lost}
+        dead: dict[str, list[ResumableSequence]] = {}
+        for sequence, loss in lost:
+            if sequence.ended:
+                continue
+            if self._stopped or sequence.losses > self._settings.attempts or not _can_resume(sequence):
+                self.stats.failed += 1
+                loss.give_up()
+            elif loss.died:
+                dead.setdefault(loss.instance_id, []).append(sequence)
+            elif loss.refused:
+                self._waiting.append((sequence, loss.give_up))
+            else:
+                self._resume(sequence, loss.give_up)
+        for instance_id, sequences in dead.items():
+            verdict = self._suspicion.judge(instance_id, sequences)
+            log.warning("a worker died: %d sequences go on elsewhere", len(verdict.innocent))
+            for sequence in verdict.guilty:
+                self._stop_poison(sequence)
+            for sequence in verdict.innocent:
+                self._resume(sequence, give_up[sequence])
+        self._schedule()
+
+    def _resume(self, sequence: ResumableSequence, give_up: Callable[[], None]) -> None:
+        request = _request_of(sequence)
+        replayed = request.recovery is Recovery.REPLAY and bool(sequence.token_ids)
+        prefix: Sequence[int] = () if replayed else sequence.token_ids
+        rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
+        listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
+        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, placed=sequence.placed)
+        if prefix and request.submit.sampling_params.HasField("max_tokens") and not rest.sampling_params.max_tokens:
+            sequence.end_at_limit()
+            return
+        try:
+            sequence.submission = self._below.submit(request.model, rest, [listener], placement)
+        except (Unavailable, Overloaded):
+            self.stats.failed += 1
+            give_up()
+            return
+        self.stats.replayed += replayed
+        self.stats.resumed += not replayed
+
+    def _schedule(self) -> None:
+        if self._tick is None and (self._waiting or self._suspicion.trying) and not self._stopped:
+            self._tick = asyncio.get_running_loop().call_later(_TICK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._tick = None
+        waiting, self._waiting = self._waiting, []
+        for sequence, give_up in waiting:
+            if not sequence.ended:
+                self._resume(sequence, give_up)
+        for sequence in self._suspicion.next_trial(_is_on_trial):
+            log.warning("request %s is tried alone: two workers died near it", _name(sequence))
+            self._resume(sequence, lambda: None)
+        self._schedule()
+
+    def _stop_poison(self, sequence: ResumableSequence) -> None:
+        self.stats.poisoned += 1
+        log.error("request %s is stopped: the workers that began with it died", _name(sequence))
+        sequence.end_with(
+            EngineFailed("Two workers died when they began with this request. It is not tried on a third one.")
+        )
+
+    def _movable(self, session: "WorkerSession") -> list[ResumableSequence]:
+        """Return what a worker has that goes on at once elsewhere, as far as there is room."""
+        rooms: dict[tuple[str, int], int] = {}
+        movable = []
+        for sequence in self._live:
+            request = _request_of(sequence)
+            if sequence.session is session and (request.recovery is Recovery.CONTINUE or not sequence.token_ids):
+                wanted = request.model, request.submit.lora.id
+                rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
+                if rooms[wanted] >= 0:
+                    movable.append(sequence)
+        return movable
+
+
+def _request_of(sequence: ResumableSequence) -> ResumableRequest:
+    request = sequence.request
+    assert isinstance(request, ResumableRequest)
+    return request
+
+
+def _can_resume(sequence: ResumableSequence) -> bool:
+    return _request_of(sequence).recovery is not Recovery.NONE or not sequence.token_ids
+
+
+def _is_on_trial(request: object) -> bool:
+    assert isinstance(request, ResumableRequest)
+    return any(is_undecided(sequence) for sequence in request.sequences)
+
+
+def _name(sequence: ResumableSequence) -> str:
+    return _request_of(sequence).submit.request_id

@@ -1,0 +1,89 @@
+"""Listens to a request that runs from its start again: silent until the client's tokens have come out once more."""
+
+from array import array
+from typing import Protocol
+
+from coordinator.fleet.slots import SlotListener
+from tokenwire.errors import TokenwireError
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Replayed(SlotListener, Protocol):
+    """The sequence behind a replay."""
+
+    def diverged(self, position: int) -> None:
+        """Hear that the token at a position is not the one that the client has."""
+
+
+class Replay:
+    """Compares what comes with what came before, then passes on what follows."""
+
+    __slots__ = ("_behind", "_known", "_rows", "_seen", "_version")
+
+    def __init__(self, behind: Replayed, known: "array[int]") -> None:
+        self._behind = behind
+        self._known = known
+        self._seen = 0
+        """Tokens that were compared."""
+        self._rows: pb.LogprobRows | None = None
+        self._version = ""
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Pass on; the sequence knows what it has told already."""
+        self._behind.prefilled(info)
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Keep the rows until it is known which tokens are new."""
+        if self._caught_up:
+            self._behind.scored(rows)
+        else:
+            self._rows = rows
+
+    def weights(self, version: str) -> None:
+        """Pass on what makes new tokens."""
+        self._version = version
+        if self._caught_up:
+            self._behind.weights(version)
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Compare; pass on what the client does not have."""
+        if self._caught_up:
+            return self._behind.step(token_ids, finish)
+        known = self._known[self._seen : self._seen + len(token_ids)]
+        for offset, token_id in enumerate(known):
+            if token_ids[offset] != token_id:
+                self._behind.diverged(self._seen + offset)
+                return True
+        self._seen += len(known)
+        rows, self._rows = self._rows, None
+        if finish is not None and finish.handed_back:
+            return self._behind.step([], finish)  # lost again, wherever it was
+        if not self._caught_up:
+            if finish is not None:
+                self._behind.diverged(self._seen)
+            return finish is not None
+        self._behind.weights(self._version)
+        new = token_ids[len(known) :]
+        if not new and finish is None:
+            return False
+        if rows is not None:
+            self._behind.scored(_rows_from(rows, len(known)))
+        return self._behind.step(new, finish)
+
+    def fail(self, error: TokenwireError) -> None:
+        """Pass on."""
+        self._behind.fail(error)
+
+    @property
+    def _caught_up(self) -> bool:
+        return self._seen == len(self._known)
+
+
+def _rows_from(rows: pb.LogprobRows, start: int) -> pb.LogprobRows:
+    first = start * rows.width
+    return pb.LogprobRows(
+        width=rows.width,
+        token_ids=rows.token_ids[first:],
+        logprobs=rows.logprobs[first:],
+        sampled_ranks=rows.sampled_ranks[start:],
+    )

@@ -1,0 +1,194 @@
+"""One sequence on its way through several workers: keeps its tokens, so that another worker can go on with them."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import Submission
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.fleet.session import WorkerSession
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A sequence without its worker."""
+
+    instance_id: str
+    """The worker that it was lost with."""
+    died: bool
+    """Whether the worker ended unforeseen, and not the request alone or in good order."""
+    counts: bool
+    """Whether it uses up one of the request's attempts."""
+    refused: bool
+    """Whether the worker is there but did not take the request."""
+    give_up: Callable[[], None]
+    """Ends the sequence as if nobody could go on with it."""
+
+
+class Keeper(Protocol):
+    """Who decides what becomes of lost sequences."""
+
+    def lost(self, sequence: "ResumableSequence", loss: Loss) -> None:
+        """Go on with the sequence elsewhere, or end it."""
+
+    def ended(self, sequence: "ResumableSequence") -> None:
+        """Forget a sequence."""
+
+
+class ResumableSequence:
+    """Listens to a slot, keeps what comes, and passes it on: whoever listens behind it never hears of a loss."""
+
+    __slots__ = (
+        "_began_at",
+        "_keeper",
+        "_listener",
+        "_prefilled",
+        "_session",
+        "avoid",
+        "ended",
+        "index",
+        "losses",
+        "request",
+        "submission",
+        "token_ids",
+    )
+
+    def __init__(self, request: object, index: int, listener: SlotListener, keeper: Keeper) -> None:
+        self.request = request
+        self.index = index
+        """Position among the sequences of its request."""
+        self.token_ids = array("I")
+        self.submission: Submission | None = None
+        """Where it runs by itself; None while it runs with the rest of its request, or waits."""
+        self.losses = 0
+        self.avoid: frozenset[str] = frozenset()
+        """Workers that it was lost with."""
+        self.ended = False
+        self._listener = listener
+        self._keeper = keeper
+        self._session: WorkerSession | None = None
+        self._began_at = 0
+        self._prefilled = False
+
+    @property
+    def session(self) -> "WorkerSession | None":
+        """The worker that has it; None while none has."""
+        return self._session
+
+    @property
+    def gained(self) -> int:
+        """Tokens from the worker that has it, or had it last."""
+        return len(self.token_ids) - self._began_at
+
+    @property
+    def prompt_scored(self) -> bool:
+        """Whether what was asked of the prompt has been told."""
+        return self._prefilled
+
+    def placed(self, session: "WorkerSession") -> None:
+        """Hear which worker got it."""
+        self._session = session
+        self._began_at = len(self.token_ids)
+
+    # What its worker says.
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Pass on the first time: usage is that of the request as the client sent it."""
+        if not self._prefilled:
+            self._prefilled = True
+            self._listener.prefilled(info)
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Pass on."""
+        self._listener.scored(rows)
+
+    def weights(self, version: str) -> None:
+        """Pass on."""
+        self._listener.weights(version)
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Keep and pass on."""
+        if finish is not None:
+            return self._finish(token_ids, finish)
+        self.token_ids.extend(token_ids)
+        if self._listener.step(token_ids, None):
+            self._end()
+            return True
+        return False
+
+    def fail(self, error: TokenwireError) -> None:
+        """Take it as a loss if another worker may do better; else pass it on."""
+        if self.ended:
+            return
+        retried = (Unavailable, Overloaded) if self.token_ids else Unavailable
+        # Before any worker had it the error is that of the line in which it waited.
+        if self._session is None or not isinstance(error, retried):
+            self.end_with(error)
+            return
+        lost, draining = isinstance(error, WorkerLost), isinstance(error, WorkerDraining)
+        died = lost and not self._session.worker_drains
+        refused = not lost and not draining
+        counts = died or (isinstance(error, Unavailable) and refused)
+        self._lose(died, counts, refused, lambda: self.end_with(error))
+
+    def diverged(self, position: int) -> None:
+        """Hear from a replay that it says something else than before."""
+        self.end_with(
+            EngineFailed(
+                f"The worker that generated this reply is gone, and a second run of the request differs from the first "
+                f"at token {position}: it cannot be continued."
+            )
+        )
+
+    # What its keeper does.
+
+    def end_with(self, error: TokenwireError) -> None:
+        """End with an error."""
+        if not self.ended:
+            self._end()
+            self._listener.fail(error)
+
+    def end_at_limit(self) -> None:
+        """End as one that has all tokens that it may have."""
+        self._end()
+        self._listener.step([], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    def leave(self) -> None:
+        """Give the worker up that has it; nothing more is heard from there."""
+        self._session = None
+
+    def abandon(self) -> None:
+        """End without a word: nobody listens any more."""
+        if not self.ended:
+            self._end()
+
+    def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:
+        if not finish.handed_back:
+            self._end()
+            return self._listener.step(token_ids, finish)
+        if token_ids and self.step(token_ids, None):
+            return True
+        died = finish.reason == pb.FINISH_REASON_ERROR
+        self._lose(died, died, False, lambda: self._pass_ending(finish))
+        return False
+
+    def _pass_ending(self, finish: pb.Finish) -> None:
+        self._end()
+        self._listener.step([], finish)
+
+    def _lose(self, died: bool, counts: bool, refused: bool, give_up: Callable[[], None]) -> None:
+        session, self._session = self._session, None
+        instance_id = session.instance_id if session is not None else ""
+        self.avoid |= {instance_id}
+        self.losses += counts
+        self._keeper.lost(self, Loss(instance_id, died, counts, refused, give_up))
+
+    def _end(self) -> None:
+        self.ended = True
+        self._session = None
+        self._keeper.ended(self)
