@@ -34,7 +34,12 @@ def test_a_worker_may_come_after_its_coordinator(folder: Path) -> None:
 
 def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> None:
     """kill -9 of one of two workers: its streams get an error event and [DONE], the other's go on untouched."""
-    with simulated_service(folder, "--sim-step-ms", "5", workers=2) as service, httpx.Client(timeout=60) as client:
+    with (
+        simulated_service(
+            folder, "--sim-step-ms", "5", workers=2, coordinator_options=("--failover-attempts", "0")
+        ) as service,
+        httpx.Client(timeout=60) as client,
+    ):
         body = {"messages": MESSAGES, "stream": True, "max_tokens": 300}
         texts: dict[int, str] = {}
 
@@ -59,11 +64,11 @@ def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> N
 
 
 def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
-    """A reply that was not streamed becomes a 503 when its worker dies, and the worker's return heals the service."""
+    """Without failover a reply that was not streamed becomes a 503 when its worker dies; the worker's return heals."""
     address = f"unix:{folder}/w.sock"
     arguments = ["worker", "--engine", "sim", "--listen", address]
     worker = Process(arguments, folder / "first.log")
-    with coordinator(folder, [address]) as (process, url):
+    with coordinator(folder, [address], "--failover-attempts", "0") as (process, url):
         answers = []
         body = {"messages": MESSAGES, "max_tokens": 1000}
         thread = threading.Thread(target=lambda: answers.append(httpx.post(url + CHAT, json=body, timeout=60)))
@@ -83,8 +88,9 @@ def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
 
 
 def test_an_engine_crash_ends_replies_and_the_worker(folder: Path) -> None:
-    """When the engine dies every reply gets an error, and the worker ends with code 1 so that it is restarted."""
-    with simulated_service(folder, "--sim-fault", "crash@tokens=50") as service:
+    """When the only engine dies every reply gets an error, and the worker ends with code 1 so that it is restarted."""
+    options = ("--failover-attempts", "0")
+    with simulated_service(folder, "--sim-fault", "crash@tokens=50", coordinator_options=options) as service:
         response = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 500}, timeout=60)
 
         assert response.status_code in (500, 503)
@@ -128,8 +134,9 @@ def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
 
 
 def test_a_drain_has_a_deadline(folder: Path) -> None:
-    """Replies that outlast the drain are aborted, and say so."""
-    with simulated_service(folder, "--drain-timeout", "0.3") as service:
+    """Without failover replies that outlast the drain are aborted, and say so."""
+    options = ("--failover-attempts", "0")
+    with simulated_service(folder, "--drain-timeout", "0.3", coordinator_options=options) as service:
         answers = []
         body = {"messages": MESSAGES, "max_tokens": 30_000}
         thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=body, timeout=60)))
