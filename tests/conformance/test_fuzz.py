@@ -15,7 +15,7 @@ def test_no_request_breaks_the_service(tmp_path: Path) -> None:
     options = ("--sim-step-ms", "1", "--sim-max-model-len", "256")
     with simulated_service(tmp_path, *options) as service:
         fuzz = [sys.executable, "-m", "schemathesis.cli", "run", f"{service.url}/openapi.json"]
-        fuzz += ["--checks", "not_a_server_error", "--max-examples", "10", "--request-timeout", "20"]
+        fuzz += ["--checks", "not_a_server_error", "--max-examples", "5", "--request-timeout", "20"]
         fuzz += ["--generation-deterministic", "--no-color"]
         result = subprocess.run(fuzz, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
 

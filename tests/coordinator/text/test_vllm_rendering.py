@@ -93,10 +93,10 @@ async def test_prompts_by_the_templates_of_many_models(smollm2_directory: Path) 
     rendered = 0
     for index, source in enumerate(real_templates().values()):
         # Each template gets other requests: in all of them together every request comes up several times.
-        some = bodies[index % 16 :: 16]
+        some = bodies[index % 32 :: 32]
         theirs = VllmRenderer(smollm2_directory, chat_template=source)
         rendered += await compare(Ours(smollm2_directory, source), theirs, some)
-    assert rendered > 1000
+    assert rendered > 500
 
 
 @pytest.mark.parametrize("content_format", ["string", "openai"])

@@ -23,13 +23,14 @@ PARSER_TOPICS = ("parsers",)
 
 
 def corpus(topics: Sequence[str] = TOPICS, brief: bool = False) -> list[Request]:
-    """Return every written request in every form in which it is sent, named "topic/name [form]"; or in fewer forms."""
+    """Return every written request in every form in which it is sent, named "topic/name [form]"; brief: in one."""
     requests: list[Request] = []
     for topic in topics:
         written: dict[str, Request] = import_module(f"{__name__}.{topic}").REQUESTS
-        for name, request in written.items():
+        for number, (name, request) in enumerate(written.items()):
             forms = _forms(replace(request, name=f"{topic}/{name}"))
-            requests += forms[: 1 if request.refused else 2] if brief else forms
+            # Whole and streamed take turns; what is refused is refused alike.
+            requests += [forms[0 if request.refused else number % 2 % len(forms)]] if brief else forms
     return requests
 
 
