@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Ours:
     """Our way from a chat request to its prompt."""
 
     def __init__(self, folder: Path, source: str | None = None, exclude_tools: bool = False, **settings: Any) -> None:
-        self.tokenizer = Tokenizer.from_directory(folder)
+        self.tokenizer = _tokenizer(folder)
         self.template = ChatTemplate(
             source or self.tokenizer.chat_template, self.tokenizer.special_tokens, untrusted=InProcess(), **settings
         )
@@ -56,6 +57,11 @@ class Ours:
         )
         text = await self.template.render_messages_async(body["messages"], options)
         return text, self.tokenizer.encode(text, body.get("add_special_tokens", False))
+
+
+@cache
+def _tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.from_directory(folder)
 
 
 async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, requests.Body]]) -> int:

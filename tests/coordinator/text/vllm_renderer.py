@@ -1,6 +1,7 @@
 """vLLM's own way from a chat request to its prompt, with everything around it that needs an engine left out."""
 
 import asyncio
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +22,8 @@ class VllmRenderer:
         exclude_tools: bool = False,
         trust_request: bool = True,
     ) -> None:
-        transformers = pytest.importorskip("transformers")
         online = pytest.importorskip("vllm.renderers.online_renderer")
-        self._tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+        self._tokenizer = _tokenizer(folder)
         self._model_config = _model_config(folder)
         self._online = online.OnlineRenderer.__new__(online.OnlineRenderer)
         vars(self._online).update(
@@ -65,6 +65,11 @@ class VllmRenderer:
         conversation, prompt = HfRenderer.render_messages(renderer, conversations[0], chat_params)
         ids = self._tokenizer(prompt["prompt"], add_special_tokens=tok_params.add_special_tokens)["input_ids"]
         return [conversation], [(prompt["prompt"], ids)]
+
+
+@cache
+def _tokenizer(folder: Path) -> Any:
+    return pytest.importorskip("transformers").PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def _model_config(folder: Path) -> Any:
