@@ -14,14 +14,17 @@ from coordinator.admin_key import read_admin_key
 from coordinator.admission.settings import admission_settings
 from coordinator.fleet.failover.options import failover_options, failover_settings
 from coordinator.history.settings import HistorySettings
+from coordinator.https import HttpsSettings
 from coordinator.parsing.load import import_parsers
 from coordinator.parsing.settings import ParserSettings
+from coordinator.reading import ReadLimits
 from coordinator.secret_files import read_secret
 from coordinator.server import CoordinatorServer
 from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings, TemplateSettings
 from tokenwire.api_options import api_options
 from tokenwire.cli import configure_logging, option
 from tokenwire.errors import InvalidRequest
+from tokenwire.front_options import front_options, take_front_options
 from tokenwire.link.settings import SERVER_NAME, link_options, link_settings
 from tokenwire.listening import bind
 from tokenwire.paths import default_cache_dir
@@ -55,6 +58,7 @@ log = logging.getLogger(__name__)
 @option("--link-server-name", default=SERVER_NAME, help="Name that the certificates of workers carry.")
 @link_options
 @failover_options
+@front_options
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
@@ -79,6 +83,7 @@ def command(
     settings = CoordinatorSettings(
         workers=workers,
         link=link_settings(api, link_server_name),
+        **_front_settings(api),
         template=_template_settings(api),
         parsers=_parser_settings(api),
         api=_api_settings(api),
@@ -102,7 +107,18 @@ def command(
     elif processes == 1:
         CoordinatorServer(settings).run_on(bind(host, port))
     else:
-        sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes))
+        scheme = settings.https.scheme
+        sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes, scheme=scheme))
+
+
+def _front_settings(options: dict[str, Any]) -> dict[str, Any]:
+    front = take_front_options(options)
+    https = {name.removeprefix("ssl_"): value for name, value in front.items() if name.startswith("ssl_")}
+    return {
+        "https": HttpsSettings(**https),
+        "reading": ReadLimits(int(front["max_head_kb"] * 1024), front["head_timeout"]),
+        "keep_alive_timeout_s": front["keep_alive_timeout"],
+    }
 
 
 def _api_settings(api: dict[str, Any]) -> ApiSettings:

@@ -14,13 +14,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from coordinator.reading import BoundedProtocol, ReadLimits
 
 _EXTENSION = "tokenwire.connection"
 # What an ASGI server may hold for a slow reader before we call it congested, in bytes.
 _ASGI_HIGH_WATER = 64 * 1024
+# What a transport may hold for one; that of TLS would hold eight times as much.
+_HIGH_WATER = 64 * 1024
 # How often in a stall timeout it is seen whether a slow reader has read anything.
 _STALL_CHECKS = 4
+_DEFAULT_LIMITS = ReadLimits()
 
 
 class Connection(Protocol):
@@ -185,16 +189,18 @@ class LentConnection:
             self._stall_timer = None
 
 
-def lending_protocol(stall_timeout_s: float) -> type[HttpToolsProtocol]:
+def lending_protocol(stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMITS) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol that lends its transport to the routes."""
 
     batch = WriteBatch()
 
-    class LendingProtocol(HttpToolsProtocol):
+    class LendingProtocol(BoundedProtocol):
         connection: LentConnection
+        read_limits = limits
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            transport.set_write_buffer_limits(high=_HIGH_WATER)
             self.connection = LentConnection(transport, batch, stall_timeout_s)
 
         def on_message_begin(self) -> None:

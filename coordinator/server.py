@@ -13,6 +13,7 @@ import uvicorn
 from coordinator.app import build_app
 from coordinator.connection import lending_protocol
 from coordinator.fleet.pool import WorkerPool
+from coordinator.https import https_context
 from coordinator.settings import CoordinatorSettings
 from tokenwire.listening import announce_ready
 
@@ -27,12 +28,15 @@ class CoordinatorServer(uvicorn.Server):
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
         self._ready_fd: int | None = None
+        context = https_context(settings.https)
         app = build_app(settings)
         self._pool: WorkerPool = app.state.pool
         super().__init__(
             uvicorn.Config(
                 app,
-                http=lending_protocol(settings.stall_timeout_s),
+                http=lending_protocol(settings.stall_timeout_s, settings.reading),
+                ssl_context_factory=None if context is None else lambda config, make: context,
+                timeout_keep_alive=settings.keep_alive_timeout_s,
                 loop="uvloop",
                 ws="none",
                 lifespan="on",
@@ -69,11 +73,11 @@ class CoordinatorServer(uvicorn.Server):
 
     async def _announce(self, host: str, port: int) -> None:
         waiting = ", ".join(self._settings.workers)
-        log.info("listening on http://%s:%d, waiting for workers: %s", host, port, waiting)
+        log.info("listening on %s://%s:%d, waiting for workers: %s", self._settings.https.scheme, host, port, waiting)
         await self._pool.wait_ready()
         model = next(session.model for session in self._pool.sessions if session.model is not None)
         log.info("serving %s", model.names[0])
         if self._ready_fd is None:
-            announce_ready(host, port)
+            announce_ready(host, port, self._settings.https.scheme)
         else:
             os.write(self._ready_fd, b"\n")

@@ -10,7 +10,9 @@ from coordinator.fleet.discovery.parse import check_source
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.routing import Policy
 from coordinator.history.settings import HistorySettings
+from coordinator.https import HttpsSettings
 from coordinator.parsing.settings import ParserSettings
+from coordinator.reading import ReadLimits
 from tokenwire.errors import InvalidRequest
 from tokenwire.link.settings import LinkSettings
 
@@ -87,6 +89,10 @@ class CoordinatorSettings:
     """Where tokenizer files are kept by digest; None: not kept."""
     model_linger_s: float = 300.0
     """How long a model stays known after its last worker left."""
+    https: HttpsSettings = field(default_factory=HttpsSettings)
+    reading: ReadLimits = field(default_factory=ReadLimits)
+    keep_alive_timeout_s: int = 5
+    """How long an idle connection is kept."""
     max_body_bytes: int = 32 * 1024 * 1024
     drain_timeout_s: float = 30.0
     """How long replies may run on after SIGTERM."""

@@ -1,13 +1,12 @@
 """Options of the OpenAI API, with vLLM's names: `tokenwire coordinator` reads them, `tokenwire serve` hands them on."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tokenwire.admission_options import ADMISSION_OPTIONS
-from tokenwire.cli import Command, option
+from tokenwire.options import OptionGroup
 
 _FLAGS = {
     "enable_rl": "Serve routes that steer workers, for RL trainers: pause, weights, adapters. Set an admin key too.",
@@ -71,22 +70,6 @@ _VALUES: dict[str, dict[str, Any]] = {
     },
 }
 
-
-def api_options(command: Command) -> Command:
-    """Add every option of the API to a command, which gets their values as keyword arguments."""
-    decorators: list[Callable[[Command], Command]] = [
-        option(f"--{name.replace('_', '-')}", **attributes) for name, attributes in _VALUES.items()
-    ]
-    decorators += [option(f"--{name.replace('_', '-')}", is_flag=True, help=text) for name, text in _FLAGS.items()]
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
-def api_arguments(values: Mapping[str, Any]) -> list[str]:
-    """Return command line arguments that give another command these values."""
-    arguments = []
-    for name in _VALUES:
-        if values[name] is not None and values[name] != _VALUES[name].get("default"):
-            arguments += [f"--{name.replace('_', '-')}", str(values[name])]
-    return arguments + [f"--{name.replace('_', '-')}" for name in _FLAGS if values[name]]
+_GROUP = OptionGroup(_VALUES, _FLAGS)
+api_options = _GROUP.add
+api_arguments = _GROUP.arguments

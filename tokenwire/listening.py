@@ -31,14 +31,15 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
     return [bind(host, port, reuse_port=True) for _ in range(count)]
 
 
-def announce_ready(host: str, port: int) -> None:
+def announce_ready(host: str, port: int, scheme: str = "http") -> None:
     """Print where the service is, with a request to paste."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    trust = "" if scheme == "http" else " --cacert CA.pem"
     print(
         f"""
-tokenwire is ready: http://{shown}:{port}
+tokenwire is ready: {scheme}://{shown}:{port}
 
-  curl http://{shown}:{port}/v1/chat/completions -H 'Content-Type: application/json' \\
+  curl{trust} {scheme}://{shown}:{port}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"messages": [{{"role": "user", "content": "Hello!"}}], "stream": true}}'
 """,
         flush=True,

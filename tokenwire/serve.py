@@ -10,6 +10,7 @@ import click
 
 from tokenwire.api_options import api_arguments, api_options
 from tokenwire.cli import configure_logging, option
+from tokenwire.front_options import front_arguments, front_options
 from tokenwire.supervisor import Part, supervise_coordinators
 
 
@@ -33,6 +34,7 @@ from tokenwire.supervisor import Part, supervise_coordinators
     help="Directory that new weights and adapters may be read from; repeat for more. [default: any]",
 )
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where models and tokenizers are kept.")
+@front_options
 @api_options
 @click.pass_obj
 def command(
@@ -46,7 +48,7 @@ def command(
     served_model_name: tuple[str, ...],
     weights_roots: tuple[Path, ...],
     cache_dir: Path | None,
-    **api: Any,
+    **options: Any,
 ) -> None:
     """Serve a model: a worker and a coordinator in one command.
 
@@ -64,12 +66,14 @@ def command(
             worker += ["--weights-root", str(root)]
         # There is one worker, and everything ends with it: nothing goes on elsewhere.
         alone = ["--failover-attempts", "0"]
-        coordinator = ["coordinator", "--worker", address, *cache, *alone, *api_arguments(api)]
-        if engine == "vllm" and api["reasoning_parser"]:
+        coordinator = ["coordinator", "--worker", address, *cache, *alone]
+        coordinator += [*front_arguments(options), *api_arguments(options)]
+        if engine == "vllm" and options["reasoning_parser"]:
             # The engine has to know too: grammars begin where reasoning ends.
-            engine_arguments = ["--reasoning-parser", api["reasoning_parser"], *engine_arguments]
+            engine_arguments = ["--reasoning-parser", options["reasoning_parser"], *engine_arguments]
+        scheme = "https" if options["ssl_certfile"] else "http"
         # Arguments given after -- go by the environment: the worker's own parser never sees them.
         environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
         first = [Part("worker", worker, environment=environment)]
-        code = supervise_coordinators(coordinator, host, port, processes, before=first)
+        code = supervise_coordinators(coordinator, host, port, processes, before=first, scheme=scheme)
     sys.exit(code)

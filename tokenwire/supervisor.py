@@ -84,7 +84,12 @@ class Supervisor:
 
 
 def supervise_coordinators(
-    arguments: Sequence[str], host: str, port: int, processes: int, before: Sequence[Part] = ()
+    arguments: Sequence[str],
+    host: str,
+    port: int,
+    processes: int,
+    before: Sequence[Part] = (),
+    scheme: str = "http",
 ) -> int:
     """Run coordinator processes that share a port, and parts before them; returns the exit code.
 
@@ -102,15 +107,15 @@ def supervise_coordinators(
         for number, bound in enumerate(sockets)
     ]
     supervisor = Supervisor([*before, *coordinators])
-    watcher = threading.Thread(target=_announce, args=(ready, processes, host, port), daemon=True)
+    watcher = threading.Thread(target=_announce, args=(ready, processes, host, port, scheme), daemon=True)
     watcher.start()
     return supervisor.run()
 
 
-def _announce(ready: int, processes: int, host: str, port: int) -> None:
+def _announce(ready: int, processes: int, host: str, port: int, scheme: str) -> None:
     for _ in range(processes):
         os.read(ready, 1)
-    announce_ready(host, port)
+    announce_ready(host, port, scheme)
 
 
 def _start(part: Part) -> subprocess.Popen[bytes]:

@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from coordinator.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
+from coordinator.reading import ReadLimits
 from tests.workers import until
 from tokenwire.listening import bind
 
 STALL_TIMEOUT_S = 60.0
+Result = TypeVar("Result")
 
 
 class Exchange:
@@ -67,7 +71,13 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(route: Route, lent: bool, stall_timeout_s: float = STALL_TIMEOUT_S) -> AsyncIterator[int]:
+async def serving(
+    route: Route,
+    lent: bool,
+    stall_timeout_s: float = STALL_TIMEOUT_S,
+    limits: ReadLimits | None = None,
+    context: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
     """Run a server, with our protocol or a plain one; yields its port. What a route raises is raised at the end."""
     errors: list[Exception] = []
 
@@ -84,9 +94,16 @@ async def serving(route: Route, lent: bool, stall_timeout_s: float = STALL_TIMEO
         finally:
             exchange.connection.release()
 
-    protocol = lending_protocol(stall_timeout_s) if lent else "httptools"
+    protocol = lending_protocol(stall_timeout_s, limits or ReadLimits()) if lent else "httptools"
     config = uvicorn.Config(
-        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        ssl_context_factory=None if context is None else lambda config, make: context,
     )
     server = _Server(config)
     bound = bind("127.0.0.1", 0)
@@ -127,16 +144,29 @@ class Client:
     async def send(self, *paths: str) -> None:
         """Send requests, all at once."""
         requests = "".join(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n" for path in paths)
-        await asyncio.get_running_loop().sock_sendall(self._socket, requests.encode())
+        await self.send_raw(requests.encode())
+
+    async def send_raw(self, data: bytes) -> None:
+        """Send bytes."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def read_all(self) -> bytes:
+        """Read to the end of the connection."""
+        while await self.read_some():
+            pass
+        return self._unparsed
 
     async def read_some(self, size: int = 65_536) -> int:
         """Read once; returns how much came, 0 at the end of the connection."""
         try:
-            data = await asyncio.get_running_loop().sock_recv(self._socket, size)
+            data = await self._receive(size)
         except ConnectionResetError:
             return 0
         self._unparsed += data
         return len(data)
+
+    async def _receive(self, size: int) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._socket, size)
 
     async def read_reply(self) -> Reply:
         """Read one response, to its end or that of the connection."""
@@ -177,11 +207,43 @@ class Client:
         return taken
 
 
+class TlsClient(Client):
+    """The same over TLS."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        super().__init__(connection)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+
+    async def send_raw(self, data: bytes) -> None:
+        """Send bytes."""
+        await self._until_done(self._tls.do_handshake)
+        self._tls.write(data)
+        await super().send_raw(self._outgoing.read())
+
+    async def _receive(self, size: int) -> bytes:
+        try:
+            return await self._until_done(lambda: self._tls.read(size))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    async def _until_done(self, operation: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return operation()
+            except ssl.SSLWantReadError:
+                await super().send_raw(self._outgoing.read())
+                if data := await super()._receive(65_536):
+                    self._incoming.write(data)
+                else:
+                    raise ConnectionResetError("the connection ended without a word") from None
+
+
 @asynccontextmanager
-async def client_of(port: int) -> AsyncIterator[Client]:
+async def client_of(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
     """Connect, with a receive buffer that is soon full."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-        yield Client(connection)
+        yield Client(connection) if context is None else TlsClient(connection, context)

@@ -1,15 +1,15 @@
 """What secures the link: options that coordinators and workers share, and their rules."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tokenwire.cli import Command, option
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import OptionGroup
 
 SERVER_NAME = "tokenwire-worker"
 TOKEN_VARIABLE = "TOKENWIRE_LINK_TOKEN"  # noqa: S105
@@ -54,19 +54,13 @@ class LinkSettings:
         return self.token_file is not None or self.token is not None
 
 
-def link_options(command: Command) -> Command:
-    """Add the options of the link to a command, which gets their values as keyword arguments."""
-    decorators: list[Callable[[Command], Command]] = [
-        option(f"--{name.replace('_', '-')}", **attributes) for name, attributes in _VALUES.items()
-    ]
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
+_GROUP = OptionGroup(_VALUES)
+link_options = _GROUP.add
 
 
 def link_settings(values: dict[str, Any], server_name: str = SERVER_NAME) -> LinkSettings:
     """Take the values of these options out of a command's. Raises InvalidRequest."""
-    given = {name.removeprefix("link_"): values.pop(name) for name in _VALUES}
+    given = {name.removeprefix("link_"): value for name, value in _GROUP.take(values).items()}
     return LinkSettings(**given, token=_variable(os.environ), server_name=server_name)
 
 

@@ -1,0 +1,139 @@
+"""TLS from end to end: HTTPS for the OpenAI client, and certificates of the link that change under running streams."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
+
+from tests.certificates import CLIENT, SERVER, Authority
+from tests.processes import Process, running
+
+STREAMS, TOKENS = 60, 400
+
+
+def link(folder: Path, name: str) -> list[str]:
+    """Return the options of one end of the link."""
+    return [
+        *("--link-cert", str(folder / f"{name}.crt"), "--link-key", str(folder / f"{name}.key")),
+        *("--link-ca", str(folder / "link-ca.crt")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place for certificates and logs."""
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """Signs the front door's certificate."""
+    return Authority("front authority")
+
+
+@pytest.fixture(scope="module")
+def worker(folder: Path) -> Iterator[tuple[Process, str]]:
+    """A worker that asks for certificates; its address."""
+    signing = Authority("link authority")
+    signing.write(folder / "link-ca.crt")
+    signing.issue(folder, "worker", usage=SERVER)
+    signing.issue(folder, "coordinator", names=["coordinator"], usage=CLIENT)
+    arguments = ["worker", "--engine", "sim", "--sim-step-ms", "20", "--listen", "127.0.0.1:0"]
+    with running([*arguments, *link(folder, "worker")], folder, "worker") as process:
+        yield process, process.wait_for(r"ready: .* on (\S+)")[1]
+
+
+@pytest.fixture(scope="module")
+def url(worker: tuple[Process, str], authority: Authority, folder: Path) -> Iterator[str]:
+    """Two coordinator processes that share an HTTPS port."""
+    front = authority.issue(folder, "front", names=["127.0.0.1"])
+    arguments = ["coordinator", "--port", "0", "--processes", "2", "--worker", worker[1]]
+    https = ["--ssl-certfile", str(front.cert), "--ssl-keyfile", str(front.key)]
+    with running([*arguments, *https, *link(folder, "coordinator")], folder, "coordinator") as process:
+        yield process.wait_for(r"tokenwire is ready: (https://\S+)")[1]
+        assert "--cacert CA.pem https://" in process.log
+
+
+def trusting(*authorities: Authority) -> ssl.SSLContext:
+    """Return what a client trusts."""
+    return ssl.create_default_context(cadata="".join(authority.pem.decode() for authority in authorities))
+
+
+def test_the_openai_client_speaks_https(url: str, authority: Authority) -> None:
+    """Streamed and not, where it knows the authority; and nobody gets in without TLS."""
+    asked: Any = {"model": "simulated", "prompt": "Hi", "max_tokens": 20, "temperature": 0}
+    http = DefaultHttpxClient(verify=trusting(authority))
+    with OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http) as client:
+        whole = client.completions.create(**asked).choices[0].text
+        streamed = "".join(chunk.choices[0].text for chunk in client.completions.create(**asked, stream=True))
+    assert streamed == whole
+
+    with pytest.raises(httpx.TransportError):
+        httpx.get(url.replace("https", "http"))
+    with pytest.raises(httpx.ConnectError, match="certificate"):
+        httpx.get(f"{url}/health", verify=trusting(Authority("another")))
+
+
+async def test_rotation_drops_no_stream(
+    url: str, worker: tuple[Process, str], authority: Authority, folder: Path
+) -> None:
+    """Every certificate and authority is exchanged while streams run: all of them end as they should, and so do
+    requests of new connections and of a coordinator that starts with the new certificates."""
+    following, signing = Authority("next front authority"), Authority("next link authority")
+    started = asyncio.Event()
+    running_streams = 0
+
+    async def stream(client: AsyncOpenAI) -> int:
+        nonlocal running_streams
+        chunks = await client.completions.create(
+            model="simulated",
+            prompt="Hi",
+            max_tokens=TOKENS,
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_body={"ignore_eos": True, "stream_interval": 20},
+        )
+        tokens = -1
+        async for chunk in chunks:
+            if tokens < 0:
+                tokens, running_streams = 0, running_streams + 1
+                if running_streams == STREAMS:
+                    started.set()
+            if chunk.usage is not None:
+                tokens = chunk.usage.completion_tokens
+        return tokens
+
+    transport = DefaultAsyncHttpxClient(verify=trusting(authority))
+    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=transport) as client:
+        streams = [asyncio.create_task(stream(client)) for _ in range(STREAMS)]
+        async with asyncio.timeout(60):
+            await started.wait()
+        _exchange(folder, following, signing)
+        late = await _ask_anew(url, following)
+        assert not any(task.done() for task in streams), "the exchange came too late to mean anything"
+        assert await asyncio.gather(*streams) == [TOKENS] * STREAMS
+    assert late == 200
+    arguments = ["coordinator", "--port", "0", "--worker", worker[1], *link(folder, "coordinator")]
+    with running(arguments, folder, "newcomer") as newcomer:
+        newcomer.wait_for(r"tokenwire is ready")
+
+
+def _exchange(folder: Path, front: Authority, signing: Authority) -> None:
+    (new := folder / "new").mkdir()
+    front.issue(new, "front", names=["127.0.0.1"])
+    signing.issue(new, "worker", usage=SERVER)
+    signing.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
+    signing.write(new / "link-ca.crt")
+    for file in new.iterdir():
+        file.rename(folder / file.name)
+
+
+async def _ask_anew(url: str, authority: Authority) -> int:
+    async with httpx.AsyncClient(verify=trusting(authority)) as client:
+        answer = await client.post(f"{url}/v1/completions", json={"prompt": "Hi", "max_tokens": 3}, timeout=30)
+    return answer.status_code
