@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from coordinator.access.gate import AccessGate
+from coordinator.access.keys import open_keys
 from coordinator.admission.queue import AdmissionQueue
 from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
@@ -51,7 +53,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     queue = AdmissionQueue(pool, settings.admission)
     failover = Failover(queue, settings.failover, pool.room)
     pool.watch_drains(failover.drained)
-    generation = Generation(failover, models, history)
+    generation = Generation(failover, models, history, settings.admission.request_timeout_s)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
 
@@ -76,10 +78,14 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(token_routes(chat, generation, models, Aborts(lambda: pool.sessions), settings.api, gate))
-    app.include_router(control_routes(control, FleetStatus(pool, control), settings.control, gate))
+    steering = control_routes(control, FleetStatus(pool, control), settings.control, gate)
+    app.include_router(steering)
     app.include_router(service_routes(pool, models))
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
+    keys = open_keys(settings.access)
+    if keys is not None:
+        app.add_middleware(AccessGate, keys=keys, guarded=steering.routes)
     return app

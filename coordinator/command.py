@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from coordinator.access.keys import access_settings
 from coordinator.admin_key import read_admin_key
 from coordinator.admission.settings import admission_settings
 from coordinator.fleet.failover.options import failover_options, failover_settings
@@ -88,6 +89,7 @@ def command(
         parsers=_parser_settings(api),
         api=_api_settings(api),
         control=_control_settings(api),
+        access=access_settings(api["api_keys_file"], os.environ),
         admission=admission_settings(api),
         history=_history_settings(api),
         routing=api["routing"],

@@ -1,11 +1,13 @@
 """Generation: takes a request to its choices. Checks, submits, and aborts."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from coordinator import limits
+from coordinator.access.caller import ANYBODY, Caller
 from coordinator.fleet.submission import Fleet, Placement, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
@@ -15,6 +17,7 @@ from coordinator.prompts import PreparedPrompt, prepare_prompt
 from coordinator.request import GenerationRequest, Prompt, TokenPrompt, Truncation
 from coordinator.text.detokenizer import text_stream
 from coordinator.text.logprobs import LogprobDecoder
+from tokenwire.errors import DeadlineExceeded
 from tokenwire.v1 import inference_pb2 as pb
 
 ENGINE_DEFAULTS: dict[str, float | int] = {
@@ -68,10 +71,11 @@ class PreparedRequest:
 class Run:
     """The submitted parts of one request."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "_timer")
 
     def __init__(self) -> None:
         self._parts: list[Submission] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, part: Submission) -> None:
         """Add a part."""
@@ -79,8 +83,19 @@ class Run:
 
     def abort(self) -> None:
         """End whatever still runs. Safe at any time, more than once."""
+        if self._timer is not None:
+            self._timer.cancel()
         for part in self._parts:
             part.abort()
+
+    def end_after(self, seconds: float, reply: Reply) -> None:
+        """End everything when its time is over, and tell the reply."""
+
+        def end() -> None:
+            self.abort()
+            reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
+
+        self._timer = asyncio.get_running_loop().call_later(seconds, end)
 
     def explain(self) -> str:
         """Say which workers have the parts and why, for a debug header."""
@@ -90,7 +105,11 @@ class Run:
 class Generation:
     """The one service between routes and workers."""
 
-    def __init__(self, fleet: Fleet, models: ModelDirectory, history: TokenHistory) -> None:
+    def __init__(
+        self, fleet: Fleet, models: ModelDirectory, history: TokenHistory, timeout_s: float | None = None
+    ) -> None:
+        """`timeout_s` is how long a request may take, where its client is not less patient."""
+        self._timeout_s = timeout_s
         self._fleet = fleet
         self._models = models
         self._history = history
@@ -116,17 +135,28 @@ class Generation:
         """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See coordinator.prompts."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
-    def start(self, prepared: PreparedRequest, reply: Reply) -> Run:
-        """Submit every prompt; the reply hears of all choices. Raises Unavailable, then nothing runs."""
+    def start(
+        self, prepared: PreparedRequest, reply: Reply, caller: Caller = ANYBODY, patience_s: float | None = None
+    ) -> Run:
+        """Submit every prompt for a caller; the reply hears of all choices, or that the time is over.
+
+        Raises Unavailable, Overloaded or Forbidden; then nothing runs.
+        """
+        caller.check_model(prepared.request.model or prepared.model.names[0], *prepared.model.names)
         run = Run()
+        limits_s = [seconds for seconds in (patience_s, self._timeout_s) if seconds is not None]
         if prepared.recording is not None:
             reply = prepared.recording.listen(reply)
         try:
             for position, submit in enumerate(self.submits(prepared)):
-                run.add(self._submit(prepared, position, submit, reply))
+                submit.priority = caller.priority(submit.priority)
+                run.add(self._submit(prepared, position, submit, reply, caller.tenant))
         except BaseException:
             run.abort()
             raise
+        if limits_s:
+            run.end_after(min(limits_s), reply)
+        caller.charge(prepared.prompt_tokens)
         return run
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
@@ -151,7 +181,9 @@ class Generation:
             reasoning_parser_kwargs_json=_json(request.reasoning_parser_kwargs),
         )
 
-    def _submit(self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply) -> Submission:
+    def _submit(
+        self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply, tenant: str
+    ) -> Submission:
         request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
         choices = [
             Choice(
@@ -163,7 +195,7 @@ class Generation:
             )
             for i in range(request.n)
         ]
-        return self._fleet.submit(model.fleet_name, submit, choices, Placement(joins=position > 0))
+        return self._fleet.submit(model.fleet_name, submit, choices, Placement(joins=position > 0, tenant=tenant))
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

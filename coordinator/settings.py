@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coordinator.access.keys import AccessSettings
 from coordinator.admin_key import AdminKey
 from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.discovery.parse import check_source
@@ -101,6 +102,7 @@ class CoordinatorSettings:
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     api: ApiSettings = ApiSettings()
     control: ControlSettings = ControlSettings()
+    access: AccessSettings = field(default_factory=AccessSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
@@ -114,6 +116,8 @@ class CoordinatorSettings:
             raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
         if self.model_linger_s < 0:
             raise InvalidRequest(f"--model-linger must not be negative, got {self.model_linger_s}")
+        if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
+            raise InvalidRequest("With API keys, routes that steer workers need an admin key: --admin-key-file")
         for name in ("max_body_bytes", "stall_timeout_s"):
             if getattr(self, name) <= 0:
                 raise InvalidRequest(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")

@@ -1,10 +1,16 @@
-"""Options of the line in which requests wait, for `tokenwire coordinator` and `tokenwire serve`."""
+"""Options of who may ask, how much, and how long requests wait, for `tokenwire coordinator` and `tokenwire serve`."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 ADMISSION_OPTIONS: dict[str, dict[str, Any]] = {
+    "api_keys_file": {
+        "type": click.Path(exists=True, dir_okay=False, path_type=Path),
+        "help": "File with the API keys that requests must bring, and their limits; read again when it changes. "
+        "Keys may also be in TOKENWIRE_API_KEY, with commas between them.",
+    },
     "max_queue": {
         "type": click.IntRange(min=0),
         "help": "Sequences that may wait for a model in each process; 0: none, requests that find no room are refused "

@@ -15,6 +15,7 @@ TokenwireError
 │   ├── WorkerDraining   this worker takes no new requests
 │   └── WorkerLost       the worker that had it is gone
 ├── EngineFailed         the engine broke on it
+├── DeadlineExceeded     it took longer than it was given
 └── FleetFailed          not every worker did it
 """
 
@@ -144,6 +145,14 @@ class WorkerLost(Unavailable):
 
 class EngineFailed(TokenwireError):
     """The engine broke on the request."""
+
+
+class DeadlineExceeded(TokenwireError):
+    """The request took longer than its client or the server gave it."""
+
+    http_status = 504
+    grpc_code = grpc.StatusCode.DEADLINE_EXCEEDED
+    openai_type = "GatewayTimeoutError"
 
 
 class FleetFailed(TokenwireError):

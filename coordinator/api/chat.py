@@ -99,7 +99,7 @@ def chat_routes(service: ChatService) -> APIRouter:
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
         gate.check_body(body)
-        return await service.respond(await service.prepare(body, Headers(request.headers)), request)
+        return await service.respond(await service.prepare(body, Headers.of(request)), request)
 
     return router
 

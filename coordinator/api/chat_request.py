@@ -149,6 +149,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         history = self.exact_history(
             self.messages,
             api.token_history,
+            tenant=headers.tenant,
             wants_ids=bool(self.return_token_ids),
             cache_salt=self.cache_salt,
             session_id=session_id,

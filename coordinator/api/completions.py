@@ -126,7 +126,7 @@ def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         gate.check_body(body)
         body.check()
-        headers = Headers(request.headers)
+        headers = Headers.of(request)
         response_id = request_id("cmpl-", body.request_id, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))
         created = int(time.time())

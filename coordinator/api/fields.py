@@ -4,8 +4,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, Field
 
+from coordinator.access.caller import caller_of
 from coordinator.api.sampling import checked_cache_salt, hand_on
 from coordinator.api.sampling_fields import INT64_MAX, Int64, SamplingFields
 from coordinator.api.structured import ResponseFormat, structured_outputs
@@ -105,11 +107,18 @@ def request_id(prefix: str, body: str | None, header: str | None) -> str:
 class Headers:
     """What a request's headers say beside its body."""
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
+        self.tenant = tenant
+        """Who the request is of, by its key."""
         self.request_id = headers.get("x-request-id")
         self.session_id = headers.get("x-session-id")
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
+
+    @classmethod
+    def of(cls, request: Request) -> "Headers":
+        """Read a request's headers, and whose it is."""
+        return cls(request.headers, caller_of(request.scope).tenant)
 
     def priority(self, body: int) -> int:
         """Return the header's priority, or else the body's. One that is no number counts as absent, as in vLLM."""

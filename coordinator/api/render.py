@@ -25,14 +25,14 @@ def render_routes(service: ChatService, generation: Generation, parsers: ParserS
     @router.post("/v1/chat/completions/render")
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
         chat_gate.check_body(body)
-        call = await service.prepare(body, Headers(request.headers))
+        call = await service.prepare(body, Headers.of(request))
         return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
 
     @router.post("/v1/completions/render")
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
         completion_gate.check_body(body)
         body.check()
-        headers = Headers(request.headers)
+        headers = Headers.of(request)
         wanted = body.to_generation(request_id("cmpl-", body.request_id, headers.request_id), headers)
         return JSONResponse({**_rendered(generation, await generation.prepare(wanted)), "parsing": None})
 

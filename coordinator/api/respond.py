@@ -5,6 +5,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from coordinator.access.caller import caller_of, patience_of
 from coordinator.api.debug_headers import note_run
 from coordinator.connection import connection_of
 from coordinator.generation import Generation, PreparedRequest
@@ -16,7 +17,8 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
     """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
     connection = connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
-    run = generation.start(prepared, reply)
+    caller = caller_of(request.scope)
+    run = generation.start(prepared, reply, caller, patience_of(request.scope))
     note_run(request.scope, run)
     try:
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
@@ -27,6 +29,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
     finally:
         run.abort()
         connection.release()
+        caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))
 
 
 class EventStream(Response):
@@ -53,7 +56,8 @@ class EventStream(Response):
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
-        run = self._generation.start(self._prepared, reply)
+        caller = caller_of(scope)
+        run = self._generation.start(self._prepared, reply, caller, patience_of(scope))
         note_run(scope, run)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
@@ -71,3 +75,4 @@ class EventStream(Response):
         finally:
             run.abort()
             connection.release()
+            caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))

@@ -29,6 +29,7 @@ class TokenHistoryFields(BaseModel):
         messages: Sequence[Mapping[str, Any]],
         default: HistoryMode,
         *,
+        tenant: str = "",
         wants_ids: bool = False,
         cache_salt: str | None = None,
         session_id: str | None = None,
@@ -49,7 +50,7 @@ class TokenHistoryFields(BaseModel):
         mode = self.token_history or default
         if prefix is None and (mode == "template" or (mode == "auto" and not (wants_ids or session_id))):
             return None
-        return ExactHistory(cache_salt=cache_salt, session_id=session_id, prefix=prefix, keeps=keeps)
+        return ExactHistory(tenant=tenant, cache_salt=cache_salt, session_id=session_id, prefix=prefix, keeps=keeps)
 
     def _required(self, messages: Sequence[Mapping[str, Any]]) -> KnownPrefix | None:
         if not self.required_prefix_token_ids:

@@ -19,6 +19,7 @@ from tokenwire.v1 import inference_pb2 as pb
         (errors.Unavailable, 503, grpc.StatusCode.UNAVAILABLE),
         (errors.WorkerDraining, 503, grpc.StatusCode.UNAVAILABLE),
         (errors.WorkerLost, 503, grpc.StatusCode.UNAVAILABLE),
+        (errors.DeadlineExceeded, 504, grpc.StatusCode.DEADLINE_EXCEEDED),
         (errors.EngineFailed, 500, grpc.StatusCode.INTERNAL),
     ],
 )

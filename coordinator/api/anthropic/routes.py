@@ -28,7 +28,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     @router.post("/v1/messages")
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         with translator.named():
-            call = await service.prepare(body.to_chat(translator, system_first(body)), Headers(request.headers), "msg_")
+            call = await service.prepare(body.to_chat(translator, system_first(body)), Headers.of(request), "msg_")
         if body.stream:
             return service.stream(call, PartStream(call, MessageEvents(call)))
         return JSONResponse(_whole(call, await service.collect(call, request)))

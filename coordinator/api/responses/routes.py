@@ -21,7 +21,7 @@ def responses_routes(service: ChatService) -> APIRouter:
     @router.post("/v1/responses")
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
         with translator.named():
-            call = await service.prepare(body.to_chat(translator), Headers(request.headers), "resp_")
+            call = await service.prepare(body.to_chat(translator), Headers.of(request), "resp_")
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
                 f"{LOGPROBS!r} is not supported where parsers read the reply: log-probabilities belong to tokens, and "

@@ -72,7 +72,7 @@ def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRo
     @router.post("/v1/chat/completions/tokens")
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
         gate.check_body(body)
-        call = await service.prepare(body, Headers(request.headers))
+        call = await service.prepare(body, Headers.of(request))
         await rendering.compare(body)
         return await service.respond(call, request)
 

@@ -29,7 +29,7 @@ def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     async def generate(body: GenerateRequest, request: Request) -> Response:
         gate.check(body.model_extra)
         params_gate.check(body.sampling_params.model_extra)
-        headers = Headers(request.headers)
+        headers = Headers.of(request)
         response_id = request_id("generate-tokens-", body.request_id, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))
         if body.stream:

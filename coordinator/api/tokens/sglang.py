@@ -30,7 +30,7 @@ def sglang_routes(generation: Generation) -> APIRouter:
     async def generate(body: SglangRequest, request: Request) -> Response:
         gate.check(body.model_extra)
         params_gate.check(body.sampling_params.model_extra)
-        headers = Headers(request.headers)
+        headers = Headers.of(request)
         session_id = request.headers.get("x-smg-routing-key") or headers.session_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         prepared = await generation.prepare(body.to_generation(response_id, session_id, headers.data_parallel_rank))

@@ -35,7 +35,7 @@ class TokenizeRequest(TokenHistoryFields):
     cache_salt: str | None = None
     session_id: str | None = None
 
-    def to_prompt(self, api: ApiSettings, session_id: str | None) -> ChatPrompt | TextPrompt:
+    def to_prompt(self, api: ApiSettings, headers: Headers) -> ChatPrompt | TextPrompt:
         """Translate into the internal noun. Raises InvalidRequest unless exactly one form is given."""
         if (self.prompt is None) == (self.messages is None):
             raise InvalidRequest("Give either `prompt` or `messages`.", param="prompt")
@@ -58,8 +58,9 @@ class TokenizeRequest(TokenHistoryFields):
         history = self.exact_history(
             messages,
             api.token_history,
+            tenant=headers.tenant,
             cache_salt=self.cache_salt,
-            session_id=self.session_id or session_id,
+            session_id=self.session_id or headers.session_id,
             keeps=False,
         )
         return ChatPrompt(messages, options, bool(self.add_special_tokens), history)
@@ -80,7 +81,7 @@ def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSett
     @router.post("/v1/tokenize")
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
         model = models.find(body.model)
-        prompt = body.to_prompt(api, Headers(request.headers).session_id)
+        prompt = body.to_prompt(api, Headers.of(request))
         token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
         return JSONResponse(

@@ -1,0 +1,103 @@
+"""How much a key may ask for: requests at a time, requests and tokens in a minute. Counted in this process."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tokenwire.errors import Overloaded
+
+_MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a key; None: there is none."""
+
+    max_concurrent: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Of prompts and of replies."""
+
+
+class Bucket:
+    """Holds a minute's allowance, and fills again at that rate. It may be overdrawn: then it is empty for longer."""
+
+    __slots__ = ("_clock", "_filled_at", "_level", "limit")
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._level = float(limit)
+        self._filled_at = clock()
+
+    def take(self, amount: int) -> None:
+        """Take out so much, whether it is there or not."""
+        self._fill()
+        self._level -= amount
+
+    @property
+    def left(self) -> int:
+        """What is there."""
+        self._fill()
+        return max(0, math.floor(self._level))
+
+    def wait_s(self, level: float) -> float:
+        """Return in how many seconds there will be so much again."""
+        self._fill()
+        return max(0.0, (level - self._level) * _MINUTE_S / self.limit)
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._level = min(self.limit, self._level + (now - self._filled_at) * self.limit / _MINUTE_S)
+        self._filled_at = now
+
+
+class Account:
+    """What a key has used."""
+
+    def __init__(self, tenant: str, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._tenant = tenant
+        self._running = 0
+        self._requests = _bucket(limits.requests_per_minute, clock)
+        self._tokens = _bucket(limits.tokens_per_minute, clock)
+
+    def enter(self) -> None:
+        """Begin a request; `leave` must follow. Raises Overloaded, and then it must not."""
+        limits = self.limits
+        if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
+            raise self._refusal(f"{limits.max_concurrent} requests at a time", 1.0)
+        if self._requests is not None and self._requests.left < 1:
+            raise self._refusal(f"{self._requests.limit} requests per minute", self._requests.wait_s(1))
+        if self._tokens is not None and self._tokens.left < 1:
+            raise self._refusal(f"{self._tokens.limit} tokens per minute", self._tokens.wait_s(1))
+        if self._requests is not None:
+            self._requests.take(1)
+        self._running += 1
+
+    def leave(self) -> None:
+        """End a request."""
+        self._running -= 1
+
+    def charge(self, tokens: int) -> None:
+        """Count tokens that were read or written."""
+        if self._tokens is not None:
+            self._tokens.take(tokens)
+
+    def headers(self) -> dict[str, str]:
+        """Return OpenAI's headers that tell a client where it stands."""
+        headers = {}
+        for name, bucket in (("requests", self._requests), ("tokens", self._tokens)):
+            if bucket is not None:
+                headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
+                headers[f"x-ratelimit-remaining-{name}"] = str(bucket.left)
+                headers[f"x-ratelimit-reset-{name}"] = f"{math.ceil(bucket.wait_s(bucket.limit))}s"
+        return headers
+
+    def _refusal(self, limit: str, wait_s: float) -> Overloaded:
+        return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.", retry_after_s=math.ceil(wait_s))
+
+
+def _bucket(limit: int | None, clock: Callable[[], float]) -> Bucket | None:
+    return None if limit is None else Bucket(limit, clock)

@@ -1,0 +1,137 @@
+"""API keys at the front door of real processes: who gets in, what it may do, and how long that may take."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from anthropic import Anthropic
+from openai import AuthenticationError, OpenAI, PermissionDeniedError, RateLimitError
+
+from tests.processes import Service, simulated_service
+
+KEYS: list[dict[str, Any]] = [
+    {"tenant": "search", "key": "search-secret"},
+    {"tenant": "stranger", "key": "stranger-secret"},
+    {"tenant": "metered", "key": "metered-secret", "tokens_per_minute": 60},
+    {"tenant": "elsewhere", "key": "elsewhere-secret", "models": ["another"]},
+]
+ASKED: dict[str, Any] = {"model": "simulated", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
+CHAT = "/v1/chat/completions"
+BEARER = {"Authorization": "Bearer search-secret"}
+
+
+@dataclass
+class Guarded:
+    """A service that asks for keys."""
+
+    service: Service
+    keys: Path
+
+    def client(self, key: str) -> OpenAI:
+        """Return OpenAI's client with a key."""
+        return OpenAI(base_url=f"{self.service.url}/v1", api_key=key, max_retries=0)
+
+    def post(self, headers: dict[str, str] | None = None, path: str = CHAT, **fields: Any) -> httpx.Response:
+        """Send a request."""
+        return httpx.post(self.service.url + path, json={**ASKED, **fields}, headers=headers, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A service with keys, and steering with an admin key."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (keys := folder / "keys.json").write_text(json.dumps(KEYS))
+    (admin := folder / "admin").write_text("admin-secret")
+    options = ["--api-keys-file", str(keys), "--admin-key-file", str(admin), "--enable-rl"]
+    with simulated_service(folder, "--sim-step-ms", "2", coordinator_options=options) as service:
+        yield Guarded(service, keys)
+        assert "-secret" not in service.coordinator.log
+
+
+def test_clients_bring_their_keys(guarded: Guarded) -> None:
+    """OpenAI's client with a key, Anthropic's with its own header; a wrong key is its AuthenticationError."""
+    assert guarded.client("search-secret").chat.completions.create(**ASKED).usage
+    anthropic = Anthropic(base_url=guarded.service.url, api_key="search-secret", max_retries=0)
+    assert anthropic.messages.create(**ASKED).usage.output_tokens == 5
+
+    with pytest.raises(AuthenticationError):
+        guarded.client("wrong").chat.completions.create(**ASKED)
+    assert guarded.post().status_code == 401
+    assert httpx.get(f"{guarded.service.url}/v1/models").status_code == 401
+    assert httpx.get(f"{guarded.service.url}/version").status_code == 200
+
+
+def test_steering_has_a_key_of_its_own(guarded: Guarded) -> None:
+    """An API key does not open steering, the admin key does not open generation."""
+    admin = {"Authorization": "Bearer admin-secret"}
+
+    assert guarded.post(path="/pause").status_code == 401
+    assert guarded.post(BEARER, path="/pause").status_code == 401
+    assert guarded.post(admin).status_code == 401
+    assert guarded.post(admin, path="/reset_prefix_cache").status_code == 200
+    assert guarded.post(admin, path="/abort_requests").status_code == 401
+    assert guarded.post({**admin, "x-api-key": "search-secret"}, path="/abort_requests").status_code == 200
+
+
+def test_a_key_may_be_for_some_models(guarded: Guarded) -> None:
+    """Others are a 403, streamed or not."""
+    for stream in (False, True):
+        with pytest.raises(PermissionDeniedError, match="may not use the model `simulated`"):
+            guarded.client("elsewhere-secret").chat.completions.create(**ASKED, stream=stream)
+
+
+def test_prompts_and_replies_are_charged(guarded: Guarded) -> None:
+    """A key with so many tokens in a minute is refused when they are used up, and told what is left."""
+    client = guarded.client("metered-secret")
+    first = client.chat.completions.with_raw_response.create(**{**ASKED, "max_tokens": 60})
+    assert first.headers["x-ratelimit-limit-tokens"] == "60"
+
+    with pytest.raises(RateLimitError) as caught:
+        client.chat.completions.create(**ASKED)
+
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+    assert guarded.post(BEARER).status_code == 200
+
+
+def test_keys_change_without_a_restart(guarded: Guarded) -> None:
+    """A key that is added opens at once, and one that is taken away does not."""
+    guarded.keys.write_text(json.dumps([*KEYS, {"key": "new-secret"}]))
+    assert guarded.post({"x-api-key": "new-secret"}).status_code == 200
+
+    guarded.keys.write_text(json.dumps(KEYS))
+    assert guarded.post({"x-api-key": "new-secret"}).status_code == 401
+
+
+def test_tenants_do_not_share_histories(guarded: Guarded) -> None:
+    """The same conversation, continued by another tenant, is not known to have been said."""
+    exact = {"token_history": "exact"}
+    reply = guarded.post(BEARER, **exact).json()["choices"][0]["message"]
+    follow = [*ASKED["messages"], {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": "?"}]
+
+    own = guarded.post(BEARER, **exact, messages=follow).json()
+    other = guarded.post({"x-api-key": "stranger-secret"}, **exact, messages=follow).json()
+
+    assert own["token_history"]["reused_tokens"] > 0
+    assert other["token_history"]["reused_tokens"] == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_has_the_time_that_its_client_gives_it(guarded: Guarded, stream: bool) -> None:
+    """After X-Request-Timeout it ends: a 504, or an error event behind what there is; and the engine is free."""
+    answer = guarded.post({**BEARER, "X-Request-Timeout": "0.3"}, max_tokens=20_000, stream=stream)
+
+    guarded.service.wait_slots(0)
+    assert answer.status_code == (200 if stream else 504)
+    assert "took longer than 0.3 s" in answer.text
+
+
+def test_a_time_that_is_none_is_refused(guarded: Guarded) -> None:
+    """The message names the header."""
+    answer = guarded.post({**BEARER, "X-Request-Timeout": "soon"})
+
+    assert answer.status_code == 400
+    assert "X-Request-Timeout must be a positive number" in answer.text
