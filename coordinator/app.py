@@ -46,7 +46,14 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     models = ModelDirectory(settings, targets)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
     pool = WorkerPool(
-        (), coordinator_id, models.prepare, targets, Link(settings.link), Router(settings.routing), models.left
+        (),
+        coordinator_id,
+        models.prepare,
+        targets,
+        Link(settings.link),
+        Router(settings.routing),
+        models.left,
+        settings.vigil,
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))

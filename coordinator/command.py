@@ -13,7 +13,7 @@ import click
 from coordinator.access.keys import access_settings
 from coordinator.admin_key import read_admin_key
 from coordinator.admission.settings import admission_settings
-from coordinator.fleet.failover.options import failover_options, failover_settings
+from coordinator.fleet.failover.options import failover_options, failover_settings, vigil_settings
 from coordinator.history.settings import HistorySettings
 from coordinator.https import HttpsSettings
 from coordinator.parsing.load import import_parsers
@@ -100,6 +100,7 @@ def command(
         drain_timeout_s=drain_timeout,
         stall_timeout_s=stall_timeout,
         failover=failover_settings(api),
+        vigil=vigil_settings(api),
     )
     if settings.parsers.parses:
         log.info("loading parsers; this takes some seconds")

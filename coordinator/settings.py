@@ -10,6 +10,7 @@ from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.discovery.parse import check_source
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.routing import Policy
+from coordinator.fleet.vigil import VigilSettings
 from coordinator.history.settings import HistorySettings
 from coordinator.https import HttpsSettings
 from coordinator.parsing.settings import ParserSettings
@@ -99,6 +100,7 @@ class CoordinatorSettings:
     """How long replies may run on after SIGTERM."""
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
+    vigil: VigilSettings = field(default_factory=VigilSettings)
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     api: ApiSettings = ApiSettings()
     control: ControlSettings = ControlSettings()

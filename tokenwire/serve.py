@@ -65,7 +65,7 @@ def command(
         for root in weights_roots:
             worker += ["--weights-root", str(root)]
         # There is one worker, and everything ends with it: nothing goes on elsewhere.
-        alone = ["--failover-attempts", "0"]
+        alone = ["--failover-attempts", "0", "--heartbeat-timeout", "0", "--engine-stall-timeout", "0"]
         coordinator = ["coordinator", "--worker", address, *cache, *alone]
         coordinator += [*front_arguments(options), *api_arguments(options)]
         if engine == "vllm" and options["reasoning_parser"]:

@@ -22,6 +22,7 @@ class Outbox:
         "_clock",
         "_events",
         "_finishes",
+        "_heartbeat",
         "_load",
         "_load_due",
         "_logprobs",
@@ -43,6 +44,7 @@ class Outbox:
         self._prefills: list[pb.PrefillInfo] = []
         self._logprobs: dict[int, pb.LogprobRows] = {}
         self._events: list[pb.SessionResponse] = []
+        self._heartbeat: pb.Heartbeat | None = None
         self._load = pb.Load()
         self._load_due = False
         self._clock = clock
@@ -85,6 +87,11 @@ class Outbox:
         self._events.append(event)
         self._ready.set()
 
+    def beat(self, heartbeat: pb.Heartbeat) -> None:
+        """Send a heartbeat, in the place of one that is still unsent."""
+        self._heartbeat = heartbeat
+        self._ready.set()
+
     def cut(self) -> None:
         """End the unsent frame, because other weights make what follows: a frame has one weight version."""
         if self._tokens or self._finishes:
@@ -117,6 +124,9 @@ class Outbox:
         events, self._events = self._events, []
         if self._tokens or self._finishes or self._load_due:
             events.append(pb.SessionResponse(frame=self._take_frame()))
+        if self._heartbeat is not None:
+            events.append(pb.SessionResponse(heartbeat=self._heartbeat))
+            self._heartbeat = None
         return events
 
     def _take_frame(self) -> pb.StepFrame:

@@ -21,11 +21,14 @@ from worker.probes import ProbePort
 from worker.session import Session, SessionContext
 from worker.settings import WorkerSettings
 from worker.steering import Steering
+from worker.step_clock import StepClock
 
 log = logging.getLogger(__name__)
 
 # Kubernetes probes by name; "" is the server as a whole.
 _HEALTH_SERVICES = ("", "liveness", "readiness", "tokenwire.v1.Inference", "tokenwire.v1.Control")
+
+_HEARTBEAT_S = 0.5
 
 
 class WorkerServer(inference_pb2_grpc.InferenceServicer):
@@ -44,13 +47,14 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._load = pb.Load()
         self._steps_version = ""
         self._steering = Steering(engine, self._announce, settings.weights_roots)
-        self._steps = 0
+        self._step_clock = StepClock()
         self._generated_tokens = 0
         self._draining = False
         self._handing_back = False
         """Whether sequences that are aborted now may go on at another worker."""
         self._idle = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
         self.address = settings.listen
 
     # Lifecycle.
@@ -67,6 +71,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._pump = asyncio.create_task(self._deliver_steps())
+        self._beating = asyncio.create_task(self._beat())
         await self._listen()
         if self._probes is not None:
             await self._probes.startup()
@@ -106,6 +111,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         await self._server.stop(grace=0.2)
         if self._probes is not None:
             await self._probes.stop()
+        if self._beating is not None:
+            self._beating.cancel()
         if self._pump is not None:
             self._pump.cancel()
             with contextlib.suppress(asyncio.CancelledError, EngineFailed):
@@ -129,6 +136,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             load=self._load,
             draining=self._draining,
             serving=self._steering.state,
+            heartbeat_ms=int(1000 * _HEARTBEAT_S),
         )
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:
@@ -137,7 +145,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             welcome=self.welcome(),
             sessions=len(self._sessions),
             open_slots=self._open_slots(),
-            steps=self._steps,
+            steps=self._step_clock.steps,
             generated_tokens=self._generated_tokens,
             engine_config_json=json.dumps(self._engine.configuration()),
         )
@@ -149,7 +157,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     # gRPC.
 
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
-        session = Session(self._engine, self.welcome, lambda: self._draining)
+        session = Session(self._engine, self.welcome, lambda: self._draining, self._step_clock.submitted)
         self._sessions.add(session)
         try:
             await session.run(requests, context)
@@ -181,8 +189,23 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
             raise
 
+    async def _beat(self) -> None:
+        clock = self._step_clock
+        while True:
+            await asyncio.sleep(_HEARTBEAT_S)
+            if self._steering.halts_engine:
+                clock.excuse()
+            heartbeat = pb.Heartbeat(
+                load=self._load,
+                steps=clock.steps,
+                stalled_ms=int(1000 * clock.stalled_s),
+                allowance_ms=int(1000 * clock.allowance_s),
+            )
+            for session in self._sessions:
+                session.outbox.beat(heartbeat)
+
     def _deliver(self, step: Step) -> None:
-        self._steps += 1
+        self._step_clock.stepped(step)
         if step.weight_version != self._steps_version:
             for session in self._sessions:
                 session.outbox.cut()

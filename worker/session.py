@@ -21,10 +21,18 @@ SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
 class Session:
     """The worker's side of one stream: owns its slots and sees each of them to its terminal event."""
 
-    def __init__(self, engine: Engine, welcome: Callable[[], pb.Welcome], is_draining: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        welcome: Callable[[], pb.Welcome],
+        is_draining: Callable[[], bool],
+        submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
+    ) -> None:
+        """`submitted` is called with sequences that the engine took, and the length of their prompt."""
         self._engine = engine
         self._welcome = welcome
         self._is_draining = is_draining
+        self._submitted = submitted
         self._slots: dict[int, Sequence] = {}
         self._outbox = Outbox(self._close_slot)
         self.coordinator_id = "?"
@@ -112,6 +120,9 @@ class Session:
         try:
             self._admit(sequences)
             await self._engine.submit(submit, sequences)
+            # Some may have ended already.
+            started = [sequence for sequence in sequences if sequence.slot in self._slots]
+            self._submitted(started, len(submit.prompt_token_ids))
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
         except Exception as error:

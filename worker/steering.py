@@ -44,6 +44,11 @@ class Steering:
         """The state that was announced last. Not to be changed."""
         return self._told
 
+    @property
+    def halts_engine(self) -> bool:
+        """Whether the engine has a reason to make no steps: it is paused, asleep, or being changed."""
+        return bool(self._changes) or self._state.paused or self._state.sleeping
+
     async def start(self) -> None:
         """Ask the started engine for what it begins with."""
         await self._observe()

@@ -15,6 +15,7 @@ from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.targets import Targets
+from coordinator.fleet.vigil import VigilSettings
 from tokenwire.errors import Unavailable
 from tokenwire.link.client import Link
 from tokenwire.v1 import inference_pb2 as pb
@@ -74,6 +75,7 @@ class WorkerPool:
         link: Link | None = None,
         router: Router | None = None,
         model_left: Callable[[str], None] = lambda name: None,
+        vigil: VigilSettings | None = None,
     ) -> None:
         """`addresses` are the workers to begin with; `update` changes them.
 
@@ -89,6 +91,7 @@ class WorkerPool:
         """By address, in the order in which they came."""
         self._link = link or Link()
         self._router = router or Router()
+        self._vigil = vigil
         self._changed = asyncio.Event()
         self._subscribers: list[Callable[[], None]] = []
         self._drained: Callable[[WorkerSession], None] = lambda session: None
@@ -217,7 +220,9 @@ class WorkerPool:
 
     def _join(self, address: str) -> None:
         converse = partial(GrpcConversation, self._link)
-        session = WorkerSession(address, self._coordinator_id, self._prepare, self._notice, converse, self._tell)
+        session = WorkerSession(
+            address, self._coordinator_id, self._prepare, self._notice, converse, self._tell, self._vigil
+        )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
     async def _leave(self, member: "_Member") -> None:

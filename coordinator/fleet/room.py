@@ -6,6 +6,8 @@ UNKNOWN = 1_000_000
 """The room of a worker that does not say how many sequences it runs at a time."""
 _LEAD_SHARE = 16
 _LEAST_LEAD = 2
+_PROBATION = 8
+"""Sequences that a worker gets after a loss until it has made a token."""
 _FULL_CACHE = 0.9
 
 
@@ -22,6 +24,9 @@ def room_of(session: WorkerSession) -> int:
     A few more than it runs at a time: the lead, with which it fills a place in the step that freed it.
     """
     seats = capacity(session)
+    if session.breaker.on_probation:
+        # It was lost: a few requests show whether it is well.
+        return min(seats, _PROBATION) - session.workload.sequences
     if seats == UNKNOWN:
         return UNKNOWN
     lead = max(_LEAST_LEAD, seats // _LEAD_SHARE)

@@ -4,13 +4,16 @@ import asyncio
 import enum
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
+from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.conversation import Conversation, Converse
 from coordinator.fleet.frames import deal
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
+from coordinator.fleet.vigil import Vigil, VigilSettings
 from coordinator.fleet.workload import Workload
 from tokenwire import protocol
 from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
@@ -47,6 +50,7 @@ class WorkerSession:
         notice: "Callable[[WorkerSession], None]" = lambda session: None,
         converse: Converse | None = None,
         freed: Callable[[], None] = lambda: None,
+        vigil: VigilSettings | None = None,
     ) -> None:
         """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended."""
         self.address = address
@@ -71,6 +75,9 @@ class WorkerSession:
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         """What the worker has to do."""
+        self.breaker = Breaker()
+        self._vigil = Vigil(vigil or VigilSettings())
+        self._stalled = False
         self._retired = False
         self.worker_drains = False
         """Whether the worker has said that it is about to stop."""
@@ -151,8 +158,12 @@ class WorkerSession:
             except Exception as error:
                 log.exception("session with %s broke", self.address)
                 self.last_error = str(error)
-            retry_s = _FIRST_RETRY_S if connected else min(retry_s * 2, _LAST_RETRY_S)
+            retry_s = self._pause() if connected else min(retry_s * 2, _LAST_RETRY_S)
             await asyncio.sleep(retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (spreads retries, no secret)
+
+    def _pause(self) -> float:
+        """Return how long to wait after a session before the next one."""
+        return _FIRST_RETRY_S if self.worker_drains else self.breaker.lost(self._stalled)
 
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
@@ -176,12 +187,30 @@ class WorkerSession:
             raise Unavailable("the worker did not begin with a welcome")
         await self._welcomed(event.welcome, conversation)
         try:
-            while (event := await conversation.read()) is not None:
-                self._handle(event)
+            await (self._listen_closely(conversation) if event.welcome.heartbeat_ms else self._listen(conversation))
             self.last_error = "closed by the worker"
         except TokenwireError as error:
             self.last_error = error.message
         return True
+
+    async def _listen(self, conversation: Conversation) -> None:
+        """Handle events until the worker closes."""
+        vigil = self._vigil
+        while (event := await conversation.read()) is not None:
+            vigil.heard_at = time.monotonic()
+            self._handle(event)
+
+    async def _listen_closely(self, conversation: Conversation) -> None:
+        """Do so until the worker closes, or is silent for too long: then raises Unavailable."""
+        watching = asyncio.create_task(self._vigil.watch())
+        try:
+            async with asyncio.timeout(None) as silence:
+                watching.add_done_callback(partial(_end_waiting, silence))
+                await self._listen(conversation)
+        except TimeoutError:
+            raise Unavailable(watching.result()) from None
+        finally:
+            watching.cancel()
 
     async def _welcomed(self, welcome: pb.Welcome, conversation: Conversation) -> None:
         protocol.check_peer(welcome.protocol, f"worker {self.address}")
@@ -189,7 +218,7 @@ class WorkerSession:
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
-        self.state, self.worker_drains = SessionState.READY, welcome.draining
+        self.state, self.worker_drains, self._stalled = SessionState.READY, welcome.draining, False
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
@@ -217,6 +246,12 @@ class WorkerSession:
                 self._settle()
             case "serving":
                 self.hear(event.serving)
+            case "heartbeat":
+                self.load = event.heartbeat.load
+                problem = self._vigil.stall(event.heartbeat)
+                if problem:
+                    self._stalled = True
+                    raise Unavailable(problem)
 
     def _settle(self) -> None:
         """Find the state of a connected session, and tell of it."""
@@ -241,6 +276,9 @@ class WorkerSession:
             for listener in self._slots.listeners:
                 listener.weights(frame.weight_version)
         self.workload.heard(frame)
+        if self.breaker.on_probation and frame.token_ids:
+            self.breaker.proved()
+            self._freed()
         unwanted = deal(frame, self._slots)
         if unwanted:
             self.abort(unwanted)
@@ -256,3 +294,8 @@ class WorkerSession:
         if message != self.last_error:
             log.log(logging.WARNING if self.model else logging.INFO, "worker %s: %s", self.address, message)
         self.last_error = message
+
+
+def _end_waiting(silence: asyncio.Timeout, watching: "asyncio.Task[str]") -> None:
+    if not watching.cancelled():
+        silence.reschedule(0)

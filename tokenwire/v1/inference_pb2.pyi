@@ -78,7 +78,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., coordinator_id: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining", "serving")
+    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining", "serving", "heartbeat_ms")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class Welcome(_message.Message):
     LOAD_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     protocol: ProtocolVersion
     instance_id: str
     model: Model
@@ -93,7 +94,8 @@ class Welcome(_message.Message):
     load: Load
     draining: bool
     serving: ServingState
-    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ...) -> None: ...
+    heartbeat_ms: int
+    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "strayed", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")
