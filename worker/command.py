@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
     "--health-listen", help="One more HOST:PORT, with health only and for anybody: for probes without certificates."
 )
 @link_options
+@option("--kv-events", is_flag=True, help="Tell coordinators what the prefix cache holds, so that prompts find it.")
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
 @option(
@@ -72,6 +73,7 @@ def command(
     drain_timeout: float,
     weights_roots: tuple[Path, ...],
     health_listen: str | None,
+    kv_events: bool,
     cache_dir: Path | None,
     engine_args: str,
     **others: Any,
@@ -85,11 +87,11 @@ def command(
     cache = cache_dir or default_cache_dir()
     arguments = [*shlex.split(engine_args), *engine_arguments]
     if engine == "sim":
-        built = _simulated(model, served_model_name, cache, others)
+        built = _simulated(model, served_model_name, kv_events, others)
         if arguments:
             raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
     else:
-        built = _vllm(model, served_model_name, cache, arguments)
+        built = _vllm(model, served_model_name, cache, arguments, kv_events)
     code = uvloop.run(_run(built, settings))
     # Engines leave threads behind that would hold the exit up; everything that must end has ended.
     logging.shutdown()
@@ -139,7 +141,7 @@ def _on_signal(shutdown: asyncio.Event) -> None:
     shutdown.set()
 
 
-def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str]) -> Engine:
+def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str], kv_events: bool) -> Engine:
     try:
         from worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
@@ -153,10 +155,10 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
         model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
     log.info("starting vLLM with %s; a large model takes minutes", model)
-    return VllmEngine(model, arguments, list(names))
+    return VllmEngine(model, arguments, list(names), kv_events=kv_events)
 
 
-def _simulated(model: str | None, names: tuple[str, ...], cache: Path, options: dict[str, object]) -> Engine:
+def _simulated(model: str | None, names: tuple[str, ...], kv_events: bool, options: dict[str, object]) -> Engine:
     from worker.simulated_engine.engine import SimulatedEngine
     from worker.simulated_engine.faults import FaultPlan
     from worker.simulated_engine.settings import SimulationSettings
@@ -176,6 +178,7 @@ def _simulated(model: str | None, names: tuple[str, ...], cache: Path, options: 
             max_queue=options["sim_max_queue"],  # type: ignore[arg-type]
             kv_tokens=options["sim_kv_tokens"],  # type: ignore[arg-type]
             script=tuple(json.loads(Path(str(script)).read_text())) if script else None,
+            kv_events=kv_events,
             eos_rate=options["sim_eos_rate"],  # type: ignore[arg-type]
             faults=FaultPlan.parse(options["sim_fault"]),  # type: ignore[arg-type]
         )

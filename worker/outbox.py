@@ -1,14 +1,11 @@
 """Unsent output of one session: an unsent frame absorbs later steps, so a slow reader costs no growth."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from itertools import chain
 
 from tokenwire.v1 import inference_pb2 as pb
-
-_TELL_LOAD_S = 0.25
-"""How often a session without tokens hears of the load that others make."""
+from worker.prefix_cache import CacheChange
 
 
 class Outbox:
@@ -19,36 +16,29 @@ class Outbox:
     """
 
     __slots__ = (
-        "_clock",
+        "_cache",
         "_events",
         "_finishes",
         "_heartbeat",
         "_load",
-        "_load_due",
         "_logprobs",
         "_on_finish",
         "_prefills",
         "_ready",
         "_tokens",
-        "_told_at",
-        "_told_idle",
         "_weight_version",
     )
 
-    def __init__(
-        self, on_finish: Callable[[int], None] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, on_finish: Callable[[int], None] | None = None) -> None:
         self._on_finish = on_finish
         self._tokens: dict[int, list[int]] = {}
         self._finishes: list[pb.Finish] = []
         self._prefills: list[pb.PrefillInfo] = []
         self._logprobs: dict[int, pb.LogprobRows] = {}
+        self._cache: CacheChange | None = None
         self._events: list[pb.SessionResponse] = []
         self._heartbeat: pb.Heartbeat | None = None
         self._load = pb.Load()
-        self._load_due = False
-        self._clock = clock
-        self._told_at, self._told_idle = clock(), True
         self._weight_version = ""
         self._ready = asyncio.Event()
 
@@ -92,6 +82,13 @@ class Outbox:
         self._heartbeat = heartbeat
         self._ready.set()
 
+    def add_cache(self, change: CacheChange) -> None:
+        """Queue what came into the prefix cache and what went; unsent changes become one."""
+        if self._cache is None:
+            self._cache = CacheChange()
+        self._cache.add(change)
+        self._ready.set()
+
     def cut(self) -> None:
         """End the unsent frame, because other weights make what follows: a frame has one weight version."""
         if self._tokens or self._finishes:
@@ -103,26 +100,16 @@ class Outbox:
         self._weight_version = weight_version
         if self._tokens or self._finishes:
             self._ready.set()
-        elif not self._load_due and self._is_news(load):
-            self._load_due = True
-            self._ready.set()
-
-    def _is_news(self, load: pb.Load) -> bool:
-        if not load.running and not load.waiting:
-            return not self._told_idle
-        return self._clock() - self._told_at >= _TELL_LOAD_S
-
-    @property
-    def waits(self) -> bool:
-        """Whether something waits to be taken."""
-        return self._ready.is_set()
 
     async def take(self) -> list[pb.SessionResponse]:
         """Wait for output and take all of it."""
         await self._ready.wait()
         self._ready.clear()
         events, self._events = self._events, []
-        if self._tokens or self._finishes or self._load_due:
+        if self._cache is not None:
+            events.append(self._cache.to_event())
+            self._cache = None
+        if self._tokens or self._finishes:
             events.append(pb.SessionResponse(frame=self._take_frame()))
         if self._heartbeat is not None:
             events.append(pb.SessionResponse(heartbeat=self._heartbeat))
@@ -144,6 +131,4 @@ class Outbox:
             weight_version=self._weight_version,
         )
         self._finishes, self._prefills, self._logprobs = [], [], {}
-        self._load_due, self._told_at = False, self._clock()
-        self._told_idle = not (self._load.running or self._load.waiting)
         return frame

@@ -17,6 +17,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from worker.control import ControlService
 from worker.engine import Engine, Step
+from worker.prefix_cache import CacheChange, CacheFeed
 from worker.probes import ProbePort
 from worker.session import Session, SessionContext
 from worker.settings import WorkerSettings
@@ -46,6 +47,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._model = pb.Model()
         self._load = pb.Load()
         self._steps_version = ""
+        self._cache = CacheFeed(self._tell_cache)
         self._steering = Steering(engine, self._announce, settings.weights_roots)
         self._step_clock = StepClock()
         self._generated_tokens = 0
@@ -62,6 +64,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def startup(self) -> None:
         """Start the engine, then listen. Raises EngineFailed or OSError."""
         await self._engine.start()
+        self._cache.begin(self._engine)
         await self._steering.start()
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
@@ -117,6 +120,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             self._pump.cancel()
             with contextlib.suppress(asyncio.CancelledError, EngineFailed):
                 await self._pump
+        self._cache.stop()
         await self._engine.stop()
 
     @property
@@ -159,6 +163,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         session = Session(self._engine, self.welcome, lambda: self._draining, self._step_clock.submitted)
         self._sessions.add(session)
+        snapshot = self._cache.snapshot()
+        if snapshot is not None:
+            session.outbox.add_cache(snapshot)
         try:
             await session.run(requests, context)
         finally:
@@ -169,6 +176,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     def _announce(self, state: pb.ServingState) -> None:
         for session in self._sessions:
             session.outbox.add_event(pb.SessionResponse(serving=state))
+
+    def _tell_cache(self, change: CacheChange) -> None:
+        for session in self._sessions:
+            session.outbox.add_cache(change)
 
     async def _listen(self) -> None:
         address = self._settings.listen

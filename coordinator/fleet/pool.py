@@ -221,7 +221,14 @@ class WorkerPool:
     def _join(self, address: str) -> None:
         converse = partial(GrpcConversation, self._link)
         session = WorkerSession(
-            address, self._coordinator_id, self._prepare, self._notice, converse, self._tell, self._vigil
+            address,
+            self._coordinator_id,
+            self._prepare,
+            self._notice,
+            converse,
+            self._tell,
+            self._vigil,
+            self._router.hear_cache,
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 

@@ -147,6 +147,14 @@ class Router:
                 self._prefixes.forget(known[0])
             self._caches[worker.address] = cache
 
+    def hear_cache(self, worker: Candidate, change: pb.CacheChange) -> None:
+        """Hear what a worker's cache stored and dropped."""
+        if self._policy == "affinity":
+            if change.cleared:
+                self._prefixes.forget(worker.instance_id)
+            self._prefixes.remove(worker.instance_id, change.removed)
+            self._prefixes.add(worker.instance_id, change.stored)
+
     def forget(self, worker: Candidate) -> None:
         """Forget a worker that does not come back."""
         self._caches.pop(worker.address, None)

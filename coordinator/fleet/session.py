@@ -51,8 +51,10 @@ class WorkerSession:
         converse: Converse | None = None,
         freed: Callable[[], None] = lambda: None,
         vigil: VigilSettings | None = None,
+        hear_cache: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
     ) -> None:
-        """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended."""
+        """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended,
+        `hear_cache` when the worker says what its prefix cache holds."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -71,6 +73,7 @@ class WorkerSession:
         self._prepare = prepare
         self._notice = notice
         self._freed = freed
+        self._hear_cache = hear_cache
         self._converse = converse or partial(GrpcConversation, Link())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
@@ -248,10 +251,13 @@ class WorkerSession:
                 self.hear(event.serving)
             case "heartbeat":
                 self.load = event.heartbeat.load
+                self.workload.told(event.heartbeat.load)
                 problem = self._vigil.stall(event.heartbeat)
                 if problem:
                     self._stalled = True
                     raise Unavailable(problem)
+            case "cache":
+                self._hear_cache(self, event.cache)
 
     def _settle(self) -> None:
         """Find the state of a connected session, and tell of it."""

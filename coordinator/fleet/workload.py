@@ -12,7 +12,7 @@ QUEUED_TOKENS = 512
 """What a sequence is taken to cost that waits for a place or for memory, or whose prompt is not known here."""
 _MEMORY_FULL = 0.95
 _STALE_S = 2.0
-"""A worker that computes tells its load several times a second; from a silent one nothing is left of it."""
+"""Workers tell their load with each step and twice a second; what a silent one said before does not hold."""
 
 
 class Workload:
@@ -42,8 +42,11 @@ class Workload:
             self.computed(info.slot)
         for finish in frame.finishes:
             self.computed(finish.slot)
-        self._load, self._load_at = frame.load, self._clock()
-        self._own_at_load = self._slots.open - len(frame.finishes)
+        self.told(frame.load, len(frame.finishes))
+
+    def told(self, load: pb.Load, ended: int = 0) -> None:
+        """Take a worker's load; so many of the slots that are open have ended for it."""
+        self._load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
 
     def sent(self, slot: int, tokens: int) -> None:
         """Count a prompt, of which so many tokens are to be computed."""

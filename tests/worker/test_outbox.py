@@ -122,23 +122,3 @@ async def test_other_events_first() -> None:
     events = await outbox.take()
     assert events[:2] == [refusal, draining]
     assert events[2].frame.slots == [1]
-
-
-async def test_a_session_without_tokens_hears_of_the_load_now_and_then() -> None:
-    """Others keep the engine busy: that is told a few times a second, and at once when it is over."""
-    now = [0.0]
-    outbox = Outbox(clock=lambda: now[0])
-    told = []
-    for step in range(1, 101):
-        now[0] = step / 50
-        outbox.flush(pb.Load(running=step), "v1")
-        if outbox.waits:
-            told.append(await take_frame(outbox))
-    assert told[0] == pb.StepFrame(load=pb.Load(running=13), weight_version="v1")
-    assert len(told) == 7
-
-    for _ in range(3):
-        outbox.flush(pb.Load(), "v1")
-        if outbox.waits:
-            told.append(await take_frame(outbox))
-    assert told[7:] == [pb.StepFrame(load=pb.Load(), weight_version="v1")]

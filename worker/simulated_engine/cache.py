@@ -2,6 +2,8 @@
 
 from collections import OrderedDict
 
+from worker.prefix_cache import CacheChange
+
 
 class KvCache:
     """Counts blocks; holds no data.
@@ -10,13 +12,17 @@ class KvCache:
     cache remembers it. Idle blocks are free space with a memory.
     """
 
-    __slots__ = ("_idle", "_private", "_references", "capacity")
+    __slots__ = ("_idle", "_names", "_private", "_references", "capacity", "change")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._private = 0
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self._names: dict[int, int] = {}
+        """Of blocks that end a prefix with a name."""
+        self.change = CacheChange()
+        """Named prefixes that came and went since somebody took it."""
 
     @property
     def used(self) -> int:
@@ -53,13 +59,16 @@ class KvCache:
             return False
         self._private += 1
         if used + len(self._idle) >= self.capacity:
-            self._idle.popitem(last=False)
+            self._forget_oldest()
         return True
 
-    def seal(self, block: int) -> None:
+    def seal(self, block: int, name: int | None = None) -> None:
         """Turn a private block that is full into a shared one; a second copy of the same frees its space."""
         self._private -= 1
         self._refer(block)
+        if name is not None and block not in self._names:
+            self._names[block] = name
+            self.change.store(name)
 
     def release(self, blocks: list[int], private: int) -> None:
         """Give blocks back. Later blocks are forgotten first: they are of no use without the earlier ones."""
@@ -77,6 +86,8 @@ class KvCache:
         if self.used:
             return False
         self._idle.clear()
+        self._names.clear()
+        self.change.clear()
         return True
 
     def _refer(self, block: int) -> None:
@@ -85,4 +96,10 @@ class KvCache:
 
     def _evict(self) -> None:
         for _ in range(self.used + len(self._idle) - self.capacity):
-            self._idle.popitem(last=False)
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        block, _ = self._idle.popitem(last=False)
+        name = self._names.pop(block, None)
+        if name is not None:
+            self.change.remove(name)

@@ -16,6 +16,7 @@ import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Engine, PauseMode, Sequence, Step
+from worker.prefix_cache import CacheChange, HearCache
 from worker.simulated_engine.cache import KvCache
 from worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
 from worker.simulated_engine.model import SimulatedModel, load_model
@@ -46,6 +47,7 @@ class SimulatedEngine(Engine):
         self._model: SimulatedModel | None = None
         self._admission: Admission | None = None
         self._scheduler: Scheduler | None = None
+        self._kv = KvCache(0)
         self._step_s = settings.step_ms / 1000
         self._slow: Fault | None = None
         self._slow_until = 0
@@ -55,6 +57,7 @@ class SimulatedEngine(Engine):
         self._loras: dict[int, pb.LoraAdapter] = {}
         self._updating, self._weights = False, ""
         self._failure: str | None = None
+        self._hear_cache: HearCache | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
@@ -80,7 +83,8 @@ class SimulatedEngine(Engine):
                 raise EngineFailed(f"script has token id {token}, but the vocabulary ends at {model.max_token_id}")
         self._model = model
         self._admission = Admission(settings, model)
-        self._scheduler = Scheduler(KvCache(capacity), settings.max_num_seqs, settings.prefill_per_step, model.words)
+        self._kv = KvCache(capacity)
+        self._scheduler = Scheduler(self._kv, settings.max_num_seqs, settings.prefill_per_step, model.words)
 
     def describe(self) -> pb.Model:
         """Describe the model."""
@@ -152,7 +156,19 @@ class SimulatedEngine(Engine):
         step = scheduler.step()
         self.steps_total += 1
         self.tokens_total += len(step.token_ids)
+        self._tell_cache()
         return step
+
+    def watch_cache(self, hear: HearCache) -> bool:
+        """Have every change of the prefix cache heard, if the settings say so."""
+        if self._settings.kv_events:
+            self._hear_cache = hear
+        return self._settings.kv_events
+
+    def _tell_cache(self) -> None:
+        if self._hear_cache is not None and self._kv.change:
+            change, self._kv.change = self._kv.change, CacheChange()
+            self._hear_cache(change)
 
     async def _pace(self) -> None:
         """Wait until the next step is over; time lost to a slow reader is not caught up."""
@@ -206,6 +222,7 @@ class SimulatedEngine(Engine):
         self._wake.set()
         if clear_cache and scheduler.holding:
             scheduler.reset_cache(preempt_running=True)
+            self._tell_cache()
 
     async def resume(self) -> None:
         """Go on stepping, kept-back requests included."""
@@ -240,7 +257,9 @@ class SimulatedEngine(Engine):
 
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
         """Clear the prefix cache; there is no external one."""
-        return self._running().reset_cache(reset_running_requests)
+        empty = self._running().reset_cache(reset_running_requests)
+        self._tell_cache()
+        return empty
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
         """Remember an adapter; its id changes the tokens as a seed would."""

@@ -4,6 +4,7 @@ import enum
 
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
+from worker.simulated_engine.names import PrefixNames
 from worker.simulated_engine.tokens import LogprobShape, TokenSource
 
 
@@ -27,6 +28,7 @@ class Generation:
         "hashes",
         "logprobs",
         "missing",
+        "names",
         "phase",
         "priority",
         "private",
@@ -66,11 +68,17 @@ class Generation:
         self.logprobs: LogprobShape | None = None
         self.row_context = 0
         self.prompt_logprobs: pb.LogprobRows | None = None
+        self.names: PrefixNames | None = None
+        """Where somebody wants to know what the cache holds."""
 
     @property
     def length(self) -> int:
         """Length of the context so far, prompt and tokens that came out."""
         return self.drawn - len(self.chunk)
+
+    def name_of(self, block: int) -> int | None:
+        """Return the name of the prefix that ends with a block of the context, if it has one."""
+        return None if self.names is None else self.names.at(block)
 
     def draw(self) -> None:
         """Fill the chunk; a sequence with log-probabilities goes one token at a time, as each row needs its context."""
@@ -79,6 +87,8 @@ class Generation:
         ids = self.source.take(self.room if self.logprobs is None else 1)
         self.drawn += len(ids)
         self.room -= len(ids)
+        if self.names is not None:
+            self.names.add(ids)
         # In place: the batch keeps a reference to this very list.
         ids.reverse()
         self.chunk += [[token] for token in ids]

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.prefix_hash import scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
 from worker.simulated_engine.generation import Generation
 from worker.simulated_engine.model import SimulatedModel
+from worker.simulated_engine.names import PrefixNames
 from worker.simulated_engine.settings import SimulationSettings
 from worker.simulated_engine.tokens import (
     Choice,
@@ -53,6 +55,7 @@ class Admission:
         context, hashes = hash_context(prompt)
         scope = stable_hash(submit.cache_salt, submit.lora.id) if submit.cache_salt or submit.lora.id else 0
         prompt_logprobs = self._prompt_logprobs(params, prompt)
+        names = self._names(submit, prompt)
         generations = []
         for sequence in sequences:
             source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
@@ -61,8 +64,16 @@ class Admission:
             generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
             generation.logprobs = _logprob_shape(params)
             generation.prompt_logprobs = prompt_logprobs
+            generation.names = names and names.copy()
             generations.append(generation)
         return generations
+
+    def _names(self, submit: pb.Submit, prompt: list[int]) -> PrefixNames | None:
+        if not self.settings.kv_events:
+            return None
+        names = PrefixNames(scope_of(submit.cache_salt, submit.lora.id))
+        names.add(prompt)
+        return names
 
     def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
         seed = 0 if _is_greedy(params) else params.seed + index

@@ -164,7 +164,7 @@ class Scheduler:
         if full > len(generation.hashes):
             generation.hashes.append(generation.source.context ^ generation.scope)
         if full > generation.sealed:
-            self._kv.seal(generation.hashes[generation.sealed])
+            self._kv.seal(generation.hashes[generation.sealed], generation.name_of(generation.sealed))
             generation.sealed += 1
             generation.private -= 1
 
@@ -229,8 +229,8 @@ class Scheduler:
             )
             step.prefills.append((generation.sequence, info))
             generation.prompt_logprobs = None
-        for block in generation.hashes[generation.sealed :]:
-            self._kv.seal(block)
+        for block in range(generation.sealed, len(generation.hashes)):
+            self._kv.seal(generation.hashes[block], generation.name_of(block))
         generation.private = 1
         generation.sealed = len(generation.hashes)
         generation.phase = Phase.RUNNING

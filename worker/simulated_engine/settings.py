@@ -31,6 +31,8 @@ class SimulationSettings:
     """Sequences that may wait beyond those that can run; more are refused. 0: no limit."""
     kv_tokens: int | None = None
     """Tokens that the KV cache holds; None: 524288, or one context when that is longer."""
+    kv_events: bool = False
+    """Tell what the KV cache holds."""
     script: tuple[int, ...] | None = None
     """Say these ids, over and over, instead of seeded ones. Output token i is script[i % len(script)]; a request
     that is continued elsewhere starts over, because an engine cannot tell its earlier output from its prompt."""

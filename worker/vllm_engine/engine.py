@@ -16,8 +16,10 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
+from worker.prefix_cache import CacheChange, HearCache
 from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.background import Background
+from worker.vllm_engine.cache_events import CacheEvents
 from worker.vllm_engine.configuration import engine_configuration
 from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
@@ -40,13 +42,20 @@ class VllmEngine(VllmControl):
     """
 
     def __init__(
-        self, model: str, engine_args: list[str], served_model_names: list[str], use_pump: bool | None = None
+        self,
+        model: str,
+        engine_args: list[str],
+        served_model_names: list[str],
+        use_pump: bool | None = None,
+        kv_events: bool = False,
     ) -> None:
         self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
         self._use_pump = use_pump
         self._driver: Driver | None = None
+        self._hear_cache: HearCache | None = None
+        self._cache_events = CacheEvents(self._heard) if kv_events else None
         self._files: dict[str, bytes] = {}
         self._building: Background[Any] | None = None
         self._stopped = False
@@ -68,6 +77,8 @@ class VllmEngine(VllmControl):
             self._traced = await self._llm.is_tracing_enabled()
             self._driver = self._choose_driver()
             await self._driver.start()
+            if self._cache_events is not None:
+                self._cache_events.start()
         except BaseException:
             await self.stop()
             raise
@@ -75,6 +86,8 @@ class VllmEngine(VllmControl):
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
         parsed = parse_engine_args(self.model_root, self._engine_args)
+        if self._cache_events is not None:
+            self._cache_events.configure(parsed)
         served = parsed.served_model_name or []
         self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self.model_root]
         try:
@@ -100,6 +113,15 @@ class VllmEngine(VllmControl):
         if missing:
             raise EngineFailed(f"vLLM {vllm.__version__} cannot be pumped, it lacks {', '.join(missing)}.")
         return Pump(self._llm)
+
+    def watch_cache(self, hear: HearCache) -> bool:
+        """Have every change of the prefix cache heard, if the engine publishes them."""
+        self._hear_cache = hear
+        return self._cache_events is not None
+
+    def _heard(self, change: CacheChange) -> None:
+        if self._hear_cache is not None:
+            self._hear_cache(change)
 
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""
@@ -203,6 +225,8 @@ class VllmEngine(VllmControl):
         self._stopped = True
         driver, llm = self._driver, self._llm
         self._driver = self._llm = None
+        if self._cache_events is not None:
+            await self._cache_events.stop()
         if driver is not None:
             await driver.stop()
         if llm is not None:

@@ -23,6 +23,9 @@ from worker.engine import PauseMode
 pytest.importorskip("vllm")
 
 from tests.worker.vllm_engine.running import Result, Run
+from tests.workers import until
+from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
+from worker.prefix_cache import CacheChange
 from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.engine import VllmEngine
 from worker.vllm_engine.pump import missing_internals
@@ -47,7 +50,7 @@ async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
     model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=request.param)
+        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=request.param, kv_events=True)
         await engine.start()
     run = Run(engine)
     yield run
@@ -58,6 +61,29 @@ async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
 
 
 SUM = "What is 2+2?"
+
+
+async def test_the_prefix_cache_is_told(run: Run) -> None:
+    """Prompts and replies under the names of their ids, a salt's apart; and that it was cleared."""
+    heard = CacheChange()
+    assert run.engine.watch_cache(heard.add)
+    prompt = (run.chat("Tell me a story about a worker that remembers.") * 20)[:300]
+    salted = pb.Submit(request_id="salted", slots=[0], prompt_token_ids=prompt, cache_salt="salt")
+    salted.sampling_params.max_tokens = 1
+
+    (result,) = await run.whole(prompt, max_tokens=100, ignore_eos=True)
+    (sequence,) = run.sequences(1)
+    await run.engine.submit(salted, [sequence])
+    await run.until(sequence)
+
+    names = prefix_hashes([*prompt, *result.ids])
+    expected = {*names[: 384 // BLOCK_TOKENS], *prefix_hashes(prompt[:256], scope_of("salt", 0))}
+    await until(lambda: heard.stored == expected)
+    assert await run.engine.reset_cache(False, False)
+    await run.whole(prompt, max_tokens=1)
+    await until(lambda: heard.cleared and heard.stored == set(names[: 256 // BLOCK_TOKENS]))
+
+
 CASES: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0},
     "length": {"temperature": 0, "max_tokens": 5},

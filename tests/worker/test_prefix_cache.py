@@ -1,0 +1,126 @@
+"""What a prefix cache holds, from a simulated engine to coordinators."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from coordinator.fleet.pool import Ticket, WorkerPool
+from coordinator.fleet.routing import Candidate, Router
+from coordinator.fleet.session import FetchFiles, SessionState
+from tests.worker.simulated_engine.simulation import simulation
+from tests.workers import Listener, running_worker, unix_address, until
+from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
+from tokenwire.v1 import inference_pb2 as pb
+from worker.prefix_cache import CacheChange, CacheFeed
+from worker.simulated_engine.engine import SimulationSettings
+
+PROMPT = [token % 256 for token in range(4 * BLOCK_TOKENS + 10)]
+
+
+def test_changes_become_one() -> None:
+    """What came and went is not told, what went and came is; nothing that went before a clearing is."""
+    change = CacheChange()
+    change.store(1)
+    change.remove(1)
+    change.remove(2)
+    change.store(2)
+    change.remove(3)
+    assert (change.stored, change.removed) == ({2}, {1, 3})
+
+    later = CacheChange(cleared=True, stored=[5])
+    later.remove(6)
+    change.add(later)
+    assert (change.cleared, change.stored, change.removed) == (True, {5}, set())
+    assert change.to_event().cache == pb.CacheChange(cleared=True, stored=[5])
+
+
+async def test_the_simulated_cache_tells_prompts_and_replies() -> None:
+    """Under the names that anybody gives to their ids, until they make room for others."""
+    settings = SimulationSettings(step_ms=0, kv_events=True, kv_tokens=1024, max_model_len=512)
+    heard = CacheChange()
+    async with simulation(settings) as harness:
+        assert harness.engine.watch_cache(heard.add)
+        reply = await harness.run(PROMPT, max_tokens=200)
+        assert heard.stored == set(prefix_hashes([*PROMPT, *reply.ids]))
+
+        salted = pb.Submit(cache_salt="salt", lora=pb.LoraAdapter(id=3))
+        await harness.run(PROMPT, max_tokens=1, submit=salted)
+        assert heard.stored > set(prefix_hashes(PROMPT, scope_of("salt", 3)))
+
+        for first in range(2):
+            await harness.run([255 - first, *PROMPT], max_tokens=200)
+        assert heard.removed & set(prefix_hashes([*PROMPT, *reply.ids]))
+        assert len(heard.stored) <= 1024 // BLOCK_TOKENS
+
+        assert await harness.engine.reset_cache(reset_running_requests=False, reset_external=False)
+        assert (heard.cleared, heard.stored) == (True, set())
+
+
+async def test_an_engine_that_tells_nothing_is_not_asked_again() -> None:
+    """There is no snapshot then, and sessions hear nothing."""
+    async with simulation() as harness:
+        feed = CacheFeed(lambda change: pytest.fail("nothing is to be told"))
+        feed.begin(harness.engine)
+        await harness.run(PROMPT)
+        assert feed.snapshot() is None
+
+
+async def _accept(model: pb.Model, fetch: FetchFiles) -> None:
+    pass
+
+
+class Hearing(Router):
+    """A router that remembers what it heard of caches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: dict[str, set[int]] = {}
+
+    def hear_cache(self, worker: Candidate, change: pb.CacheChange) -> None:
+        """Remember."""
+        super().hear_cache(worker, change)
+        self.stored.setdefault(worker.address, set()).update(change.stored)
+
+
+@asynccontextmanager
+async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, Hearing]]:
+    """Run a pool, connected."""
+    router = Hearing()
+    pool = WorkerPool(addresses, "test", _accept, router=router)
+    pool.start()
+    await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
+    yield pool, router
+    await pool.stop()
+
+
+async def compute(pool: WorkerPool, prompt: list[int]) -> Ticket:
+    """Run a request to its end."""
+    listener = Listener()
+    submit = pb.Submit(prompt_token_ids=prompt, sampling_params=pb.SamplingParams(max_tokens=1))
+    ticket = pool.submit("simulated", submit, [listener])
+    await listener.ended.wait()
+    return ticket
+
+
+async def test_coordinators_hear_what_others_had_computed(tmp_path: Path) -> None:
+    """All of it when they connect, and then what changes; and their requests go there."""
+    addresses = [unix_address(tmp_path, name) for name in ("one", "two")]
+    async with (
+        running_worker(addresses[0], kv_events=True),
+        running_worker(addresses[1], kv_events=True),
+        coordinator(*addresses) as (first, told),
+    ):
+        earlier = await compute(first, PROMPT)
+        await until(lambda: told.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
+        async with coordinator(*addresses) as (second, heard):
+            await until(lambda: heard.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
+            later = await compute(first, PROMPT[::-1])
+            assert later.session.address != earlier.session.address
+            await until(lambda: heard.stored.get(later.session.address) == set(prefix_hashes(PROMPT[::-1])))
+
+            for ticket, prompt in ((earlier, PROMPT), (later, PROMPT[::-1])):
+                again = await compute(second, prompt)
+                assert again.session.address == ticket.session.address
+                assert again.decision.cached == 4 * BLOCK_TOKENS
