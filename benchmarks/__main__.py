@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchmarks import history, history_cost, long_prompts, parsing, rest, routing, streaming
+from benchmarks import history, history_cost, long_prompts, overload, parsing, rest, routing, streaming
 
 _RESULTS = Path(__file__).parent / "results"
 
@@ -18,7 +18,7 @@ _RESULTS = Path(__file__).parent / "results"
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
 @click.option(
     "--only",
-    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing"]),
+    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing", "overload"]),
     help="Run one part.",
 )
 @click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
@@ -49,6 +49,9 @@ def main(streams: str, only: str | None, conversations: int, output: Path) -> No
     if only in (None, "long-prompts"):
         results["long_prompts"] = list(long_prompts.run())
         print_table("64 streams while long prompts arrive", results["long_prompts"])
+    if only in (None, "overload"):
+        results["overload"] = overload.run()
+        print_mapping("ten times too much load, for a minute", results["overload"])
     if only in (None, "history"):
         results["history_cost"] = list(history_cost.turns())
         print_table("a turn whose history was seen before", results["history_cost"])

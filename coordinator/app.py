@@ -60,7 +60,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     queue = AdmissionQueue(pool, settings.admission)
     failover = Failover(queue, settings.failover, pool.room)
     pool.watch_drains(failover.drained)
-    generation = Generation(failover, models, history, settings.admission.request_timeout_s)
+    generation = Generation(failover, models, history, settings.admission.request_timeout_s, queue.check_open)
+    aborts = Aborts(lambda: pool.sessions, queue.end)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
 
@@ -84,7 +85,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, Aborts(lambda: pool.sessions), settings.api, gate))
+    app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
     steering = control_routes(control, FleetStatus(pool, control), settings.control, gate)
     app.include_router(steering)
     app.include_router(service_routes(pool, models))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,10 +106,19 @@ class Generation:
     """The one service between routes and workers."""
 
     def __init__(
-        self, fleet: Fleet, models: ModelDirectory, history: TokenHistory, timeout_s: float | None = None
+        self,
+        fleet: Fleet,
+        models: ModelDirectory,
+        history: TokenHistory,
+        timeout_s: float | None = None,
+        check_open: Callable[[str, int], None] = lambda model, adapter_id: None,
     ) -> None:
-        """`timeout_s` is how long a request may take, where its client is not less patient."""
+        """`timeout_s` is how long a request may take, where its client is not less patient.
+
+        `check_open` raises where the fleet would refuse a request anyway: under overload prompts cost nothing then.
+        """
         self._timeout_s = timeout_s
+        self._check_open = check_open
         self._fleet = fleet
         self._models = models
         self._history = history
@@ -117,6 +126,7 @@ class Generation:
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
         model = self._models.find(request.model)
+        self._check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)
         prompts = []

@@ -21,6 +21,8 @@ class StreamResult:
     """Server-sent events, without the final [DONE]."""
     completion_tokens: int = 0
     finish_reason: str | None = None
+    retry_after: str | None = None
+    """What a refusal says of when to come back."""
     complete: bool = False
     """Whether the stream ended with [DONE]."""
 
@@ -63,6 +65,8 @@ class _StreamClient(asyncio.Protocol):
                 return
             self._head = None
             result.status = int(head[9:12])
+            if result.status != 200:
+                result.retry_after = _header(head, b"retry-after")
             data = rest
             if not data:
                 if result.status != 200:  # a body may never come
@@ -97,6 +101,14 @@ def _last_number(text: str, marker: str) -> int:
     digits = text.rpartition(marker)[2].lstrip() if marker in text else ""
     length = next((i for i, character in enumerate(digits) if not character.isdigit()), len(digits))
     return int(digits[:length] or 0)
+
+
+def _header(head: bytes, name: bytes) -> str | None:
+    for line in head.split(b"\r\n")[1:]:
+        found, _, value = line.partition(b":")
+        if found.lower() == name:
+            return value.strip().decode("latin-1")
+    return None
 
 
 def http_request(url: str, path: str, body: Mapping[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """The layer in front of the pool: sends a request at once where a worker has room, else lets it wait in line."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from coordinator.admission.line import Line, Place
@@ -78,6 +78,12 @@ class AdmissionQueue:
         """How many requests wait."""
         return len(self._waiting)
 
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Check that one more request would be let in, before anything is done for it. Raises as `submit`."""
+        line = self._lines.get(model)
+        if line is not None and line.waits(adapter_id):
+            self._check_length(model, line, adapter_id, sequences=1)
+
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Submission:
@@ -86,23 +92,36 @@ class AdmissionQueue:
         if not line.waits(submit.lora.id) and self._workers.room(model, submit.lora.id) > 0:
             return self._send(model, submit, listeners, placement)
         if not (placement.resumed or placement.joins):
-            self._check_length(model, line, submit, listeners)
+            self._check_length(model, line, submit.lora.id, len(listeners))
         self._lines[model] = line
         return self._wait(model, line, line.add(submit, listeners, placement))
 
+    def end(self, request_ids: Collection[str] | None) -> int:
+        """End waiting requests by their ids, None: all, as if a worker had aborted them; returns how many sequences."""
+        found = [
+            (place, waiting)
+            for place, waiting in self._waiting.items()
+            if request_ids is None or place.submit.request_id in request_ids
+        ]
+        for place, waiting in found:
+            waiting.abort()
+            for listener in place.listeners:
+                listener.step([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
+        return sum(place.sequences for place, _ in found)
+
     # In.
 
-    def _check_length(self, model: str, line: Line, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
+    def _check_length(self, model: str, line: Line, adapter_id: int, sequences: int) -> None:
         limit = self._settings.max_queue
         if limit is None:
             limit = max(_LEAST_QUEUE, self._workers.capacity(model))
         # One that is larger than the whole line gets in when nobody else is there: else it never would.
-        if limit and (not line.sequences or line.sequences + len(listeners) <= limit) and self._has_memory():
+        if limit and (not line.sequences or line.sequences + sequences <= limit) and self._has_memory():
             return
-        absence = self._workers.absence(model, submit.lora.id)
+        absence = self._workers.absence(model, adapter_id)
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
-        wait_s = self._pace(model).wait_s(line.sequences + len(listeners))
+        wait_s = self._pace(model).wait_s(line.sequences + sequences)
         ahead = f", and {line.requests} requests wait already" if line.requests else ""
         message = f"All workers of {model} are busy{ahead}. Try again in {wait_s} s."
         raise Overloaded(message, retry_after_s=wait_s)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from coordinator.fleet.calls import ask
 from coordinator.fleet.session import WorkerSession
@@ -17,24 +17,31 @@ _TIMEOUT_S = 10.0
 class Aborts:
     """Asks every connected worker to end requests; their coordinators get what was generated, as aborted."""
 
-    def __init__(self, sessions: Callable[[], Iterable[WorkerSession]]) -> None:
-        """`sessions` returns those of the moment."""
+    def __init__(
+        self,
+        sessions: Callable[[], Iterable[WorkerSession]],
+        end_waiting: Callable[[Collection[str] | None], int] = lambda request_ids: 0,
+    ) -> None:
+        """`sessions` returns those of the moment; `end_waiting` ends what no worker has yet, None: all of it."""
         self._sessions = sessions
+        self._end_waiting = end_waiting
 
-    async def by_id(self, request_ids: Iterable[str]) -> int:
+    async def by_id(self, request_ids: Collection[str]) -> int:
         """End these requests; returns how many sequences that ended. Raises Unavailable when no worker answers."""
-        return await self._ask(control_pb2.AbortRequest(request_ids=request_ids))
+        waited = self._end_waiting(request_ids)
+        return await self._ask(control_pb2.AbortRequest(request_ids=request_ids), waited)
 
     async def everything(self) -> int:
         """End every request; returns how many sequences that ended. Raises Unavailable when no worker answers."""
-        return await self._ask(control_pb2.AbortRequest(all=True))
+        waited = self._end_waiting(None)
+        return await self._ask(control_pb2.AbortRequest(all=True), waited)
 
-    async def _ask(self, request: control_pb2.AbortRequest) -> int:
+    async def _ask(self, request: control_pb2.AbortRequest, waited: int) -> int:
         answers = await asyncio.gather(*(self._ask_one(session, request) for session in self._sessions()))
         ended = [answer for answer in answers if answer is not None]
-        if not ended:
+        if not ended and not waited:
             raise Unavailable("No worker could be asked to abort requests.", retry_after_s=1)
-        return sum(ended)
+        return waited + sum(ended)
 
     async def _ask_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
         if session.control is None:

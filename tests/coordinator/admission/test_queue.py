@@ -227,6 +227,20 @@ async def test_who_leaves_the_line_is_forgotten() -> None:
     assert not listener.ended.is_set()
 
 
+async def test_requests_end_by_their_ids() -> None:
+    """Those that wait are told so as a worker would tell them; others stay."""
+    workers = Workers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    listeners = {name: ask(queue, name)[1] for name in "abc"}
+
+    assert queue.end(["b", "x"]) == 1
+    assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
+    assert queue.end(None) == 2
+    await workers.free(3)
+
+    assert workers.started == []
+
+
 async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
     """Those who left from the middle of the line are not kept until their turn comes."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
@@ -275,6 +289,20 @@ async def test_a_full_line_refuses() -> None:
     # Three started within this second, so ten take four.
     assert caught.value.retry_after_s == 4
     assert queue.waiting_requests == 11
+
+
+async def test_who_would_be_refused_can_know_before() -> None:
+    """So that nothing is done for a request that finds the line full."""
+    workers = Workers()
+    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
+    queue.check_open(MODEL, 0)
+    ask(queue, "a")
+    queue.check_open(MODEL, 0)
+    ask(queue, "b")
+
+    with pytest.raises(Overloaded):
+        queue.check_open(MODEL, 0)
+    queue.check_open("another", 0)
 
 
 async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
