@@ -30,6 +30,7 @@ from coordinator.fleet.failover.layer import Failover
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.routing import Router
 from coordinator.fleet.status import FleetStatus
+from coordinator.fleet.stock.settings import StockSettings
 from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
 from coordinator.history.open_store import open_store
@@ -54,6 +55,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         Router(settings.routing),
         models.left,
         settings.vigil,
+        StockSettings(settings.tokenizer, settings.stock_key),
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))

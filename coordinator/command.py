@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
     multiple=True,
     required=True,
     help="Where workers are: HOST:PORT, unix:PATH, file:PATH (an address a line), dns:HOST:PORT or "
-    "k8s:NAMESPACE/SERVICE:PORT; repeat for more.",
+    "k8s:NAMESPACE/SERVICE:PORT; http://HOST:PORT is a stock vLLM server. Repeat for more.",
 )
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any.")
@@ -50,6 +50,11 @@ log = logging.getLogger(__name__)
     "--tokenizer",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory with tokenizer.json. [default: ask the worker]",
+)
+@option(
+    "--http-worker-key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the API key of workers at http://; or set TOKENWIRE_HTTP_WORKER_KEY.",
 )
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where tokenizers of workers are kept.")
 @option("--model-linger", type=float, default=300.0, help="Seconds that a model stays known without any worker.")
@@ -69,6 +74,7 @@ def command(
     port: int,
     processes: int,
     tokenizer: Path | None,
+    http_worker_key_file: Path | None,
     cache_dir: Path | None,
     model_linger: float,
     max_body_mb: float,
@@ -94,6 +100,13 @@ def command(
         history=_history_settings(api),
         routing=api["routing"],
         tokenizer=tokenizer,
+        stock_key=read_secret(
+            "key of HTTP workers",
+            http_worker_key_file,
+            "--http-worker-key-file",
+            os.environ,
+            "TOKENWIRE_HTTP_WORKER_KEY",
+        ),
         cache_dir=cache_dir or default_cache_dir(),
         model_linger_s=model_linger,
         max_body_bytes=int(max_body_mb * 1024 * 1024),

@@ -166,7 +166,7 @@ def _build(
         names=tuple(info.names),
         root=info.root,
         max_model_len=info.max_model_len,
-        max_token_id=info.max_token_id,
+        max_token_id=info.max_token_id or tokenizer.backend.get_vocab_size() - 1,
         tokenizer_digest=info.tokenizer_digest,
         default_sampling_params=json.loads(info.default_sampling_params_json or "{}"),
         tokenizer=tokenizer,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from coordinator.access.keys import AccessSettings
 from coordinator.admin_key import AdminKey
 from coordinator.admission.settings import AdmissionSettings
-from coordinator.fleet.discovery.parse import check_source
+from coordinator.fleet.discovery.parse import check_source, is_stock
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.routing import Policy
 from coordinator.fleet.vigil import VigilSettings
@@ -87,6 +87,8 @@ class CoordinatorSettings:
     """How a worker is chosen."""
     tokenizer: Path | None = None
     """Directory to read the tokenizer from, instead of asking the worker."""
+    stock_key: str | None = field(default=None, repr=False)
+    """The API key of stock vLLM servers among the workers."""
     cache_dir: Path | None = None
     """Where tokenizer files are kept by digest; None: not kept."""
     model_linger_s: float = 300.0
@@ -114,6 +116,8 @@ class CoordinatorSettings:
             raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
         for worker in self.workers:
             check_source(worker)
+            if is_stock(worker) and self.tokenizer is None:
+                raise InvalidRequest(f"--worker {worker}: a stock vLLM server needs --tokenizer DIR too")
         if not 0 <= self.port <= 65535:
             raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
         if self.model_linger_s < 0:

@@ -13,6 +13,8 @@ from coordinator.fleet.room import capacity, room_of
 from coordinator.fleet.routing import Decision, Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.stock.conversation import StockConversation
+from coordinator.fleet.stock.settings import StockSettings
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.targets import Targets
 from coordinator.fleet.vigil import VigilSettings
@@ -76,6 +78,7 @@ class WorkerPool:
         router: Router | None = None,
         model_left: Callable[[str], None] = lambda name: None,
         vigil: VigilSettings | None = None,
+        stock: StockSettings | None = None,
     ) -> None:
         """`addresses` are the workers to begin with; `update` changes them.
 
@@ -90,6 +93,7 @@ class WorkerPool:
         self._members: dict[str, _Member] = {}
         """By address, in the order in which they came."""
         self._link = link or Link()
+        self._stock = stock or StockSettings()
         self._router = router or Router()
         self._vigil = vigil
         self._changed = asyncio.Event()
@@ -219,7 +223,8 @@ class WorkerPool:
         return f"{reason}, but {misfit}" if misfit else reason
 
     def _join(self, address: str) -> None:
-        converse = partial(GrpcConversation, self._link)
+        is_stock = address.startswith(("http://", "https://"))
+        converse = partial(StockConversation, self._stock) if is_stock else partial(GrpcConversation, self._link)
         session = WorkerSession(
             address,
             self._coordinator_id,

@@ -53,7 +53,10 @@ def test_several_models_come_and_go(folder: Path) -> None:
     with (
         simulated_worker(folder, *named("red"), name="one") as (_, red),
         simulated_worker(folder, *named("blue"), name="two") as (_, blue),
-        coordinator(folder, [f"file:{listed}", blue], "--model-linger", "2", ready=False) as (process, url),
+        coordinator(folder, [f"file:{listed}", blue], "--model-linger", "2", "--max-queue", "0", ready=False) as (
+            process,
+            url,
+        ),
     ):
 
         def ask(model: str) -> httpx.Response:
@@ -69,7 +72,8 @@ def test_several_models_come_and_go(folder: Path) -> None:
         listed.write_text("")
         process.wait_for(f"worker {red} was left")
         gone = ask("red")
-        assert (gone.status_code, gone.headers["retry-after"]) == (503, "1")
+        assert gone.status_code == 503
+        assert int(gone.headers["retry-after"]) >= 1
         assert sorted(names(url)) == ["blue", "red"]
         assert httpx.get(f"{url}/health").status_code == 200
 

@@ -20,6 +20,11 @@ def is_changing(value: str) -> bool:
     return value.startswith(("file:", "dns:", "k8s:"))
 
 
+def is_stock(value: str) -> bool:
+    """Tell whether a value stands for servers that speak HTTP, as far as it tells."""
+    return bool(split_scheme(value.split(":", 1)[1] if is_changing(value) else value)[0])
+
+
 def check_source(value: str) -> None:
     """Check a value of --worker. Raises InvalidRequest, saying what is wrong."""
     open_source(value, lambda address: False)

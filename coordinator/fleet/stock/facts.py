@@ -1,0 +1,75 @@
+"""What a stock server's model is like: by the server's own list, and by the configuration in the model's directory."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+_DEFAULTS = (
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+)
+"""What vLLM takes over from a generation config."""
+
+
+class ModelDirectory:
+    """The configuration files beside a tokenizer; what is missing is empty."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the files. Raises InvalidRequest."""
+        config = _read(folder / "config.json")
+        self._generation = _read(folder / "generation_config.json")
+        self._text: Mapping[str, Any] = config.get("text_config") or config
+        self.model_type = str(config.get("model_type") or "")
+        self.architecture = str((config.get("architectures") or [""])[0])
+        self._digest = f"stock:{folder}"
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Ids that end a sequence by themselves."""
+        ids: set[int] = set()
+        for value in (self._generation.get("eos_token_id"), self._text.get("eos_token_id")):
+            ids.update(value if isinstance(value, list) else [] if value is None else [value])
+        return frozenset(ids)
+
+    def describe(self, listed: Mapping[str, Any], version: str) -> pb.Model:
+        """Return what a worker of the model would say, with the server's answers from /v1/models and /version."""
+        # Adapters have a parent; names of the model itself have none.
+        cards = [card for card in listed.get("data") or () if not card.get("parent")]
+        if not cards or not cards[0].get("max_model_len"):
+            raise Unavailable("the server lists no model with a max_model_len")
+        return pb.Model(
+            names=[str(card["id"]) for card in cards],
+            root=str(cards[0].get("root") or cards[0]["id"]),
+            max_model_len=int(cards[0]["max_model_len"]),
+            max_token_id=max(0, int(self._text.get("vocab_size") or 0) - 1),
+            tokenizer_digest=self._digest,
+            default_sampling_params_json=json.dumps(self._default_sampling_params()),
+            engine=f"vllm {version} (stock)",
+            model_type=self.model_type,
+            architecture=self.architecture,
+        )
+
+    def _default_sampling_params(self) -> dict[str, Any]:
+        given = {name: self._generation[name] for name in _DEFAULTS if self._generation.get(name) is not None}
+        if self._generation.get("max_new_tokens") is not None:
+            given["max_tokens"] = self._generation["max_new_tokens"]
+        return given
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"{path} cannot be read: {error}") from error
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,82 @@
+"""What has come from a stock server and is not dealt out yet: merged into one frame, as a worker would."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+
+@dataclass(slots=True)
+class _Unsent:
+    token_ids: list[int] = field(default_factory=list)
+    rows: list[pb.LogprobRows] = field(default_factory=list)
+    prefill: pb.PrefillInfo | None = None
+    finish: pb.Finish | None = None
+
+
+class Outbox:
+    """Collects tokens of all slots until they are taken."""
+
+    def __init__(self) -> None:
+        self._unsent: dict[int, _Unsent] = {}
+        self._refusals: deque[pb.Refusal] = deque()
+        self._end: TokenwireError | None = None
+        self._arrived = asyncio.Event()
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Tell of a slot's prompt, before its first tokens."""
+        self._of(info.slot).prefill = info
+
+    def add(self, slot: int, token_ids: list[int], rows: list[pb.LogprobRows]) -> None:
+        """Add tokens of a slot, with what goes with them."""
+        unsent = self._of(slot)
+        unsent.token_ids += token_ids
+        unsent.rows += rows
+
+    def finish(self, finish: pb.Finish) -> None:
+        """End a slot, behind its tokens."""
+        self._of(finish.slot).finish = finish
+
+    def refuse(self, slot: int, error: TokenwireError) -> None:
+        """End a slot with an error, behind its tokens."""
+        refusal = pb.Refusal(slots=[slot], code=error.refusal_code, message=error.message, param=error.param)
+        self._refusals.append(refusal)
+        self._arrived.set()
+
+    def close(self, reason: str) -> None:
+        """Say that nothing more will come, and why."""
+        self._end = Unavailable(reason)
+        self._arrived.set()
+
+    async def take(self) -> pb.SessionResponse:
+        """Wait for something, and return it. Raises Unavailable at the end."""
+        await self._arrived.wait()
+        if self._unsent:
+            return pb.SessionResponse(frame=self._frame())
+        if self._refusals:
+            return pb.SessionResponse(refusal=self._refusals.popleft())
+        if self._end is not None:
+            raise self._end
+        self._arrived.clear()
+        return await self.take()
+
+    def _frame(self) -> pb.StepFrame:
+        frame = pb.StepFrame()
+        for slot, unsent in self._unsent.items():
+            if unsent.prefill is not None:
+                frame.prefills.append(unsent.prefill)
+            frame.logprobs.extend(pb.Logprobs(slot=slot, rows=rows) for rows in unsent.rows)
+            if unsent.token_ids:
+                frame.slots.append(slot)
+                frame.counts.append(len(unsent.token_ids))
+                frame.token_ids.extend(unsent.token_ids)
+            if unsent.finish is not None:
+                frame.finishes.append(unsent.finish)
+        self._unsent.clear()
+        return frame
+
+    def _of(self, slot: int) -> _Unsent:
+        self._arrived.set()
+        return self._unsent.setdefault(slot, _Unsent())

@@ -1,0 +1,69 @@
+"""What a stock server answers, as parts of a frame."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenwire.v1 import inference_pb2 as pb
+
+_REASONS = {
+    "stop": pb.FINISH_REASON_STOP,
+    "length": pb.FINISH_REASON_LENGTH,
+    "abort": pb.FINISH_REASON_ABORT,
+    "error": pb.FINISH_REASON_ERROR,
+    "repetition": pb.FINISH_REASON_REPETITION,
+}
+
+
+def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int], asked: Sequence[int]) -> pb.Finish:
+    """Return how a sequence ended; `asked` are the stop ids of its request.
+
+    A server without a tokenizer names the end of the sequence as a stop id, which it is not for others.
+    """
+    finish = pb.Finish(slot=slot, reason=_REASONS.get(choice["finish_reason"], pb.FINISH_REASON_STOP))
+    matched = choice.get("stop_reason")
+    if isinstance(matched, int):
+        if matched in eos_token_ids and matched not in asked:
+            finish.eos_token_id = matched
+        else:
+            finish.stop_token_id = matched
+    return finish
+
+
+def sampled_rows(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.LogprobRows]:
+    """Return the rows of sampled tokens, each with the `count` likeliest ones; below 0: with all of them."""
+    content = (logprobs or {}).get("content") or ()
+    return [_row(each, each.get("top_logprobs") or [each], count) for each in content]
+
+
+def prompt_rows(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int) -> pb.LogprobRows:
+    """Return the rows of prompt tokens but the first, which has none."""
+    rows = pb.LogprobRows()
+    for token_id, position in zip(prompt, positions, strict=True):
+        if position is not None:
+            known = [{"token_id": int(each), **scored} for each, scored in position.items()]
+            rows.MergeFrom(_row(next(each for each in known if each["token_id"] == token_id), known, count))
+    return rows
+
+
+def _row(own: Mapping[str, Any], known: Sequence[Mapping[str, Any]], count: int) -> pb.LogprobRows:
+    """Write a row as workers do: the token itself, then the likeliest by rank, the token once more if it is one."""
+    limit = len(known) if count < 0 else count
+    ranked = sorted((each for each in known if 0 < (each.get("rank") or 0) <= limit), key=lambda each: each["rank"])
+    row = [own, *ranked]
+    return pb.LogprobRows(
+        width=len(row),
+        token_ids=[each["token_id"] for each in row],
+        logprobs=[each["logprob"] for each in row],
+        sampled_ranks=[own.get("rank") or 0],
+    )
+
+
+def error_message(body: str) -> str:
+    """Return the message of an error, in OpenAI's shape or any other."""
+    try:
+        value = json.loads(body)
+        error = value.get("error", value)
+        return str(error["message"] if isinstance(error, dict) else error)
+    except (ValueError, KeyError, AttributeError):
+        return body[:500] or "no reason was given"

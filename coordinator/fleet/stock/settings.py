@@ -1,0 +1,14 @@
+"""What a coordinator must know to use stock vLLM servers."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StockSettings:
+    """How stock servers are spoken to."""
+
+    tokenizer: Path | None = None
+    """The model's directory: such servers have no route for tokenizer files."""
+    key: str | None = field(default=None, repr=False)
+    """Their API key; None: they ask for none."""
