@@ -97,6 +97,7 @@ def command(
         control=_control_settings(api),
         access=access_settings(api["api_keys_file"], os.environ),
         admission=admission_settings(api),
+        max_backlog_bytes=int(api["max_backlog_mb"] * 1024 * 1024),
         history=_history_settings(api),
         routing=api["routing"],
         tokenizer=tokenizer,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
+from coordinator.backlogs import DEFAULT_BACKLOG_BYTES, Backlogs
 from coordinator.reading import BoundedProtocol, ReadLimits
 
 _EXTENSION = "tokenwire.connection"
@@ -43,6 +44,9 @@ class Connection(Protocol):
 
     def write(self, data: bytes) -> None:
         """Write a part of the response's body. The response must have been started through ASGI."""
+
+    def hold(self, size_bytes: int) -> None:
+        """Hear how much is held back for this reader, who is behind. With too much the connection is cut."""
 
     def cut(self) -> None:
         """Close the connection without a proper end, so that the client does not take the reply for whole."""
@@ -98,7 +102,9 @@ class LentConnection:
     """A uvicorn transport, written to directly."""
 
     __slots__ = (
+        "_backlogs",
         "_batch",
+        "_held_bytes",
         "_on_drained",
         "_on_lost",
         "_stall_timeout_s",
@@ -109,7 +115,11 @@ class LentConnection:
         "lost",
     )
 
-    def __init__(self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backlogs: Backlogs
+    ) -> None:
+        self._backlogs = backlogs
+        self._held_bytes = 0
         self._transport = transport
         self._batch = batch
         self._stall_timeout_s = stall_timeout_s
@@ -130,6 +140,12 @@ class LentConnection:
         if data and not self.lost:  # an empty chunk would end the body
             self._batch.add(self._transport, b"%x\r\n%b\r\n" % (len(data), data))
 
+    def hold(self, size_bytes: int) -> None:
+        """Count what is held back; cut a reader that is too far behind."""
+        before, self._held_bytes = self._held_bytes, size_bytes
+        if not self._backlogs.changed(before, size_bytes):
+            self.cut()
+
     def cut(self) -> None:
         """Close the connection without the last chunk."""
         self._transport.abort()
@@ -141,6 +157,7 @@ class LentConnection:
     def release(self) -> None:
         """Stop watching."""
         self._on_lost = self._on_drained = _nothing
+        self.hold(0)
 
     # Called by the protocol.
 
@@ -189,10 +206,12 @@ class LentConnection:
             self._stall_timer = None
 
 
-def lending_protocol(stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMITS) -> type[BoundedProtocol]:
+def lending_protocol(
+    stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol that lends its transport to the routes."""
 
-    batch = WriteBatch()
+    batch, backlogs = WriteBatch(), Backlogs(max_backlog_bytes)
 
     class LendingProtocol(BoundedProtocol):
         connection: LentConnection
@@ -201,7 +220,7 @@ def lending_protocol(stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMIT
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=_HIGH_WATER)
-            self.connection = LentConnection(transport, batch, stall_timeout_s)
+            self.connection = LentConnection(transport, batch, stall_timeout_s, backlogs)
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -248,6 +267,9 @@ class AsgiConnection:
         """Queue a part of the body."""
         self._unsent += len(data)
         self._queue.put_nowait(data)
+
+    def hold(self, size_bytes: int) -> None:
+        """Bounded by the reply alone: the server in front has its own bounds."""
 
     def cut(self) -> None:
         """ASGI has no such verb: stop sending."""

@@ -34,7 +34,7 @@ class CoordinatorServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=lending_protocol(settings.stall_timeout_s, settings.reading),
+                http=lending_protocol(settings.stall_timeout_s, settings.reading, settings.max_backlog_bytes),
                 ssl_context_factory=None if context is None else lambda config, make: context,
                 timeout_keep_alive=settings.keep_alive_timeout_s,
                 loop="uvloop",

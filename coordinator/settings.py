@@ -7,6 +7,7 @@ from typing import Any, Literal
 from coordinator.access.keys import AccessSettings
 from coordinator.admin_key import AdminKey
 from coordinator.admission.settings import AdmissionSettings
+from coordinator.backlogs import DEFAULT_BACKLOG_BYTES
 from coordinator.fleet.discovery.parse import check_source, is_stock
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.routing import Policy
@@ -102,6 +103,8 @@ class CoordinatorSettings:
     """How long replies may run on after SIGTERM."""
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
+    max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+    """What may be held back for all clients that are behind; a sixteenth of it for each."""
     vigil: VigilSettings = field(default_factory=VigilSettings)
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     api: ApiSettings = ApiSettings()
@@ -124,6 +127,6 @@ class CoordinatorSettings:
             raise InvalidRequest(f"--model-linger must not be negative, got {self.model_linger_s}")
         if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
             raise InvalidRequest("With API keys, routes that steer workers need an admin key: --admin-key-file")
-        for name in ("max_body_bytes", "stall_timeout_s"):
+        for name in ("max_body_bytes", "stall_timeout_s", "max_backlog_bytes"):
             if getattr(self, name) <= 0:
                 raise InvalidRequest(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")

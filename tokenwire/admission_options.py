@@ -17,6 +17,11 @@ ADMISSION_OPTIONS: dict[str, dict[str, Any]] = {
         "at once. [default: as many as its workers run at a time; with --enable-rl no limit]",
     },
     "max_queue_mb": {"type": float, "default": 256.0, "help": "Memory for all waiting requests."},
+    "max_backlog_mb": {
+        "type": float,
+        "default": 512.0,
+        "help": "Memory for what slow clients have not read; one that makes up a sixteenth of it is cut off.",
+    },
     "queue_timeout": {
         "type": click.FloatRange(min=0, min_open=True),
         "help": "Seconds that a request may wait for a worker. [default: 60; with --enable-rl 600]",

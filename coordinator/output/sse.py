@@ -11,6 +11,10 @@ DONE = b"data: [DONE]\n\n"
 """How OpenAI's chat and completions end their streams."""
 
 
+# What Python takes for a step, a token and a scored token, about.
+_STEP_BYTES, _TOKEN_BYTES, _SCORED_BYTES = 100, 40, 250
+
+
 class Sink(Protocol):
     """Where events go: one HTTP response."""
 
@@ -20,6 +24,9 @@ class Sink(Protocol):
 
     def write(self, data: bytes) -> None:
         """Write, never blocking."""
+
+    def hold(self, size_bytes: int) -> None:
+        """Hear how much is held back while the reader is behind; it may end the reader's patience, or ours."""
 
 
 class ChunkShape(Protocol):
@@ -58,8 +65,8 @@ class ChunkShape(Protocol):
 class StreamedReply:
     """Renders steps into a sink. Until a sink is attached, and while it is congested, steps are merged.
 
-    Memory is bounded by the reply's own text, however slow the reader. With an interval, steps are always merged until
-    a choice has gained as many tokens; its first and last ones wait for nothing.
+    Memory is bounded by the reply's own text, however slow the reader, and by what the sink bears. With an interval,
+    steps are always merged until a choice has gained as many tokens; its first and last ones wait for nothing.
     """
 
     __slots__ = (
@@ -68,6 +75,7 @@ class StreamedReply:
         "_done",
         "_failure",
         "_first",
+        "_held",
         "_interval",
         "_merges",
         "_open",
@@ -91,6 +99,7 @@ class StreamedReply:
         self._started: set[int] = set()
         self._sink: Sink | None = None
         self._backlog: dict[int, _Unsent] = {}
+        self._held = 0
         self._merges = not shape.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
         self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
@@ -159,6 +168,9 @@ class StreamedReply:
             return
         for index in list(self._backlog):
             self._send(index)
+        if self._held:
+            self._held = 0
+            self._sink.hold(0)
         self._finish_if_complete()
 
     def give_up(self) -> None:
@@ -193,6 +205,9 @@ class StreamedReply:
         unsent.finish = finish
         if logprobs is not None:
             unsent.add_logprobs(logprobs)
+        if self._sink is not None and self._sink.congested:
+            self._held += _size_bytes(text, token_ids, logprobs)
+            self._sink.hold(self._held)
 
     def _is_due(self, index: int) -> bool:
         unsent = self._backlog[index]
@@ -224,6 +239,11 @@ class StreamedReply:
             usage = Usage(self._prompt_tokens, sum(self._counts))
             self._sink.write(self._shape.closing(usage) + self._shape.ending)
         self._done.set_result(None)
+
+
+def _size_bytes(text: str, token_ids: Sequence[int], logprobs: list[ScoredPosition] | None) -> int:
+    size = _STEP_BYTES + len(text) + _TOKEN_BYTES * len(token_ids)
+    return size if logprobs is None else size + _SCORED_BYTES * sum(map(len, logprobs))
 
 
 class _Unsent:

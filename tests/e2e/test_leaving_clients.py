@@ -135,3 +135,17 @@ def test_an_idle_service_has_no_slots(service: Service) -> None:
     """After everything that other tests did to it, the shared service is empty."""
     for number in range(len(service.workers)):
         service.wait_slots(0, worker=number)
+
+
+def test_a_client_that_is_too_far_behind_is_cut_off(folder: Path) -> None:
+    """What is held back for a stream that stays unread has a bound, whatever its time; its sequence is aborted."""
+    options = ("--max-backlog-mb", "1", "--stall-timeout", "600")
+    with simulated_service(
+        folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
+    ) as service:
+        with send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096):
+            service.wait_slots(1)
+            service.wait_slots(0, timeout_s=60)
+
+        answer = httpx.post(service.url + CHAT, json={"messages": [{"role": "user", "content": "x"}], "max_tokens": 2})
+        assert answer.status_code == 200

@@ -50,10 +50,15 @@ class Reader:
     def __init__(self) -> None:
         self.congested = False
         self.data = b""
+        self.held_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Keep what was written."""
         self.data += data
+
+    def hold(self, size_bytes: int) -> None:
+        """Remember."""
+        self.held_bytes = size_bytes
 
 
 STOP = Finish("stop")
@@ -96,6 +101,28 @@ async def test_a_congested_reader_gets_merged_steps_later() -> None:
     reply.resume()
 
     assert reader.data == b"<[0 abcd 0,1,2,3]"
+
+
+async def test_a_congested_reader_is_told_what_is_held_for_it() -> None:
+    """By text, tokens and log-probabilities, until it has caught up; nothing before it is behind."""
+    reply, reader = StreamedReply(Shape(), 1, 3), Reader()
+    reply.attach(reader)
+    reply.delta(0, "a", [1], None)
+    assert reader.held_bytes == 0
+
+    reader.congested = True
+    sizes = []
+    scored: list[ScoredPosition] = [[ScoredToken(1, "b", -1.0, 1)] * 20]
+    for text, logprobs in (("b", None), ("b" * 1000, None), ("b", scored)):
+        before = reader.held_bytes
+        reply.delta(0, text, [2], None, logprobs)
+        sizes.append(reader.held_bytes - before)
+    assert 0 < sizes[0] < sizes[1] < sizes[2]
+    assert sizes[1] - sizes[0] == 999
+    reader.congested = False
+    reply.resume()
+
+    assert reader.held_bytes == 0
 
 
 async def test_the_end_waits_for_a_congested_reader() -> None:
