@@ -11,10 +11,9 @@ from tokenwire.v1 import inference_pb2 as pb
 
 # What a reply will cost is not known; each counts as so many tokens beside its prompt.
 _REPLY_TOKENS = 256
-_BYTES_PER_TOKEN = 12
-"""Of a prompt: in the message, and in the list that it was made from."""
-_BYTES_PER_SEQUENCE = 16 * 1024
-"""Measured: what a connection, a request and a detokenizer hold."""
+# Measured: a prompt's ids and text, and what a connection, its request and a detokenizer hold.
+_BYTES_PER_TOKEN = 16
+_BYTES_PER_SEQUENCE = 32 * 1024
 _KEPT = 64
 
 

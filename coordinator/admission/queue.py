@@ -24,8 +24,8 @@ class Workers(Fleet, Protocol):
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Have something called whenever a worker may have got room."""
 
-    def room(self, model: str, adapter_id: int = 0) -> int:
-        """Return how many more sequences the workers of a model could begin at once."""
+    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+        """Tell whether a worker of a model could begin one more sequence at once."""
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time."""
@@ -89,7 +89,7 @@ class AdmissionQueue:
     ) -> Submission:
         """Send a request to a worker, or let it wait. Raises Overloaded when the line is full, or Unavailable."""
         line = self._lines.get(model) or Line()
-        if not line.waits(submit.lora.id) and self._workers.room(model, submit.lora.id) > 0:
+        if not line.waits(submit.lora.id) and self._workers.has_room(model, submit.lora.id):
             return self._send(model, submit, listeners, placement)
         if not (placement.resumed or placement.joins):
             self._check_length(model, line, submit.lora.id, len(listeners))
@@ -159,7 +159,7 @@ class AdmissionQueue:
 
     def _next(self, model: str, line: Line) -> Place | None:
         """Return who goes first of those whom a worker has room for."""
-        return next((place for place in line.heads() if self._workers.room(model, place.submit.lora.id) > 0), None)
+        return next((place for place in line.heads() if self._workers.has_room(model, place.submit.lora.id)), None)
 
     def _start(self, model: str, line: Line, place: Place) -> None:
         waiting = self._waiting[place]

@@ -179,6 +179,10 @@ class WorkerPool:
         """Return how many more sequences the workers of a model could begin at once."""
         return sum(max(0, room_of(session)) for session in self._able(model, adapter_id))
 
+    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+        """Tell whether a worker of a model could begin one more sequence at once."""
+        return any(room_of(session) > 0 for session in self.sessions if self._is_able(session, model, adapter_id))
+
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, those included that are away."""
         return sum(capacity(session) for session in self.sessions if session.model and model in session.model.names)
@@ -206,14 +210,15 @@ class WorkerPool:
         self._drained = drained
 
     def _able(self, model: str, adapter_id: int) -> list[WorkerSession]:
-        return [
-            session
-            for session in self.sessions
-            if session.state is SessionState.READY
+        return [session for session in self.sessions if self._is_able(session, model, adapter_id)]
+
+    def _is_able(self, session: WorkerSession, model: str, adapter_id: int) -> bool:
+        return (
+            session.state is SessionState.READY
             and session.model is not None
             and model in session.model.names
             and not self._targets.misfit(session.name, session.serving, adapter_id)
-        ]
+        )
 
     def _reason(self, session: WorkerSession, adapter_id: int) -> str:
         reason = f"{session.address} is {session.state.value}"

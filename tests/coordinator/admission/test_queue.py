@@ -51,9 +51,9 @@ class Workers:
         """Remember."""
         self._changed = changed
 
-    def room(self, model: str, adapter_id: int = 0) -> int:
-        """Tell the room."""
-        return self.rooms.get(adapter_id, 0)
+    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+        """Tell whether there is some."""
+        return self.rooms.get(adapter_id, 0) > 0
 
     def capacity(self, model: str) -> int:
         """Tell how many run at a time."""
@@ -336,7 +336,7 @@ async def test_no_line_is_wanted() -> None:
 
 async def test_memory_is_bounded() -> None:
     """Long prompts fill the line before its places are taken."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_000_000))
+    queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):
         ask(queue, f"{number}", tokens=10_000)
 
