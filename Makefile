@@ -3,7 +3,7 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-.PHONY: help setup serve test test-fast lint format proto parity conformance bench clean
+.PHONY: help setup serve test test-fast lint format proto parity conformance faults bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -47,6 +47,9 @@ parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; 
 
 conformance: .venv/.dev  ## run clients' own code, each in an environment of its own, against the real engine
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
+
+faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
+	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
 
 bench: .venv/.dev  ## measure; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

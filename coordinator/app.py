@@ -36,6 +36,7 @@ from coordinator.generation import Generation
 from coordinator.history.open_store import open_store
 from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory
+from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
 from tokenwire.link.client import Link
@@ -43,6 +44,7 @@ from tokenwire.link.client import Link
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
+    readiness = Readiness()
     targets = Targets(settings.control.stale_weights)
     models = ModelDirectory(settings, targets)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
@@ -80,6 +82,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
+    app.state.readiness = readiness
     chat = ChatService(generation, models, settings.api)
     app.include_router(chat_routes(chat))
     app.include_router(responses_routes(chat))
@@ -90,7 +93,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
     steering = control_routes(control, FleetStatus(pool, control), settings.control, gate)
     app.include_router(steering)
-    app.include_router(service_routes(pool, models))
+    app.include_router(service_routes(pool, models, readiness))
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)

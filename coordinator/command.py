@@ -60,6 +60,12 @@ log = logging.getLogger(__name__)
 @option("--model-linger", type=float, default=300.0, help="Seconds that a model stays known without any worker.")
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
+@option(
+    "--drain-delay",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Seconds to go on taking requests after SIGTERM while /health answers 503, for load balancers to notice.",
+)
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
 @option("--link-server-name", default=SERVER_NAME, help="Name that the certificates of workers carry.")
 @link_options
@@ -79,6 +85,7 @@ def command(
     model_linger: float,
     max_body_mb: float,
     drain_timeout: float,
+    drain_delay: float,
     stall_timeout: float,
     link_server_name: str,
     listen_fd: int | None,
@@ -112,6 +119,7 @@ def command(
         model_linger_s=model_linger,
         max_body_bytes=int(max_body_mb * 1024 * 1024),
         drain_timeout_s=drain_timeout,
+        drain_delay_s=drain_delay,
         stall_timeout_s=stall_timeout,
         failover=failover_settings(api),
         vigil=vigil_settings(api),

@@ -14,6 +14,7 @@ from coordinator.app import build_app
 from coordinator.connection import lending_protocol
 from coordinator.fleet.pool import WorkerPool
 from coordinator.https import https_context
+from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
 from tokenwire.listening import announce_ready
 
@@ -31,6 +32,7 @@ class CoordinatorServer(uvicorn.Server):
         context = https_context(settings.https)
         app = build_app(settings)
         self._pool: WorkerPool = app.state.pool
+        self._readiness: Readiness = app.state.readiness
         super().__init__(
             uvicorn.Config(
                 app,
@@ -70,6 +72,14 @@ class CoordinatorServer(uvicorn.Server):
         if sockets:
             host, port = sockets[0].getsockname()[:2]
             self._announcing = asyncio.create_task(self._announce(host, port))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say so first, and go on serving until everybody who sends requests can know; then finish replies."""
+        self._readiness.stopping = True
+        if self._settings.drain_delay_s:
+            log.info("stops to listen in %g s", self._settings.drain_delay_s)
+            await asyncio.sleep(self._settings.drain_delay_s)
+        await super().shutdown(sockets)
 
     async def _announce(self, host: str, port: int) -> None:
         waiting = ", ".join(self._settings.workers)

@@ -101,6 +101,8 @@ class CoordinatorSettings:
     max_body_bytes: int = 32 * 1024 * 1024
     drain_timeout_s: float = 30.0
     """How long replies may run on after SIGTERM."""
+    drain_delay_s: float = 0.0
+    """How long to go on taking requests after SIGTERM, while health says that there should come no more."""
     stall_timeout_s: float = 60.0
     """How long a client may read nothing before its stream is cut."""
     max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES

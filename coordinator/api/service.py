@@ -8,11 +8,12 @@ from starlette.responses import JSONResponse, Response
 
 from coordinator.fleet.pool import WorkerPool
 from coordinator.models import ModelDirectory
+from coordinator.readiness import Readiness
 from tokenwire import __version__
 from tokenwire.errors import Unavailable
 
 
-def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
+def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness) -> APIRouter:
     """Return routes that tell about the service itself."""
     router = APIRouter()
     started = int(time.time())
@@ -21,6 +22,8 @@ def service_routes(pool: WorkerPool, models: ModelDirectory) -> APIRouter:
     @router.get("/health/")
     @router.get("/health/")
     async def health() -> Response:
+        if readiness.stopping:
+            raise Unavailable("This coordinator is about to stop.", retry_after_s=1)
         if not pool.is_ready():
             reasons = (
                 "; ".join(

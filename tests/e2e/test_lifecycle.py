@@ -150,6 +150,20 @@ def test_a_drain_has_a_deadline(folder: Path) -> None:
         assert service.workers[0].wait_exit() == 0
 
 
+def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
+    """During its drain delay health is a 503, requests are still served; then it is gone, with exit code 0."""
+    with simulated_service(folder, coordinator_options=("--drain-delay", "2")) as service:
+        service.coordinator.signal(signal.SIGTERM)
+        service.coordinator.wait_for("stops to listen")
+
+        health = httpx.get(f"{service.url}/health")
+        answer = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 2})
+
+        assert (health.status_code, answer.status_code) == (503, 200)
+        assert "retry-after" in health.headers
+        assert service.coordinator.wait_exit() == 0
+
+
 def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:
     """A coordinator that is told to stop finishes what it streams and exits 0."""
     with simulated_service(folder, "--sim-step-ms", "10") as service:

@@ -118,6 +118,7 @@ class SimulatedEngine(Engine):
         number = self.requests_total + 1
         generations = admission.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number
+        self._faults.saw(submit.prompt_token_ids)
         if submit.lora.id:
             self._loras[submit.lora.id] = submit.lora
         scheduler.add(generations)

@@ -12,6 +12,7 @@ Grammar of one fault:
     TRIGGER  step    when step N is about to run, so N - 1 steps came out before
              tokens  when N tokens have come out
              request when N requests were accepted; the only trigger of error, which hits that request
+             prompt  when a prompt with the token id N was accepted
 
 Examples: crash@tokens=500, hang@step=100, slow@step=50:factor=10:steps=20, error@request=3:after=8.
 """
@@ -38,6 +39,7 @@ class FaultTrigger(enum.StrEnum):
     STEP = "step"
     TOKENS = "tokens"
     REQUEST = "request"
+    PROMPT = "prompt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +129,31 @@ class FaultPlan:
 class FaultClock:
     """Tells when the faults of a plan strike."""
 
-    __slots__ = ("_errors", "_pending")
+    __slots__ = ("_errors", "_pending", "_prompted", "_wanted")
 
     def __init__(self, plan: FaultPlan) -> None:
         self._errors = {fault.at: fault.after for fault in plan.faults if fault.kind is FaultKind.ERROR}
         self._pending = [fault for fault in plan.faults if fault.kind is not FaultKind.ERROR]
+        self._wanted = {fault.at for fault in self._pending if fault.trigger is FaultTrigger.PROMPT}
+        self._prompted: set[int] = set()
+        """Token ids that faults wait for and prompts had."""
 
     def error_after(self, request: int) -> int | None:
         """After how many tokens the n-th request fails, None when it does not."""
         return self._errors.get(request)
+
+    def saw(self, prompt: Iterable[int]) -> None:
+        """Hear of a prompt that was accepted."""
+        if self._wanted:
+            self._prompted |= self._wanted.intersection(prompt)
 
     def due(self, step: int, tokens: int, requests: int) -> list[Fault]:
         """Take the faults that strike before this step; each strikes once."""
         if not self._pending:
             return []
         counts = {FaultTrigger.STEP: step, FaultTrigger.TOKENS: tokens, FaultTrigger.REQUEST: requests}
-        due = [fault for fault in self._pending if counts[fault.trigger] >= fault.at]
+        due = [fault for fault in self._pending if fault.at <= counts.get(fault.trigger, 0)]
+        due += [fault for fault in self._pending if fault.trigger is FaultTrigger.PROMPT and fault.at in self._prompted]
         if due:
             self._pending = [fault for fault in self._pending if fault not in due]
         return due

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
-"""How soon a request is sent again that a worker refused, and how often trials are looked at."""
+"""How soon a request is sent again that a worker refused, and how often trials and moves are looked at."""
+_MOVED_AT_ONCE = 8
 
 
 class ResumableRequest:
@@ -50,6 +51,14 @@ class ResumableRequest:
             if sequence.submission is not None:
                 sequence.submission.abort()
             sequence.abandon()
+
+    def running_whole(self) -> list[ResumableSequence]:
+        """Return the sequences that still run where the whole began."""
+        return [
+            sequence
+            for sequence in self.sequences
+            if sequence.submission is None and sequence.session is not None and not sequence.ended
+        ]
 
     def leave_first_worker(self) -> None:
         """End what still runs of it as a whole."""
@@ -81,6 +90,8 @@ class Failover:
         self._suspicion = Suspicion()
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
+        self._draining: list[WorkerSession] = []
+        """Workers that stop, as long as they have something that can be moved."""
         self._waiting: list[tuple[ResumableSequence, Callable[[], None]]] = []
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -106,19 +117,9 @@ class Failover:
 
     def drained(self, session: "WorkerSession") -> None:
         """Move what a worker has that stops, as far as it goes on elsewhere without the client noticing."""
-        moved = self._movable(session)
-        if self._stopped or not moved:
-            return
-        for sequence in moved:
-            sequence.leave()
-            if sequence.submission is not None:
-                sequence.submission.abort()
-            else:
-                _request_of(sequence).leave_first_worker()
-        log.info("worker %s stops: %d sequences go on elsewhere", session.address, len(moved))
-        for sequence in moved:
-            sequence.avoid |= {session.instance_id}
-            self._resume(sequence, lambda: None)
+        if not self._stopped and session not in self._draining:
+            self._draining.append(session)
+            self._schedule()
 
     # What sequences say.
 
@@ -180,7 +181,8 @@ class Failover:
         self.stats.resumed += not replayed
 
     def _schedule(self) -> None:
-        if self._tick is None and (self._waiting or self._suspicion.trying) and not self._stopped:
+        work = self._waiting or self._draining or self._suspicion.trying
+        if self._tick is None and work and not self._stopped:
             self._tick = asyncio.get_running_loop().call_later(_TICK_S, self._look_again)
 
     def _look_again(self) -> None:
@@ -189,6 +191,7 @@ class Failover:
         for sequence, give_up in waiting:
             if not sequence.ended:
                 self._resume(sequence, give_up)
+        self._draining = [session for session in self._draining if self._move_some(session)]
         for sequence in self._suspicion.next_trial(_is_on_trial):
             log.warning("request %s is tried alone: two workers died near it", _name(sequence))
             self._resume(sequence, lambda: None)
@@ -201,18 +204,34 @@ class Failover:
             EngineFailed("Two workers died when they began with this request. It is not tried on a third one.")
         )
 
-    def _movable(self, session: "WorkerSession") -> list[ResumableSequence]:
-        """Return what a worker has that goes on at once elsewhere, as far as there is room."""
+    def _move_some(self, session: "WorkerSession") -> bool:
+        """Move a few sequences from a worker that stops; returns whether there are more.
+
+        All at once would all wait for the last one's prompt; those that wait their turn get tokens meanwhile.
+        """
+        movable = [sequence for sequence in self._live if sequence.session is session and _is_movable(sequence)]
         rooms: dict[tuple[str, int], int] = {}
-        movable = []
-        for sequence in self._live:
+        for sequence in movable[:_MOVED_AT_ONCE]:
             request = _request_of(sequence)
-            if sequence.session is session and (request.recovery is Recovery.CONTINUE or not sequence.token_ids):
-                wanted = request.model, request.submit.lora.id
-                rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
-                if rooms[wanted] >= 0:
-                    movable.append(sequence)
-        return movable
+            wanted = request.model, request.submit.lora.id
+            rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
+            if rooms[wanted] >= 0:
+                self._move(sequence, session)
+        return bool(movable)
+
+    def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
+        request = _request_of(sequence)
+        # Those that began as a whole are moved as a whole: they can only be given up together.
+        together = [sequence] if sequence.submission is not None else request.running_whole()
+        for each in together:
+            each.leave()
+        if sequence.submission is not None:
+            sequence.submission.abort()
+        else:
+            request.leave_first_worker()
+        for each in together:
+            each.avoid |= {session.instance_id}
+            self._resume(each, lambda: None)
 
 
 def _request_of(sequence: ResumableSequence) -> ResumableRequest:
@@ -223,6 +242,10 @@ def _request_of(sequence: ResumableSequence) -> ResumableRequest:
 
 def _can_resume(sequence: ResumableSequence) -> bool:
     return _request_of(sequence).recovery is not Recovery.NONE or not sequence.token_ids
+
+
+def _is_movable(sequence: ResumableSequence) -> bool:
+    return _request_of(sequence).recovery is Recovery.CONTINUE or not sequence.token_ids
 
 
 def _is_on_trial(request: object) -> bool:

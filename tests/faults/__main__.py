@@ -1,0 +1,57 @@
+"""`make faults`: lets every fault strike, prints what became of the streams, and writes docs/faults.md's table."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.scenarios import FAULTS, Outcome, outcome_of
+
+_BEGIN, _END = "<!-- table -->\n", "<!-- end -->\n"
+_HEAD = "| fault | streams | lost | corrupted | longest gap | budget |\n|---|---|---|---|---|---|\n"
+
+
+def _row(outcome: Outcome) -> str:
+    fault, gap = outcome.fault, outcome.longest_gap_s
+    verdict = "" if outcome.holds else " **missed**"
+    return (
+        f"| {fault.name} | {outcome.streams} | {outcome.lost} | {outcome.corrupted} | "
+        f"{gap:.2f} s | {fault.gap_s:g} s{verdict} |\n"
+    )
+
+
+def _write(document: Path, rows: Sequence[str]) -> None:
+    before, _, rest = document.read_text().partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after)
+
+
+def main() -> int:
+    """Run the faults that were asked for, or all; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--only", help="run faults whose name contains this")
+    parser.add_argument("--streams", type=int, help="run them under so many streams")
+    parser.add_argument("--document", type=Path, help="write the table into this file")
+    arguments = parser.parse_args()
+    rows, holds = [], True
+    sys.stdout.write(_HEAD)
+    for fault in FAULTS:
+        if arguments.only and arguments.only not in fault.name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            outcome = asyncio.run(outcome_of(fault, Path(folder), arguments.streams))
+        rows.append(_row(outcome))
+        holds = holds and outcome.holds
+        sys.stdout.write(rows[-1])
+        for problem in outcome.problems[:3]:
+            sys.stdout.write(f"    {problem}\n")
+        sys.stdout.flush()
+    if arguments.document:
+        _write(arguments.document, rows)
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

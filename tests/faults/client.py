@@ -1,0 +1,94 @@
+"""A client that reads streams and remembers when everything came."""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from tokenwire.load import http_request
+
+
+@dataclass(slots=True)
+class Stream:
+    """What one client saw."""
+
+    body: dict[str, Any]
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    problem: str = ""
+    """What went wrong; empty: nothing."""
+    arrivals: list[float] = field(default_factory=list)
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the first data has come."""
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time between two arrivals."""
+        pairs = zip(self.arrivals, self.arrivals[1:], strict=False)
+        return max((later - earlier for earlier, later in pairs), default=0.0)
+
+    @property
+    def said(self) -> tuple[str, list[int], str | None, dict[str, Any] | None]:
+        """Everything that must be as in an undisturbed run."""
+        return self.text, self.token_ids, self.finish_reason, self.usage
+
+
+async def read_stream(url: str, stream: Stream) -> Stream:
+    """Send a request and read its stream to the end. Never raises: what goes wrong is the stream's problem."""
+    parts = urlsplit(url)
+    data = bytearray()
+    try:
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
+        writer.write(http_request(url, "/v1/completions", stream.body))
+        while not data.endswith(b"0\r\n\r\n") and (piece := await reader.read(65536)):
+            data += piece
+            if b"data: " in piece:
+                stream.arrivals.append(time.monotonic())
+                stream.began.set()
+        writer.close()
+    except OSError as error:
+        stream.problem = f"connection: {error}"
+    _parse(bytes(data), stream)
+    stream.began.set()
+    return stream
+
+
+def _parse(data: bytes, stream: Stream) -> None:
+    head, _, chunked = data.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        stream.problem = stream.problem or head[:40].decode(errors="replace") + " " + chunked[:300].decode("utf-8")
+        return
+    lines = _unchunk(chunked).decode().split("\n\n")
+    events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    for event in events:
+        if event != "[DONE]":
+            _take(json.loads(event), stream)
+    if not events or events[-1] != "[DONE]":
+        stream.problem = stream.problem or "the stream broke off"
+
+
+def _take(event: dict[str, Any], stream: Stream) -> None:
+    if "error" in event:
+        stream.problem = json.dumps(event["error"])
+        return
+    for choice in event.get("choices", ()):
+        stream.text += choice["text"]
+        stream.token_ids += choice.get("token_ids") or []
+        stream.finish_reason = choice["finish_reason"] or stream.finish_reason
+    stream.usage = event.get("usage") or stream.usage
+
+
+def _unchunk(data: bytes) -> bytes:
+    pieces = []
+    while data:
+        size, _, rest = data.partition(b"\r\n")
+        length = int(size or b"0", 16)
+        if not length:
+            break
+        pieces.append(rest[:length])
+        data = rest[length + 2 :]
+    return b"".join(pieces)

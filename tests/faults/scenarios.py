@@ -1,0 +1,206 @@
+"""The faults: what breaks, under how many streams, and how long a client may notice."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.faults.client import Stream
+from tests.faults.cluster import STEP_MS, Cluster, running_cluster
+
+Strike = Callable[[Cluster], Awaitable[None]]
+
+TOKENS = 250
+_PROMPTS = 20
+_AWAY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that breaks while streams run."""
+
+    name: str
+    strike: Strike
+    gap_s: float
+    """The longest time for which a client may get nothing."""
+    streams: int = 200
+    workers: int = 3
+    proxied: bool = False
+    worker_options: tuple[str, ...] = ()
+    first_worker_options: tuple[str, ...] = ()
+    coordinator_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the streams."""
+
+    fault: Fault
+    streams: int
+    lost: int
+    corrupted: int
+    longest_gap_s: float
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is as it should be."""
+        return not self.lost and not self.corrupted and self.longest_gap_s <= self.fault.gap_s
+
+
+def _body(number: int, tokens: int) -> dict[str, Any]:
+    return {
+        "model": "simulated",
+        "prompt": f"Tell me story number {number % _PROMPTS}.",
+        "max_tokens": tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+    }
+
+
+async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> Outcome:
+    """Run a fault under streams and compare these with undisturbed ones."""
+    count = streams or fault.streams
+    source = f"file:{folder}/workers" if fault.strike is flap else None
+    if source:
+        _announce(folder, range(fault.workers))
+    async with running_cluster(
+        folder,
+        fault.workers,
+        fault.worker_options,
+        fault.first_worker_options,
+        fault.coordinator_options,
+        fault.proxied,
+        source,
+    ) as cluster:
+        undisturbed = [Stream(_body(number, tokens)) for number in range(_PROMPTS)]
+        running = [Stream(_body(number, tokens)) for number in range(count)]
+        tasks = cluster.begin(running)
+        await asyncio.gather(*(stream.began.wait() for stream in running))
+        await asyncio.sleep(10 * STEP_MS / 1000)
+        await fault.strike(cluster)
+        await asyncio.gather(*tasks)
+        # Afterwards and not before: faults that strike by number of tokens must meet the streams.
+        await asyncio.gather(*cluster.begin(undisturbed))
+    return _compare(fault, running, undisturbed)
+
+
+def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream]) -> Outcome:
+    problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
+    whole = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
+    corrupted = sum(stream.said != undisturbed[number % _PROMPTS].said for number, stream in whole)
+    return Outcome(
+        fault,
+        len(running),
+        lost=len(running) - len(whole),
+        corrupted=corrupted,
+        longest_gap_s=max((stream.longest_gap_s for _, stream in whole), default=0.0),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+async def kill(cluster: Cluster) -> None:
+    """Kill -9 of a worker."""
+    cluster.kill(0)
+
+
+async def freeze(cluster: Cluster) -> None:
+    """SIGSTOP of a worker."""
+    cluster.kill(0, signal.SIGSTOP)
+
+
+async def terminate(cluster: Cluster) -> None:
+    """SIGTERM of a worker."""
+    cluster.kill(0, signal.SIGTERM)
+
+
+async def wait(cluster: Cluster) -> None:
+    """Let the worker break by itself."""
+
+
+async def swallow(cluster: Cluster) -> None:
+    """Turn a worker's network into a black hole."""
+    cluster.proxies[0].swallow()
+
+
+async def halve(cluster: Cluster) -> None:
+    """Leave half-open connections."""
+    cluster.proxies[0].halve()
+
+
+async def delay(cluster: Cluster) -> None:
+    """Delay everything, some of it much."""
+    for proxy in cluster.proxies:
+        proxy.delay(0.1)
+
+
+async def roll(cluster: Cluster) -> None:
+    """Restart all workers, one after the other."""
+    for number in list(cluster.workers):
+        cluster.kill(number, signal.SIGTERM)
+        await asyncio.to_thread(cluster.workers[number].wait_exit)
+        cluster.start_worker(number)
+        await cluster.wait_worker(number)
+        await asyncio.sleep(1)  # as an orchestrator does, until coordinators have it
+
+
+async def leave_nobody(cluster: Cluster) -> None:
+    """Kill the only worker; half a minute later another one is there."""
+    cluster.kill(0)
+    await asyncio.sleep(_AWAY_S)
+    cluster.start_worker(0)
+
+
+async def stop_coordinator(cluster: Cluster) -> None:
+    """SIGTERM of the coordinator; the next one serves from then on."""
+    cluster.coordinator.signal(signal.SIGTERM)
+    await cluster.start_coordinator([cluster.address(number) for number in cluster.workers])
+
+
+async def poison(cluster: Cluster) -> None:
+    """Send a request that kills every worker that begins with it."""
+    (task,) = cluster.begin([Stream({**_body(0, TOKENS), "prompt": "~"})])
+    stream = await task
+    if "Two workers died" not in stream.problem:
+        raise AssertionError(f"the request was not stopped: {stream.problem}")
+
+
+async def flap(cluster: Cluster) -> None:
+    """Let discovery lose and find workers."""
+    for present in ((0, 1), (1, 2), (0,), (0, 2), (2,), (0, 1, 2)):
+        _announce(cluster.folder, present)
+        await asyncio.sleep(0.7)
+
+
+def _announce(folder: Path, present: "range | tuple[int, ...]") -> None:
+    written = folder / "workers.new"
+    written.write_text("".join(f"unix:{folder}/{number}.sock\n" for number in present))
+    written.replace(folder / "workers")
+
+
+def _after(tokens: int, kind: str) -> tuple[str, ...]:
+    return ("--sim-fault", f"{kind}@tokens={tokens}")
+
+
+_POISONED = ("--sim-fault", f"exit@prompt={ord('~')}")
+
+FAULTS = (
+    Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
+    Fault("worker out of memory (exit 137)", wait, 1.5, first_worker_options=_after(2500, "exit")),
+    Fault("engine crash", wait, 1.5, first_worker_options=_after(2500, "crash")),
+    Fault("engine hang", wait, 6.0, first_worker_options=_after(4000, "hang")),
+    Fault("SIGSTOP of a worker", freeze, 6.0),
+    Fault("SIGTERM of a worker", terminate, 1.5),
+    Fault("network black hole", swallow, 6.0, proxied=True),
+    Fault("half-open connections", halve, 6.0, proxied=True),
+    Fault("network delay and loss", delay, 1.5, proxied=True),
+    Fault("rolling restart of all workers", roll, 1.5, streams=300),
+    Fault("the only worker is away for 30 s", leave_nobody, _AWAY_S + 10, workers=1),
+    Fault("SIGTERM of the coordinator", stop_coordinator, 1.5),
+    Fault("a request that kills workers", poison, 1.5, workers=4, worker_options=_POISONED),
+    Fault("discovery flaps", flap, 1.5),
+)

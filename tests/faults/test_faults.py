@@ -1,0 +1,23 @@
+"""Some of the faults under few streams; `make faults` lets all of them strike."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.scenarios import FAULTS, outcome_of
+
+pytestmark = pytest.mark.slow
+
+_NAMES = ["kill -9 of one of three workers", "SIGTERM of a worker", "a request that kills workers"]
+
+
+@pytest.mark.parametrize(
+    "name", ["kill -9 of one of three workers", "SIGTERM of a worker", "a request that kills workers"]
+)
+async def test_no_stream_is_lost_or_corrupted(tmp_path: Path, name: str) -> None:
+    """Every stream ends as an undisturbed one does: text, ids, finish reason and usage."""
+    (fault,) = [fault for fault in FAULTS if fault.name == name]
+
+    outcome = await outcome_of(fault, tmp_path, streams=40, tokens=80)
+
+    assert (outcome.lost, outcome.corrupted) == (0, 0), outcome.problems
