@@ -3,13 +3,21 @@
 import math
 from collections.abc import Sequence
 
+from coordinator.grammar_limits import check_grammar
 from coordinator.models import ServedModel
 from coordinator.request import GenerationRequest, Truncation
 from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
+MAX_SEQUENCES = 65_536
+"""Of all prompts of a request together."""
 MAX_STOP_STRINGS = 4
+MAX_STOP_CHARS = 4096
+MAX_BAD_WORDS = 128
+MAX_BAD_WORD_CHARS = 1024
+MAX_LOGPROB_TOKEN_IDS = 128
+_MOST_IDS = {"logit_bias": 10_000, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
     "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
@@ -25,9 +33,12 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:
         raise InvalidRequest(f"n must be at most {MAX_N}, got {request.n}.", param="n")
-    if any(not stop for stop in request.text.stop):
-        raise InvalidRequest("stop cannot contain an empty string.", param="stop")
+    if request.n * len(request.prompts) > MAX_SEQUENCES:
+        raise InvalidRequest(
+            f"n={request.n} for {len(request.prompts)} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n"
+        )
     sampling = request.sampling
+    _check_texts(request.text.stop, sampling)
     named = request.max_tokens_param
     if named is not None and sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:
         raise InvalidRequest(
@@ -38,10 +49,34 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
     _check_ranges(sampling)
     if request.n > 1 and sampling.temperature < 1e-5:
         raise InvalidRequest(f"n must be 1 when using greedy sampling, got {request.n}.", param="n")
+    for name, most in _MOST_IDS.items():
+        if len(getattr(sampling, name)) > most:
+            raise InvalidRequest(f"{name} has {len(getattr(sampling, name))} entries, more than {most}.", param=name)
+    if len(sampling.logprob_token_ids) > MAX_LOGPROB_TOKEN_IDS:
+        raise InvalidRequest(
+            f"Requested logprob_token_ids of length {len(sampling.logprob_token_ids)}, which is greater than max "
+            f"allowed: {MAX_LOGPROB_TOKEN_IDS}",
+            param="logprob_token_ids",
+        )
+    if sampling.HasField("structured_outputs"):
+        check_grammar(sampling.structured_outputs)
     check_ids(sampling.stop_token_ids, model, "stop_token_ids")
     check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
     check_ids(list(sampling.logit_bias), model, "logit_bias")
     check_ids(sampling.logprob_token_ids, model, "logprob_token_ids")
+
+
+def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
+    if any(not text for text in stop):
+        raise InvalidRequest("stop cannot contain an empty string.", param="stop")
+    if any(len(text) > MAX_STOP_CHARS for text in stop):
+        raise InvalidRequest(f"A stop string has more than {MAX_STOP_CHARS} characters.", param="stop")
+    if len(sampling.bad_words) > MAX_BAD_WORDS:
+        raise InvalidRequest(
+            f"Too many bad words: {len(sampling.bad_words)}, more than {MAX_BAD_WORDS}.", param="bad_words"
+        )
+    if any(len(word) > MAX_BAD_WORD_CHARS for word in sampling.bad_words):
+        raise InvalidRequest(f"A bad word has more than {MAX_BAD_WORD_CHARS} characters.", param="bad_words")
 
 
 def check_text_length(text: str, model: ServedModel) -> None:

@@ -56,6 +56,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(TokenwireError, _on_tokenwire_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RecursionError, _on_recursion)
     app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
     app.add_exception_handler(Exception, _on_unexpected_error)
 
@@ -79,9 +80,16 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, RecursionError):  # FastAPI's own words say nothing of that
+        return await _on_recursion(request, error.__cause__)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _on_recursion(request: Request, error: Exception) -> JSONResponse:
+    message = "The request, or JSON inside of it, is nested too deeply."
+    return JSONResponse(_body_of(request.url.path)(message, "BadRequestError", 400, None), 400)
 
 
 async def _on_client_disconnect(request: Request, error: Exception) -> Response:

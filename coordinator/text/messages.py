@@ -7,13 +7,14 @@ from typing import Any
 
 from coordinator.text.content_format import ContentFormat
 from coordinator.text.content_parts import join_texts, parse_content
-from tokenwire.errors import Malformed
+from tokenwire.errors import InvalidRequest, Malformed
 
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
 
 # Roles whose content may be null.
+MAX_MESSAGES = 10_000
 _MAY_BE_EMPTY = frozenset({"assistant", "function"})
 
 
@@ -21,6 +22,8 @@ def parse_messages(messages: object, content_format: ContentFormat) -> list[Mess
     """Check messages and bring them into the template's form. Raises InvalidRequest that names the message."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise Malformed("messages must be a list.", param="messages")
+    if len(messages) > MAX_MESSAGES:
+        raise InvalidRequest(f"There are {len(messages)} messages, more than {MAX_MESSAGES}.", param="messages")
     return [_parse(message, f"messages[{i}]", content_format) for i, message in enumerate(messages)]
 
 

@@ -21,6 +21,7 @@ class _Tool(BaseModel):
     defer_loading: bool | None = None
 
 
+MAX_TOOLS = 1024
 _TOOLS = TypeAdapter(list[_Tool])
 
 # These appear only where they were given.
@@ -36,6 +37,8 @@ def parse_tools(tools: object) -> list[dict[str, Any]] | None:
             "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.",
             param="tools",
         )
+    if isinstance(tools, list) and len(tools) > MAX_TOOLS:
+        raise InvalidRequest(f"There are {len(tools)} tools, more than {MAX_TOOLS}.", param="tools")
     try:
         return [_dump(tool) for tool in _TOOLS.validate_python(tools)]
     except ValidationError as error:

@@ -48,6 +48,13 @@ def test_ordinary_requests_pass() -> None:
         (request(stop_token_ids=[10]), "stop_token_ids"),
         (request(allowed_token_ids=[10]), "allowed_token_ids"),
         (request(logit_bias={10: 1.0}), "logit_bias"),
+        (request(logit_bias=dict.fromkeys(range(10_001), 1.0)), "logit_bias"),
+        (request(stop_token_ids=[1] * 1025), "stop_token_ids"),
+        (request(logprob_token_ids=[1] * 129), "logprob_token_ids"),
+        (request(bad_words=["a"] * 129), "bad_words"),
+        (request(bad_words=["a" * 1025]), "bad_words"),
+        (request(stop=("a" * 4097,)), "stop"),
+        (request(structured_outputs=pb.StructuredOutputs(regex="a{1,100001}")), "structured_outputs.regex"),
     ],
 )
 def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> None:

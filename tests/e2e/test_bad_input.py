@@ -10,6 +10,8 @@ from tests.processes import Service
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+TOOL = {"type": "function", "function": {"name": "f"}}
+NESTED = '{"a":' * 5000 + "1" + "}" * 5000
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,16 @@ TEXT = "/v1/completions"
         ),
         (CHAT, {"messages": [{"role": "user", "content": "x " * 3000}]}, 400, "input_tokens", "maximum context length"),
         (CHAT, {"messages": [{"content": "x"}]}, 400, "messages", "role"),
+        (CHAT, {"messages": MESSAGES * 10_001}, 400, "messages", "more than 10000"),
+        (CHAT, {"messages": MESSAGES, "tools": [TOOL] * 1025, "tool_choice": "none"}, 400, "tools", "more than 1024"),
+        (
+            CHAT,
+            {"messages": MESSAGES, "structured_outputs": {"regex": "a{1,100001}"}},
+            400,
+            "structured_outputs.regex",
+            "more than 100000 times",
+        ),
+        (TEXT, {"prompt": ["a"] * 5, "n": 16_384}, 400, "n", "more than 65536 sequences"),
         (
             CHAT,
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
@@ -134,3 +146,23 @@ def test_unknown_fields_are_ignored_and_named_once_in_the_log(service: Service) 
 
     assert answers == [200, 200, 200]
     assert service.coordinator.log.count("frobnicate") == 1
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT, "/v1/responses", "/v1/messages", "/inference/v1/generate"])
+def test_a_body_that_is_nested_too_deeply_is_refused(service: Service, path: str) -> None:
+    """Whatever reads it."""
+    answer = httpx.post(f"{service.url}{path}", content=NESTED, headers={"content-type": "application/json"})
+
+    assert answer.status_code == 400
+    assert "nested too deeply" in answer.json()["error"]["message"]
+
+
+def test_json_inside_of_texts_that_is_nested_too_deeply_is_refused(service: Service) -> None:
+    """As arguments of a call that the model has made before."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": NESTED}}
+    messages = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [call]}]
+
+    answer = httpx.post(f"{service.url}{CHAT}", json={"messages": messages})
+
+    assert answer.status_code == 400
+    assert "nested too deeply" in answer.json()["error"]["message"]

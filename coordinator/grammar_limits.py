@@ -1,0 +1,110 @@
+"""Bounds on grammars: what a worker would compile for minutes is refused before any worker hears of it."""
+
+import json
+import re
+from typing import Any
+
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+MAX_GRAMMAR_CHARS = 256 * 1024
+"""Of a schema, a grammar, a structural tag, or all choices together."""
+MAX_REGEX_CHARS = 32 * 1024
+MAX_CHOICES = 10_000
+MAX_NESTING = 64
+"""Of objects, arrays and groups: vLLM's own limit, which its engine checks too."""
+TAG_NESTING = 16
+"""What a structural tag wraps around a schema."""
+MAX_REPETITION = 100_000
+MAX_REPETITIONS = 256
+"""Of bounds such as {1,9} and of lengths in schemas: an engine takes about a second for each that differs."""
+
+# What has no groups and repetitions: escapes and classes, in grammars also texts and comments. Nothing here backtracks:
+# these patterns read what strangers wrote.
+_IN_REGEX = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+\]?", re.DOTALL)
+_IN_GRAMMAR = re.compile(_IN_REGEX.pattern + r'|"(?:\\.|[^"\\\n])*+"?|#[^\n]*+', re.DOTALL)
+_REPETITION = re.compile(r"\{\s*+(\d*+)\s*+(?:,\s*+(\d*+)\s*+)?\}")
+_GROUP = re.compile(r"[()]")
+_LENGTHS = frozenset({"minLength", "maxLength", "minProperties", "maxProperties", "pattern"})
+
+
+def check_grammar(asked: pb.StructuredOutputs) -> None:
+    """Check what a request's output must follow. Raises InvalidRequest."""
+    match asked.WhichOneof("constraint"):
+        case "json_schema":
+            _check_json(asked.json_schema, "structured_outputs.json", MAX_NESTING)
+        case "structural_tag":
+            _check_json(asked.structural_tag, "structured_outputs.structural_tag", MAX_NESTING + TAG_NESTING)
+        case "regex":
+            _check_size(len(asked.regex), MAX_REGEX_CHARS, "structured_outputs.regex")
+            _check_expression(_IN_REGEX.sub("_", asked.regex), "structured_outputs.regex")
+        case "grammar":
+            _check_size(len(asked.grammar), MAX_GRAMMAR_CHARS, "structured_outputs.grammar")
+            _check_expression(_IN_GRAMMAR.sub("_", asked.grammar), "structured_outputs.grammar")
+        case "choice":
+            _check_choices(asked.choice.values)
+    _check_size(len(asked.whitespace_pattern), MAX_REGEX_CHARS, "structured_outputs.whitespace_pattern")
+
+
+def _check_choices(choices: Any) -> None:
+    if len(choices) > MAX_CHOICES:
+        raise _refusal("structured_outputs.choice", f"has {len(choices)} choices, more than {MAX_CHOICES}")
+    _check_size(sum(map(len, choices)), MAX_GRAMMAR_CHARS, "structured_outputs.choice")
+
+
+def _check_size(size: int, limit: int, param: str) -> None:
+    if size > limit:
+        raise _refusal(param, f"has {size} characters, more than {limit}")
+
+
+def _check_json(text: str, param: str, nesting: int) -> None:
+    _check_size(len(text), MAX_GRAMMAR_CHARS, param)
+    too_deep = _refusal(param, f"is nested too deeply: objects and arrays may nest at most {nesting} levels")
+    try:
+        level = [json.loads(text)]
+    except RecursionError as error:
+        raise too_deep from error
+    except ValueError:
+        return  # engines have words for it
+    repetitions = 0
+    for _ in range(nesting):
+        repetitions += sum(_count_repetitions(node, param) for node in level if isinstance(node, dict))
+        level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
+    if level:
+        raise too_deep
+    _check_repetitions(repetitions, param)
+
+
+def _children(node: Any) -> Any:
+    return node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+
+
+def _count_repetitions(schema: dict[str, Any], param: str) -> int:
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        _check_size(len(pattern), MAX_REGEX_CHARS, f"{param} (pattern)")
+        _check_expression(_IN_REGEX.sub("_", pattern), f"{param} (pattern)")
+    return len(_LENGTHS.intersection(schema))
+
+
+def _check_expression(bare: str, param: str) -> None:
+    """Check groups and repetitions of a regular expression or of a grammar."""
+    depth = 0
+    for sign in _GROUP.findall(bare):
+        depth += 1 if sign == "(" else -1
+        if depth > MAX_NESTING:
+            raise _refusal(param, f"is nested too deeply: groups may nest at most {MAX_NESTING} levels")
+    bounds = _REPETITION.findall(bare)
+    for number in (number.lstrip("0") for pair in bounds for number in pair):
+        if len(number) > len(str(MAX_REPETITION)) or int(number or 0) > MAX_REPETITION:
+            raise _refusal(param, f"repeats something more than {MAX_REPETITION} times")
+    _check_repetitions(len(bounds), param)
+
+
+def _check_repetitions(count: int, param: str) -> None:
+    if count > MAX_REPETITIONS:
+        raise _refusal(param, f"bounds lengths and repetitions {count} times, more often than {MAX_REPETITIONS}")
+
+
+def _refusal(param: str, what: str) -> InvalidRequest:
+    return InvalidRequest(f"The value of {param} {what}.", param=param.partition(" ")[0])
