@@ -5,6 +5,7 @@ import json
 import logging
 import uuid
 from collections.abc import Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,8 @@ class _Sequence:
     task: asyncio.Task[None] | None = None
     began: bool = False
     """Whether anything has come of it: before that the server may not know its id."""
+    aborted: bool = False
+    """Whether it was ended from here."""
 
 
 class StockConversation:
@@ -127,6 +130,7 @@ class StockConversation:
         if begun := [sequence for sequence in sequences if sequence.began]:
             self._spawn(self._ask_to_abort(begun))
         for sequence in sequences:
+            sequence.aborted = True
             if not sequence.began:
                 self._hang_up(sequence)
 
@@ -175,12 +179,17 @@ class StockConversation:
         self._outbox.finish(finish)
 
     async def _streamed(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
-        async for event in self._server.stream(_GENERATE, body, headers_of(sequence.submit)):
-            for choice in event["choices"]:
-                self._take(sequence, choice, pb.PrefillInfo(slot=sequence.slot))
-                if choice.get("finish_reason") is not None:
-                    return self._finish(sequence, choice)
-        raise WorkerLost("the stream ended without a reason")
+        finish: pb.Finish | None = None
+        # Read to the end of the stream, so that its connection can be used again.
+        async with aclosing(self._server.stream(_GENERATE, body, headers_of(sequence.submit))) as events:
+            async for event in events:
+                for choice in event["choices"]:
+                    self._take(sequence, choice, pb.PrefillInfo(slot=sequence.slot))
+                    if choice.get("finish_reason") is not None:
+                        finish = self._finish(sequence, choice)
+        if finish is None:
+            raise WorkerLost("the stream ended without a reason")
+        return finish
 
     async def _whole(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
         answer = await self._server.post(_GENERATE, body, headers_of(sequence.submit))
@@ -205,6 +214,8 @@ class StockConversation:
 
     def _finish(self, sequence: _Sequence, choice: dict[str, Any]) -> pb.Finish:
         assert self._directory is not None
+        if choice["finish_reason"] == "abort" and not sequence.aborted:
+            raise WorkerLost("the server aborted it")  # as one does that is told to stop
         asked = sequence.submit.sampling_params.stop_token_ids
         return finish_of(choice, sequence.slot, self._directory.eos_token_ids, asked)
 

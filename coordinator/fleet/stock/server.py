@@ -1,7 +1,7 @@
 """The HTTP side of a stock server: questions, streams, and what goes wrong with them."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,21 +42,23 @@ class StockServer:
 
     async def stream(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Post JSON and yield the events that come back, to the last one; none of them is an error."""
         async with self._ask("POST", path, body, headers) as response:
-            rest = b""
+            rest, done = b"", False
             async for piece in response.content.iter_any():
                 *events, rest = (rest + piece).split(b"\n\n")
                 for event in events:
                     data = event.removeprefix(b"data: ")
                     if data == b"[DONE]":
-                        return
+                        done = True  # and on to the end of the body: then the connection can be used again
+                        continue
                     value = json.loads(data)
                     if "error" in value:
                         raise _error(int(value["error"].get("code") or 500), data.decode())
                     yield value
-        raise WorkerLost("the stream ended early")
+        if not done:
+            raise WorkerLost("the stream ended early")
 
     async def close(self) -> None:
         """Close all connections: the server aborts what runs in them."""

@@ -213,6 +213,19 @@ async def test_a_stream_that_breaks_is_lost_alone(server: FakeStockServer, sessi
     assert other.error is None
 
 
+async def test_what_the_server_aborts_is_lost(server: FakeStockServer, session: WorkerSession) -> None:
+    """Servers that are told to stop abort what runs: that is no ending that anybody here asked for."""
+    listener = Listener()
+    session.submit(submission(), [listener])
+    generation = await server.generations.get()
+    generation.say(5)
+    generation.say(finish="abort")
+    await listener.ended.wait()
+
+    assert listener.token_ids == [5]
+    assert isinstance(listener.error, Unavailable)
+
+
 async def test_a_server_that_is_not_well_loses_everything(server: FakeStockServer, session: WorkerSession) -> None:
     """A stream breaks, and /health says why: all requests fail as lost, and the session begins anew later."""
     listeners = [Listener(), Listener()]
