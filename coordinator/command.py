@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from coordinator.access.admin_key import read_admin_key
 from coordinator.access.keys import access_settings
-from coordinator.admin_key import read_admin_key
 from coordinator.admission.settings import admission_settings
 from coordinator.fleet.failover.options import failover_options, failover_settings, vigil_settings
 from coordinator.history.settings import HistorySettings

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from coordinator.access.admin_key import AdminKey
 from coordinator.access.keys import AccessSettings
-from coordinator.admin_key import AdminKey
 from coordinator.admission.settings import AdmissionSettings
 from coordinator.backlogs import DEFAULT_BACKLOG_BYTES
 from coordinator.fleet.discovery.parse import check_source, is_stock

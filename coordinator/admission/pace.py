@@ -28,7 +28,7 @@ class Pace:
         """Return in how many whole seconds so many sequences will have started, at least 1."""
         self._forget()
         if not self._total:
-            return 1
+            return int(_WINDOW_S)  # nothing moved for so long: it may take as long again
         elapsed = max(1.0, self._clock() - self._starts[0][0])
         return min(_LONGEST_S, max(1, math.ceil(sequences * elapsed / self._total)))
 

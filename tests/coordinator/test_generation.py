@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.access.caller import Caller
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.generation import Generation
@@ -13,7 +14,7 @@ from coordinator.output.collect import CollectedReply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
 from coordinator.settings import CoordinatorSettings
 from tests.coordinator.fakes import ids, served_model, token_history
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -28,8 +29,9 @@ class Directory(ModelDirectory):
 class Part:
     """A submitted part."""
 
-    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
+    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> None:
         self.submit = submit
+        self.placement = placement
         self.listeners = listeners
         self.aborted = False
 
@@ -55,7 +57,7 @@ class Fleet:
         """Take a submit while there is room."""
         if len(self.parts) == self._room:
             raise Unavailable("no room")
-        self.parts.append(Part(submit, listeners))
+        self.parts.append(Part(submit, listeners, placement))
         return self.parts[-1]
 
 
@@ -153,3 +155,56 @@ async def test_aborting_a_run_aborts_its_parts() -> None:
     run.abort()
 
     assert [part.aborted for part in fleet.parts] == [True, True]
+
+
+async def test_a_caller_is_known_to_the_fleet() -> None:
+    """Its tenant and its least priority go with every prompt, and it is charged for them; later ones join the first."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    charged: list[int] = []
+    caller = Caller("search", min_priority=3, charge=charged.append)
+
+    generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), caller)
+
+    assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
+    assert [part.placement.joins for part in fleet.parts] == [False, True]
+    assert [part.submit.priority for part in fleet.parts] == [3, 3]
+    assert charged == [2]
+
+
+async def test_a_caller_may_be_kept_from_a_model() -> None:
+    """By any of the model's names it may use it; without one nothing runs."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1])))
+
+    generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"alias"})))
+    with pytest.raises(Forbidden, match="may not use the model `digits`"):
+        generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"letters"})))
+
+    assert len(fleet.parts) == 1
+
+
+async def test_a_request_ends_when_its_time_is_over() -> None:
+    """The shorter of the client's patience and the server's counts; what runs or waits is given up."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
+    reply = CollectedReply(1)
+
+    generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, patience_s=0.01)
+
+    with pytest.raises(DeadlineExceeded, match="took longer"):
+        await reply.wait()
+    assert fleet.parts[0].aborted
+
+
+async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
+    """A full line is found before the template is rendered."""
+
+    def refuse(model: str, adapter_id: int) -> None:
+        raise Overloaded(f"no room for {model} {adapter_id}")
+
+    generation = Generation(Fleet(), Directory(served_model()), token_history(), check_open=refuse)
+
+    with pytest.raises(Overloaded, match="no room for digits 0"):
+        await generation.prepare(request(TokenPrompt([99])))

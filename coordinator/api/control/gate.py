@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends, Request
 
-from coordinator.admin_key import AdminKey
+from coordinator.access.admin_key import AdminKey
 from tokenwire.errors import Unauthorized
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from coordinator.access.admin_key import AdminKey
 from coordinator.access.keys import VARIABLE, AccessSettings, KeyRing, access_settings, open_keys, parse_keys
 from coordinator.access.quota import Limits
-from coordinator.admin_key import AdminKey
 from coordinator.settings import ControlSettings, CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 

@@ -57,7 +57,10 @@ async def test_requests_go_to_a_worker_with_room(tmp_path: Path) -> None:
         running_worker(two, max_num_seqs=1),
         connected(one, two) as pool,
     ):
-        chosen = [pool.submit(MODEL, prompt, [Listener()]).session.address for _ in range(6)]
+        first = Listener()
+        chosen = [pool.submit(MODEL, prompt, [first]).session.address]
+        await first.moved.wait()
+        chosen += [pool.submit(MODEL, prompt, [Listener()]).session.address for _ in range(5)]
         assert (chosen.count(one), chosen.count(two)) == (3, 3)
         assert not pool.has_room(MODEL)
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
-from coordinator.admin_key import AdminKey, read_admin_key
+from coordinator.access.admin_key import AdminKey, read_admin_key
 from coordinator.api.control.form import Form, read
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.errors import install_error_handlers

@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from coordinator.admin_key import AdminKey
+from coordinator.access.admin_key import AdminKey
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.errors import install_error_handlers
 from coordinator.api.tokens.abort import abort_routes
