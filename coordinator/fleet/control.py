@@ -144,8 +144,7 @@ class FleetControl:
 
     async def configurations(self, model: str | None) -> list[dict[str, Any]]:
         """Return every engine's configuration, in the order of the workers."""
-        results = await self._ask(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
-        return [json.loads(result.answer.engine_config_json or "{}") for result in results]
+        return list((await self._configurations(model)).values())
 
     async def probe(self, model: str | None) -> Results:
         """Find out whether engines answer. Raises FleetFailed where one does not."""
@@ -180,11 +179,20 @@ class FleetControl:
 
     # How.
 
+    async def _configurations(self, model: str | None) -> dict[str, dict[str, Any]]:
+        results = await self._ask(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
+        return {result.address: json.loads(result.answer.engine_config_json or "{}") for result in results}
+
     async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
         """Give each worker the ranks behind those of the workers before it."""
         requests = {}
         epoch = self._targets.next_epoch(self.model(model))
-        for session, configuration in zip(self.sessions(model), await self.configurations(model), strict=True):
+        # Workers may come and go between the two: the transfer is for those that were there both times.
+        sessions, configurations = self.sessions(model), await self._configurations(model)
+        for session in sessions:
+            configuration = configurations.get(session.address)
+            if configuration is None:
+                continue
             info = {**arguments["init_info"], "rank_offset": offset}
             init = json.dumps({**arguments, "init_info": info})
             requests[session] = pb.UpdateWeightsRequest(stage=_STAGES["init"], arguments_json=init, epoch=epoch)

@@ -115,6 +115,23 @@ async def test_all_workers_do_it(coordinator: Coordinator) -> None:
     assert await coordinator.takers() == set(NAMES)  # whose engines hold the requests
 
 
+async def test_a_target_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
+    """When every worker has left and another one is found, it is brought to where the model was."""
+    await coordinator.control.pause(None, "keep", clear_cache=False)
+    await coordinator.control.load_lora(None, "red", "/red")
+    coordinator.pool.update([])
+    await until(lambda: not coordinator.pool.sessions)
+    await fleet.start("new")
+
+    coordinator.pool.update([unix_address(tmp_path, "new")])
+
+    await coordinator.wait_ready(1)
+    await coordinator.wait_alike(1)
+    (session,) = coordinator.pool.sessions
+    assert session.serving.paused
+    assert [adapter.name for adapter in session.serving.adapters] == ["red"]
+
+
 async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_path: Path) -> None:
     """What one coordinator did is the other's target, for one that comes later too."""
     async with coordinating(tmp_path) as other:
