@@ -1,6 +1,7 @@
 """The layer in front of the pool: sends a request at once where a worker has room, else lets it wait in line."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
@@ -9,8 +10,10 @@ from coordinator.admission.pace import Pace
 from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
-from tokenwire.errors import Overloaded, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 _LEAST_QUEUE = 16
 _LOOK_S = 0.05
@@ -166,9 +169,12 @@ class AdmissionQueue:
         self._remove(model, line, place, started=True)
         try:
             waiting.start(self._send(model, place.submit, place.listeners, place.placement))
-        except Unavailable as error:
+        except Exception as error:
+            # Whoever waits hears of an ending, and those behind go on.
+            log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
+            told = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             for listener in place.listeners:
-                listener.fail(error)
+                listener.fail(told)
 
     def _send(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement

@@ -10,7 +10,7 @@ from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement, Submission
 from tests.workers import Listener, submission
-from tokenwire.errors import Overloaded, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = "m"
@@ -210,6 +210,28 @@ async def test_many_choices_start_with_the_first_place() -> None:
     await workers.free(1000)
 
     assert workers.started == ["huge", "small"]
+
+
+async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
+    """Whatever goes wrong with it, its listeners hear of it and the next one is sent."""
+
+    class Broken(Workers):
+        def submit(
+            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        ) -> Part:
+            if submit.request_id == "broken":
+                raise ValueError("broken")
+            return super().submit(model, submit, listeners, placement)
+
+    workers = Broken()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    _, listener = ask(queue, "broken")
+    ask(queue, "whole")
+
+    await workers.free()
+
+    assert isinstance(listener.error, EngineFailed)
+    assert workers.started == ["whole"]
 
 
 async def test_who_leaves_the_line_is_forgotten() -> None:
