@@ -88,7 +88,7 @@ async def test_chunks_arrive_whole_and_in_order(https: ssl.SSLContext, authority
 
 
 async def test_a_slow_reader_is_congested_and_catches_up(https: ssl.SSLContext, authority: Authority) -> None:
-    """No more is written ahead than without TLS, and nothing is lost."""
+    """Nothing is lost."""
     sizes: list[int] = []
     congested = asyncio.Event()
 

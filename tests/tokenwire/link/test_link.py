@@ -1,5 +1,6 @@
 """Coordinators and workers over real sockets: who gets in, who does not, and what each is told."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -134,6 +135,22 @@ async def test_a_token_over_tls_needs_no_certificate_of_the_coordinators(site: S
     """The worker shows a certificate, the coordinator a token."""
     async with guarded(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
         await works(worker.address, LinkSettings(ca=site.ca, token_file=site.tokens))
+
+
+async def test_the_documented_commands_make_certificates_that_let_in(tmp_path: Path) -> None:
+    """Those of docs/security.md, as they stand there."""
+    document = (Path(__file__).parents[3] / "docs/security.md").read_text()
+    commands = document.partition("### Certificates")[2].partition("```sh\n")[2].partition("```")[0]
+    running = await asyncio.create_subprocess_exec(
+        "bash", "-ec", commands, cwd=tmp_path, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await running.wait() == 0
+
+    def link(name: str) -> LinkSettings:
+        return LinkSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
+
+    async with guarded(link("worker")) as worker:
+        await works(worker.address, link("coordinator"))
 
 
 # Who does not.
