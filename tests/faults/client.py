@@ -1,6 +1,7 @@
 """A client that reads streams and remembers when everything came."""
 
 import asyncio
+import contextlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ async def read_stream(url: str, stream: Stream) -> Stream:
     """Send a request and read its stream to the end. Never raises: what goes wrong is the stream's problem."""
     parts = urlsplit(url)
     data = bytearray()
+    writer = None
     try:
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
         writer.write(http_request(url, "/v1/completions", stream.body))
@@ -49,9 +51,13 @@ async def read_stream(url: str, stream: Stream) -> Stream:
             if b"data: " in piece:
                 stream.arrivals.append(time.monotonic())
                 stream.began.set()
-        writer.close()
     except OSError as error:
         stream.problem = f"connection: {error}"
+    finally:
+        if writer is not None:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
     _parse(bytes(data), stream)
     stream.began.set()
     return stream

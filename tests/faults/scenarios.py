@@ -15,6 +15,8 @@ Strike = Callable[[Cluster], Awaitable[None]]
 TOKENS = 250
 _PROMPTS = 20
 _AWAY_S = 30.0
+_POISON = "\a"
+"""Nothing that the simulated engine says: a reply that goes on has its tokens in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ async def stop_coordinator(cluster: Cluster) -> None:
 
 async def poison(cluster: Cluster) -> None:
     """Send a request that kills every worker that begins with it."""
-    (task,) = cluster.begin([Stream({**_body(0, TOKENS), "prompt": "~"})])
+    (task,) = cluster.begin([Stream({**_body(0, TOKENS), "prompt": _POISON})])
     stream = await task
     if "Two workers died" not in stream.problem:
         raise AssertionError(f"the request was not stopped: {stream.problem}")
@@ -186,7 +188,7 @@ def _after(tokens: int, kind: str) -> tuple[str, ...]:
     return ("--sim-fault", f"{kind}@tokens={tokens}")
 
 
-_POISONED = ("--sim-fault", f"exit@prompt={ord('~')}")
+_POISONED = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
 
 FAULTS = (
     Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
