@@ -11,6 +11,9 @@ from tokenwire.v1 import inference_pb2 as pb
 class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
 
+    def verified(self, count: int) -> None:
+        """Hear that so many tokens came out again."""
+
     def diverged(self, position: int) -> None:
         """Hear that the token at a position is not the one that the client has."""
 
@@ -55,6 +58,7 @@ class Replay:
                 self._behind.diverged(self._seen + offset)
                 return True
         self._seen += len(known)
+        self._behind.verified(len(known))
         rows, self._rows = self._rows, None
         if finish is not None and finish.handed_back:
             return self._behind.step([], finish)  # lost again, wherever it was

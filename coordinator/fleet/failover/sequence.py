@@ -136,6 +136,10 @@ class ResumableSequence:
         counts = died or (isinstance(error, Unavailable) and refused)
         self._lose(died, counts, refused, lambda: self.end_with(error))
 
+    def verified(self, count: int) -> None:
+        """Hear from a replay that its worker makes tokens."""
+        self._began_at -= count
+
     def diverged(self, position: int) -> None:
         """Hear from a replay that it says something else than before."""
         self.end_with(

@@ -1,0 +1,95 @@
+"""How requests go on, and what a worker gets for what is left of them."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.fleet.failover.recovery import Recovery, recovery_of, remainder, repeatable
+from tokenwire.v1 import inference_pb2 as pb
+
+GRAMMAR = pb.StructuredOutputs(regex="a+")
+DETECTION = pb.RepetitionDetection(max_pattern_size=4, min_count=3)
+
+
+def submit(**sampling: Any) -> pb.Submit:
+    """Return a request of three sequences."""
+    return pb.Submit(
+        request_id="r",
+        slots=[4, 5, 6],
+        prompt_token_ids=[1, 2, 3],
+        sampling_params=pb.SamplingParams(**sampling),
+        cache_salt="salt",
+        lora=pb.LoraAdapter(name="red", id=3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        ({"temperature": 0.0}, Recovery.CONTINUE),
+        ({"temperature": 1.0}, Recovery.CONTINUE),
+        ({"temperature": 1.0, "seed": -1}, Recovery.CONTINUE),
+        ({"temperature": 0.0, "seed": 7}, Recovery.CONTINUE),
+        ({"repetition_penalty": 1.3, "logit_bias": {5: 1.0}, "allowed_token_ids": [5, 6]}, Recovery.CONTINUE),
+        ({"min_tokens": 5, "stop_token_ids": [7], "logprobs": 3, "prompt_logprobs": 1}, Recovery.CONTINUE),
+        ({"temperature": 1.0, "seed": 7}, Recovery.REPLAY),
+        ({"presence_penalty": -0.5}, Recovery.REPLAY),
+        ({"frequency_penalty": 0.5}, Recovery.REPLAY),
+        ({"bad_words": ["no"]}, Recovery.REPLAY),
+        ({"structured_outputs": GRAMMAR}, Recovery.REPLAY),
+        ({"repetition_detection": DETECTION}, Recovery.REPLAY),
+        ({"thinking_token_budget": 5}, Recovery.REPLAY),
+        ({"trace_decode_token_ids": [5]}, Recovery.REPLAY),
+        ({"extra_args_json": "{}"}, Recovery.REPLAY),
+        ({"kv_transfer_params_json": "{}"}, Recovery.NONE),
+        ({"ec_transfer_params_json": "{}"}, Recovery.NONE),
+    ],
+)
+def test_what_decides_the_next_token_decides_the_way(sampling: dict[str, Any], expected: Recovery) -> None:
+    """From prompt and tokens where these are all; from the start where the generator or the output counts."""
+    assert recovery_of(pb.SamplingParams(**sampling)) is expected
+
+
+def test_what_is_left_is_a_request_of_one_sequence() -> None:
+    """The tokens are in its prompt, lengths are less, everything else is as it was, and the original untouched."""
+    whole = submit(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
+    before = whole.SerializeToString()
+
+    rest = remainder(whole, 1, [7, 8], prompt_scored=True)
+
+    assert whole.SerializeToString() == before
+    assert list(rest.prompt_token_ids) == [1, 2, 3, 7, 8]
+    assert list(rest.slots) == []
+    assert (rest.request_id, rest.cache_salt, rest.lora.id) == ("r", "salt", 3)
+    params = rest.sampling_params
+    assert (params.max_tokens, params.min_tokens, list(params.stop_token_ids)) == (8, 4, [9])
+    assert not params.HasField("prompt_logprobs")
+
+
+def test_what_was_not_told_of_the_prompt_is_asked_again() -> None:
+    """A request that was lost before its first token is sent as it was."""
+    rest = remainder(submit(prompt_logprobs=2, min_tokens=3), 0, [], prompt_scored=False)
+    assert (rest.sampling_params.prompt_logprobs, rest.sampling_params.min_tokens) == (2, 3)
+
+
+def test_min_tokens_are_not_less_than_none() -> None:
+    """Once there are enough, any token may end it."""
+    assert remainder(submit(min_tokens=2), 0, [7, 8, 9], prompt_scored=True).sampling_params.min_tokens == 0
+
+
+def test_each_sequence_has_its_own_seed() -> None:
+    """Sequence i draws with seed + i; a greedy one draws nothing."""
+    assert remainder(submit(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
+    assert remainder(submit(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
+
+
+def test_only_what_needs_a_seed_gets_one() -> None:
+    """An unseeded sampled request that can only be replayed; the client's message is left alone."""
+    penalized = submit(temperature=1.0, presence_penalty=1.0)
+    assert repeatable(penalized).sampling_params.HasField("seed")
+    assert not penalized.sampling_params.HasField("seed")
+    for sampling in ({"temperature": 1.0}, {"temperature": 0.0, "presence_penalty": 1.0}):
+        asked = submit(**sampling)
+        assert repeatable(asked) is asked
+    seeded = submit(temperature=1.0, presence_penalty=1.0, seed=3)
+    assert repeatable(seeded).sampling_params.seed == 3

@@ -1,0 +1,99 @@
+"""A second run of a request: silent as far as the client has its tokens, whatever frames they come in."""
+
+from array import array
+
+from coordinator.fleet.failover.replay import Replay
+from tests.workers import Listener
+from tokenwire.v1 import inference_pb2 as pb
+
+END = pb.Finish(reason=pb.FINISH_REASON_LENGTH)
+
+
+class Behind(Listener):
+    """Remembers what a replay says of itself, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checked = 0
+        self.diverged_at: int | None = None
+
+    def verified(self, count: int) -> None:
+        """Remember."""
+        self.checked += count
+
+    def diverged(self, position: int) -> None:
+        """Remember."""
+        self.diverged_at = position
+
+
+def replay(*known: int) -> tuple[Replay, Behind]:
+    """Return a replay of these tokens."""
+    behind = Behind()
+    return Replay(behind, array("I", known)), behind
+
+
+def rows(*token_ids: int) -> pb.LogprobRows:
+    """Return rows of two columns for these tokens."""
+    columns = [column for token_id in token_ids for column in (token_id, token_id + 100)]
+    return pb.LogprobRows(
+        width=2, token_ids=columns, logprobs=[-float(column) for column in columns], sampled_ranks=token_ids
+    )
+
+
+def test_a_frame_across_the_seam_is_cut() -> None:
+    """Tokens and their rows are passed on from the first that the client does not have; the version comes with it."""
+    listener, behind = replay(1, 2, 3)
+    listener.weights("new")
+    listener.scored(rows(1, 2))
+    assert not listener.step([1, 2], None)
+    listener.scored(rows(3, 4, 5))
+    assert behind.rows == []
+    assert behind.versions == []
+
+    listener.step([3, 4, 5], END)
+
+    assert (behind.token_ids, behind.finish, behind.checked) == ([4, 5], END, 3)
+    assert behind.rows == [rows(4, 5)]
+    assert behind.versions == [(0, "new")]
+
+
+def test_what_follows_is_passed_on_as_it_is() -> None:
+    """Once it has caught up, exactly at the end of a frame here, nothing is changed any more."""
+    listener, behind = replay(1, 2)
+    listener.step([1, 2], None)
+    assert not behind.moved.is_set()
+
+    listener.scored(rows(3))
+    listener.step([3], None)
+
+    assert (behind.token_ids, behind.rows) == ([3], [rows(3)])
+
+
+def test_another_token_ends_it() -> None:
+    """The position of the first difference is told, and nothing passed on."""
+    listener, behind = replay(1, 2, 3)
+    assert listener.step([1, 9], None)
+    assert (behind.diverged_at, behind.token_ids) == (1, [])
+
+
+def test_an_earlier_end_is_a_difference() -> None:
+    """A second run that is over before the first one was is not the same."""
+    listener, behind = replay(1, 2, 3)
+    listener.step([1, 2], END)
+    assert behind.diverged_at == 2
+    assert behind.finish is None
+
+
+def test_an_end_where_the_client_is_is_passed_on() -> None:
+    """The first run's worker was lost just before it could say so."""
+    listener, behind = replay(1, 2)
+    listener.step([1, 2], END)
+    assert (behind.token_ids, behind.finish) == ([], END)
+
+
+def test_a_replay_that_is_handed_back_is_a_loss() -> None:
+    """Wherever it was, it has not diverged."""
+    listener, behind = replay(1, 2, 3)
+    lost = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
+    listener.step([1], lost)
+    assert (behind.finish, behind.diverged_at) == (lost, None)
