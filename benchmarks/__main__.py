@@ -18,7 +18,7 @@ _RESULTS = Path(__file__).parent / "results"
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
 @click.option(
     "--only",
-    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing", "overload"]),
+    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing", "fleet", "overload"]),
     help="Run one part.",
 )
 @click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
@@ -43,6 +43,9 @@ def main(streams: str, only: str | None, conversations: int, output: Path) -> No
             click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
             results["streaming"].append(row)
         print_table("streaming, one token a chunk", results["streaming"])
+    if only in (None, "fleet"):
+        results["fleet"] = list(streaming.run_fleets())
+        print_table("streaming from one worker and from many", results["fleet"])
     if only in (None, "parsing"):
         results["parsing"] = list(parsing.run())
         print_table("a streamed tool call, by parser", results["parsing"])

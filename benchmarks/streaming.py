@@ -12,8 +12,8 @@ from tokenwire.bench import percentile
 from tokenwire.load import StreamResult, http_request, stream
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
-_WARM_UP_S = 2.0
 _WINDOW_S = 5.0
+_FLEET, _FLEET_STREAMS = 24, 2000
 # Never matches what the simulated engine says, but makes every character count.
 STOP_STRINGS = ["\n\nHuman:", "<|never|>", "Observation:", "###"]
 
@@ -42,12 +42,29 @@ def step_ms(streams: int) -> float:
     return max(10.0, streams * 0.08)
 
 
+def _warm_up_s(streams: int) -> float:
+    """Return how long it takes until all streams run, on a slow machine."""
+    return max(2.0, streams / 125)
+
+
 def measure(case: str, streams: int, body: dict[str, Any], *coordinator_options: str) -> StreamingRow:
     """Measure a coordinator in front of one simulated worker."""
     step = step_ms(streams)
     options = ("--sim-step-ms", str(step), "--sim-prefill-rate", "0", "--sim-max-num-seqs", str(streams))
     with simulated_pair(*options, coordinator_options=coordinator_options) as (worker, coordinator, url, address):
-        return asyncio.run(_measure(case, streams, step, body, worker, coordinator, url, address))
+        return asyncio.run(_measure(case, streams, step, body, worker, coordinator, url, [address]))
+
+
+def measure_fleet(case: str, streams: int, workers: int) -> StreamingRow:
+    """Measure a coordinator in front of so many simulated workers, which share a process."""
+    step = step_ms(streams)
+    arguments = [str(workers), str(step), str(streams)]
+    with measured(arguments, module="benchmarks.many_workers") as fleet:
+        addresses = fleet.wait_for(r"ready: (.+)")[1].split()
+        options = [option for address in addresses for option in ("--worker", address)]
+        with measured(["coordinator", "--port", "0", *options]) as coordinator:
+            url = coordinator.wait_for(r"is ready: (http://\S+)")[1]
+            return asyncio.run(_measure(case, streams, step, {}, fleet, coordinator, url, addresses, windows=3))
 
 
 async def _measure(
@@ -58,21 +75,28 @@ async def _measure(
     worker: Measured,
     coordinator: Measured,
     url: str,
-    address: str,
+    addresses: Sequence[str],
+    windows: int = 1,
 ) -> StreamingRow:
-    tokens = int((_WARM_UP_S + _WINDOW_S + 3.0) * 1000 / step)
+    tokens = int((_warm_up_s(streams) + windows * (_WINDOW_S + 1.0) + 2.0) * 1000 / step)
     request = http_request(url, "/v1/chat/completions", _chat_body(tokens, body))
     running = [asyncio.create_task(stream(url, request)) for _ in range(streams)]
-    await asyncio.sleep(_WARM_UP_S)
-    before = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(address)
-    await asyncio.sleep(_WINDOW_S)
-    after = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(address)
+    await asyncio.sleep(_warm_up_s(streams))
+    measurements = [await _window(worker, coordinator, addresses) for _ in range(windows)]
     memory = coordinator.memory_mb()
     results = await asyncio.gather(*running)
-    coordinator_s, worker_s, generated = (later - earlier for earlier, later in zip(before, after, strict=True))
+    coordinator_s, worker_s, generated = sorted(measurements, key=lambda each: each[0] / each[2])[windows // 2]
     return _row(
         case, streams, step, 1e6 * coordinator_s / generated, 1e6 * worker_s / generated, generated, memory, results
     )
+
+
+async def _window(worker: Measured, coordinator: Measured, addresses: Sequence[str]) -> tuple[float, float, int]:
+    """Return CPU seconds of coordinator and worker, and tokens, in one window."""
+    before = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(addresses)
+    await asyncio.sleep(_WINDOW_S)
+    after = coordinator.cpu_seconds(), worker.cpu_seconds(), await _generated(addresses)
+    return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
 
 def measure_floor(kind: str, case: str, streams: int) -> StreamingRow:
@@ -84,10 +108,10 @@ def measure_floor(kind: str, case: str, streams: int) -> StreamingRow:
 
 
 async def _measure_floor(case: str, streams: int, step: float, server: Measured, url: str) -> StreamingRow:
-    tokens = int((_WARM_UP_S + _WINDOW_S + 3.0) * 1000 / step)
+    tokens = int((_warm_up_s(streams) + _WINDOW_S + 3.0) * 1000 / step)
     request = http_request(url, "/v1/chat/completions", _chat_body(tokens, {}))
     running = [asyncio.create_task(stream(url, request)) for _ in range(streams)]
-    await asyncio.sleep(_WARM_UP_S)
+    await asyncio.sleep(_warm_up_s(streams))
     before = server.cpu_seconds()
     await asyncio.sleep(_WINDOW_S)
     used = server.cpu_seconds() - before
@@ -114,10 +138,13 @@ def _chat_body(tokens: int, extra: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _generated(address: str) -> int:
-    async with grpc.aio.insecure_channel(address) as channel:
-        info = await control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
-    return int(info.generated_tokens)
+async def _generated(addresses: Sequence[str]) -> int:
+    async def ask(address: str) -> int:
+        async with grpc.aio.insecure_channel(address) as channel:
+            info = await control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
+        return int(info.generated_tokens)
+
+    return sum(await asyncio.gather(*map(ask, addresses)))
 
 
 def _row(
@@ -149,6 +176,14 @@ def _row(
         itl_p99_ms=percentile(gaps, 99),
         memory_mb=memory,
     )
+
+
+def run_fleets() -> Iterator[dict[str, Any]]:
+    """Measure the same streams on one worker and on many, in turns."""
+    for _ in range(2):
+        for workers in (1, _FLEET):
+            case = f"{workers} workers" if workers > 1 else "1 worker"
+            yield asdict(measure_fleet(case, _FLEET_STREAMS, workers))
 
 
 def run(streams: Sequence[int]) -> Iterator[dict[str, Any]]:
