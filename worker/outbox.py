@@ -19,6 +19,7 @@ class Outbox:
         "_cache",
         "_events",
         "_finishes",
+        "_framed",
         "_heartbeat",
         "_load",
         "_logprobs",
@@ -38,6 +39,7 @@ class Outbox:
         self._cache: CacheChange | None = None
         self._events: list[pb.SessionResponse] = []
         self._heartbeat: pb.Heartbeat | None = None
+        self._framed = False
         self._load = pb.Load()
         self._weight_version = ""
         self._ready = asyncio.Event()
@@ -78,7 +80,10 @@ class Outbox:
         self._ready.set()
 
     def beat(self, heartbeat: pb.Heartbeat) -> None:
-        """Send a heartbeat, in the place of one that is still unsent."""
+        """Send a heartbeat, in the place of one that is still unsent; after a frame there is no need for one."""
+        if self._framed:
+            self._framed = False
+            return
         self._heartbeat = heartbeat
         self._ready.set()
 
@@ -130,5 +135,5 @@ class Outbox:
             load=self._load,
             weight_version=self._weight_version,
         )
-        self._finishes, self._prefills, self._logprobs = [], [], {}
+        self._finishes, self._prefills, self._logprobs, self._framed = [], [], {}, True
         return frame

@@ -122,3 +122,17 @@ async def test_other_events_first() -> None:
     events = await outbox.take()
     assert events[:2] == [refusal, draining]
     assert events[2].frame.slots == [1]
+
+
+async def test_a_frame_is_a_sign_of_life() -> None:
+    """The heartbeat that follows it says nothing new and is left out; the one after that is sent."""
+    outbox = Outbox()
+    outbox.add_tokens(1, [10])
+    outbox.flush(LOAD, "")
+    await take_frame(outbox)
+
+    outbox.beat(pb.Heartbeat(steps=1))
+    outbox.beat(pb.Heartbeat(steps=2))
+
+    (event,) = await outbox.take()
+    assert event.heartbeat.steps == 2
