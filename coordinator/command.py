@@ -23,10 +23,10 @@ from coordinator.secret_files import read_secret
 from coordinator.server import CoordinatorServer
 from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings, TemplateSettings
 from tokenwire.api_options import api_options
-from tokenwire.cli import configure_logging, option
+from tokenwire.cli import SectionedCommand, configure_logging, option
 from tokenwire.errors import InvalidRequest
 from tokenwire.front_options import front_options, take_front_options
-from tokenwire.link.settings import SERVER_NAME, link_options, link_settings
+from tokenwire.link.settings import LINK_SECTION, SERVER_NAME, link_options, link_settings
 from tokenwire.listening import bind
 from tokenwire.paths import default_cache_dir
 from tokenwire.supervisor import supervise_coordinators
@@ -34,7 +34,7 @@ from tokenwire.supervisor import supervise_coordinators
 log = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @option(
     "--worker",
     "workers",
@@ -67,7 +67,12 @@ log = logging.getLogger(__name__)
     help="Seconds to go on taking requests after SIGTERM while /health answers 503, for load balancers to notice.",
 )
 @option("--stall-timeout", type=float, default=60.0, help="Seconds after which a client that reads nothing is cut off.")
-@option("--link-server-name", default=SERVER_NAME, help="Name that the certificates of workers carry.")
+@option(
+    "--link-server-name",
+    section=LINK_SECTION,
+    default=SERVER_NAME,
+    help="Name that the certificates of workers carry.",
+)
 @link_options
 @failover_options
 @front_options

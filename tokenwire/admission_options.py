@@ -5,7 +5,9 @@ from typing import Any
 
 import click
 
-ADMISSION_OPTIONS: dict[str, dict[str, Any]] = {
+from tokenwire.options import OptionGroup
+
+_VALUES: dict[str, dict[str, Any]] = {
     "api_keys_file": {
         "type": click.Path(exists=True, dir_okay=False, path_type=Path),
         "help": "File with the API keys that requests must bring, and their limits; read again when it changes. "
@@ -32,3 +34,5 @@ ADMISSION_OPTIONS: dict[str, dict[str, Any]] = {
         "[default: no limit]",
     },
 }
+
+ADMISSION_OPTIONS = OptionGroup("Who may ask, and the line", _VALUES)

@@ -30,7 +30,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     },
 }
 
-_GROUP = OptionGroup(_VALUES)
+_GROUP = OptionGroup("Front door", _VALUES)
 front_options = _GROUP.add
 front_arguments = _GROUP.arguments
 take_front_options = _GROUP.take

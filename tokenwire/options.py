@@ -9,17 +9,22 @@ from tokenwire.cli import Command, option
 class OptionGroup:
     """Options by their names as keyword arguments: those with values, with attributes for click, and flags."""
 
-    def __init__(self, values: Mapping[str, Mapping[str, Any]], flags: Mapping[str, str] | None = None) -> None:
-        """flags: the help of each."""
+    def __init__(
+        self, section: str, values: Mapping[str, Mapping[str, Any]], flags: Mapping[str, str] | None = None
+    ) -> None:
+        """section: their heading in the help. flags: the help of each."""
+        self._section = section
         self._values = values
         self._flags = flags or {}
 
     def add(self, command: Command) -> Command:
         """Add the options to a command, which gets their values as keyword arguments."""
         decorators: list[Callable[[Command], Command]] = [
-            option(_flag(name), **attributes) for name, attributes in self._values.items()
+            option(_flag(name), section=self._section, **attributes) for name, attributes in self._values.items()
         ]
-        decorators += [option(_flag(name), is_flag=True, help=text) for name, text in self._flags.items()]
+        decorators += [
+            option(_flag(name), section=self._section, is_flag=True, help=text) for name, text in self._flags.items()
+        ]
         for decorate in reversed(decorators):
             command = decorate(command)
         return command

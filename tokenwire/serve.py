@@ -9,14 +9,15 @@ from typing import Any
 import click
 
 from tokenwire.api_options import api_arguments, api_options
-from tokenwire.cli import configure_logging, option
+from tokenwire.cli import SectionedCommand, configure_logging, option
 from tokenwire.front_options import front_arguments, front_options
 from tokenwire.supervisor import Part, supervise_coordinators
 
 
 @click.command(
+    cls=SectionedCommand,
     epilog="What follows -- are vLLM's own engine arguments: tokenwire serve MODEL -- --max-model-len 32768. "
-    "Options of `tokenwire worker` and `tokenwire coordinator` can be set by their environment variables."
+    "Options of `tokenwire worker` and `tokenwire coordinator` can be set by their environment variables.",
 )
 @click.argument("model", required=False, envvar="TOKENWIRE_MODEL")
 @option("--host", default="127.0.0.1", help="Address to listen on.")

@@ -12,20 +12,22 @@ from typing import Any
 import click
 import uvloop
 
-from tokenwire.cli import configure_logging, option
+from tokenwire.cli import SectionedCommand, configure_logging, option
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.link.settings import link_options, link_settings
 from tokenwire.paths import default_cache_dir
 from worker.engine import Engine
 from worker.server import WorkerServer
 from worker.settings import WorkerSettings
+from worker.simulation_options import simulation_options
 
 log = logging.getLogger(__name__)
 
 
 @click.command(
+    cls=SectionedCommand,
     epilog="What follows -- are vLLM's own engine arguments: "
-    "tokenwire worker MODEL --listen 0.0.0.0:50051 -- --tensor-parallel-size 4 --max-model-len 32768"
+    "tokenwire worker MODEL --listen 0.0.0.0:50051 -- --tensor-parallel-size 4 --max-model-len 32768",
 )
 @click.argument("model", required=False, envvar="TOKENWIRE_MODEL")
 @option("--listen", default="127.0.0.1:50051", help="Where coordinators connect: HOST:PORT or unix:PATH.")
@@ -48,20 +50,7 @@ log = logging.getLogger(__name__)
 @option("--kv-events", is_flag=True, help="Tell coordinators what the prefix cache holds, so that prompts find it.")
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
-@option(
-    "--sim-script",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON list of ids to say, repeated.",
-)
-@option("--sim-step-ms", type=float, default=10.0, help="Time of a simulated step.")
-@option("--sim-prefill-rate", type=float, default=20_000.0, help="Simulated prompt tokens per second; 0: no limit.")
-@option("--sim-kv-tokens", type=int, help="Tokens that the simulated KV cache holds.")
-@option("--sim-max-num-seqs", type=int, default=256, help="Simulated sequences that run at a time.")
-@option("--sim-max-queue", type=int, default=0, help="Simulated sequences that may wait; 0: no limit.")
-@option("--sim-max-model-len", type=int, help="Simulated context length.")
-@option("--sim-seed", type=int, default=0, help="Another seed is another simulated model.")
-@option("--sim-eos-rate", type=float, default=0.0, help="Probability that a simulated token ends the sequence.")
-@option("--sim-fault", multiple=True, help="What goes wrong, KIND@TRIGGER=N, for example crash@tokens=500.")
+@simulation_options
 @click.pass_obj
 def command(
     engine_arguments: list[str],

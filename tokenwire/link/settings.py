@@ -54,7 +54,8 @@ class LinkSettings:
         return self.token_file is not None or self.token is not None
 
 
-_GROUP = OptionGroup(_VALUES)
+LINK_SECTION = "Link between coordinators and workers"
+_GROUP = OptionGroup(LINK_SECTION, _VALUES)
 link_options = _GROUP.add
 
 

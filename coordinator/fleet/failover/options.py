@@ -7,34 +7,30 @@ import click
 
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.vigil import VigilSettings
-from tokenwire.cli import Command, option
+from tokenwire.options import OptionGroup
 
-
-def failover_options(command: Command) -> Command:
-    """Add the options to a command, which gets their values as keyword arguments."""
-    for decorate in (
-        option(
-            "--engine-stall-timeout",
-            type=float,
-            default=4.0,
-            help="Seconds that an engine with requests may make no step, beyond what its worker calls in order; "
+_GROUP = OptionGroup(
+    "Lost workers",
+    {
+        "failover_attempts": {
+            "type": click.IntRange(0),
+            "default": 3,
+            "help": "Workers that a request may lose and still go on; 0: a lost worker ends its requests.",
+        },
+        "heartbeat_timeout": {
+            "type": float,
+            "default": 4.0,
+            "help": "Seconds after which a silent worker counts as lost; 0: when its connection ends.",
+        },
+        "engine_stall_timeout": {
+            "type": float,
+            "default": 4.0,
+            "help": "Seconds that an engine with requests may make no step, beyond what its worker calls in order; "
             "0: for ever.",
-        ),
-        option(
-            "--heartbeat-timeout",
-            type=float,
-            default=4.0,
-            help="Seconds after which a silent worker counts as lost; 0: when its connection ends.",
-        ),
-        option(
-            "--failover-attempts",
-            type=click.IntRange(0),
-            default=3,
-            help="Workers that a request may lose and still go on; 0: a lost worker ends its requests.",
-        ),
-    ):
-        command = decorate(command)
-    return command
+        },
+    },
+)
+failover_options = _GROUP.add
 
 
 def vigil_settings(values: Mapping[str, Any]) -> VigilSettings:
