@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -150,7 +151,9 @@ async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process
             os.killpg(workers[0].popen.pid, signal.SIGKILL)
             answers = await asked
 
-    assert "go on elsewhere" in process.log
+    assert int(re.findall(r"a worker died: (\d+) sequences go on elsewhere", process.log)[0]) == len(cases) + 1
+    assert "has made no step" not in process.log
+    assert "silent" not in process.log
     wrong = [name for name in cases if answers[name].exact != undisturbed[name].exact]
     assert not wrong, [(answers[name].exact, undisturbed[name].exact) for name in wrong]
     for name in cases:
