@@ -55,9 +55,8 @@ def measure(case: str, streams: int, body: dict[str, Any], *coordinator_options:
         return asyncio.run(_measure(case, streams, step, body, worker, coordinator, url, [address]))
 
 
-def measure_fleet(case: str, streams: int, workers: int) -> StreamingRow:
+def measure_fleet(case: str, streams: int, workers: int, step: float) -> StreamingRow:
     """Measure a coordinator in front of so many simulated workers, which share a process."""
-    step = step_ms(streams)
     arguments = [str(workers), str(step), str(streams)]
     with measured(arguments, module="benchmarks.many_workers") as fleet:
         addresses = fleet.wait_for(r"ready: (.+)")[1].split()
@@ -179,11 +178,12 @@ def _row(
 
 
 def run_fleets() -> Iterator[dict[str, Any]]:
-    """Measure the same streams on one worker and on many, in turns."""
+    """Measure the same rate of tokens from one worker, in large frames and in small ones, and from many."""
+    step, share = step_ms(_FLEET_STREAMS), _FLEET_STREAMS // _FLEET
     for _ in range(2):
-        for workers in (1, _FLEET):
-            case = f"{workers} workers" if workers > 1 else "1 worker"
-            yield asdict(measure_fleet(case, _FLEET_STREAMS, workers))
+        yield asdict(measure_fleet("1 worker", _FLEET_STREAMS, 1, step))
+        yield asdict(measure_fleet("1 worker, as many frames as many", share, 1, step / _FLEET))
+        yield asdict(measure_fleet(f"{_FLEET} workers", _FLEET_STREAMS, _FLEET, step))
 
 
 def run(streams: Sequence[int]) -> Iterator[dict[str, Any]]:
