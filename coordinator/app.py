@@ -35,7 +35,10 @@ from coordinator.fleet.targets import Targets
 from coordinator.generation import Generation
 from coordinator.history.open_store import open_store
 from coordinator.history.service import TokenHistory
+from coordinator.metrics.fleet import FleetCollector
+from coordinator.metrics.metrics import Metrics
 from coordinator.models import ModelDirectory
+from coordinator.observation.observer import Observer
 from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
@@ -69,11 +72,15 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
 
+    metrics = Metrics(FleetCollector(pool, queue, failover.stats))
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool.start()
         finder.start()
+        metrics.start()
         yield
+        metrics.stop()
         await finder.stop()
         failover.stop()
         await pool.stop()
@@ -93,7 +100,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
     steering = control_routes(control, FleetStatus(pool, control), settings.control, gate)
     app.include_router(steering)
-    app.include_router(service_routes(pool, models, readiness))
+    app.include_router(service_routes(pool, models, readiness, metrics))
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)
@@ -101,4 +108,5 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     keys = open_keys(settings.access)
     if keys is not None:
         app.add_middleware(AccessGate, keys=keys, guarded=steering.routes)
+    app.add_middleware(Observer, listeners=[metrics.requests])
     return app

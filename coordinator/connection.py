@@ -39,6 +39,10 @@ class Connection(Protocol):
     def lost(self) -> bool:
         """Whether the client is gone."""
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether it is gone because it read too slowly."""
+
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
         """Call back when the client leaves (at once if it has left) and when a slow reader has caught up."""
 
@@ -113,6 +117,7 @@ class LentConnection:
         "_unread",
         "congested",
         "lost",
+        "was_cut",
     )
 
     def __init__(
@@ -128,6 +133,7 @@ class LentConnection:
         self._on_lost = self._on_drained = _nothing
         self.congested = False
         self.lost = False
+        self.was_cut = False
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
         """Call back when the client leaves and when a slow reader has caught up."""
@@ -148,6 +154,7 @@ class LentConnection:
 
     def cut(self) -> None:
         """Close the connection without the last chunk."""
+        self.was_cut = True
         self._transport.abort()
 
     async def flush(self) -> None:
@@ -252,6 +259,7 @@ class AsgiConnection:
         self._on_lost = self._on_drained = _nothing
         self._tasks: list[asyncio.Task[Any]] = []
         self.lost = False
+        self.was_cut = False
 
     @property
     def congested(self) -> bool:
@@ -273,6 +281,7 @@ class AsgiConnection:
 
     def cut(self) -> None:
         """ASGI has no such verb: stop sending."""
+        self.was_cut = True
         self.release()
 
     async def flush(self) -> None:

@@ -12,6 +12,7 @@ from coordinator.fleet.submission import Fleet, Placement, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
 from coordinator.models import ModelDirectory, ServedModel
+from coordinator.observation.record import RequestRecord
 from coordinator.output.choice import Choice, Reply
 from coordinator.prompts import PreparedPrompt, prepare_prompt
 from coordinator.request import GenerationRequest, Prompt, TokenPrompt, Truncation
@@ -146,12 +147,20 @@ class Generation:
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
     def start(
-        self, prepared: PreparedRequest, reply: Reply, caller: Caller = ANYBODY, patience_s: float | None = None
+        self,
+        prepared: PreparedRequest,
+        reply: Reply,
+        caller: Caller = ANYBODY,
+        patience_s: float | None = None,
+        record: RequestRecord | None = None,
     ) -> Run:
         """Submit every prompt for a caller; the reply hears of all choices, or that the time is over.
 
+        The record hears which workers got them.
+
         Raises Unavailable, Overloaded or Forbidden; then nothing runs.
         """
+        record = record or RequestRecord()
         caller.check_model(prepared.request.model or prepared.model.names[0], *prepared.model.names)
         run = Run()
         limits_s = [seconds for seconds in (patience_s, self._timeout_s) if seconds is not None]
@@ -160,7 +169,8 @@ class Generation:
         try:
             for position, submit in enumerate(self.submits(prepared)):
                 submit.priority = caller.priority(submit.priority)
-                run.add(self._submit(prepared, position, submit, reply, caller.tenant))
+                placement = Placement(joins=position > 0, tenant=caller.tenant, hear_worker=record.placed)
+                run.add(self._submit(prepared, position, submit, reply, placement))
         except BaseException:
             run.abort()
             raise
@@ -192,7 +202,7 @@ class Generation:
         )
 
     def _submit(
-        self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply, tenant: str
+        self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply, placement: Placement
     ) -> Submission:
         request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
         choices = [
@@ -205,7 +215,7 @@ class Generation:
             )
             for i in range(request.n)
         ]
-        return self._fleet.submit(model.fleet_name, submit, choices, Placement(joins=position > 0, tenant=tenant))
+        return self._fleet.submit(model.fleet_name, submit, choices, placement)
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

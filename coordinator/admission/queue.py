@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, Protocol
 
 from coordinator.admission.line import Line, Place
 from coordinator.admission.pace import Pace
@@ -19,6 +20,8 @@ _LEAST_QUEUE = 16
 _LOOK_S = 0.05
 """Other coordinators' requests end without a word to this one: a line looks so often whether it can move."""
 _RETRY_AFTER_S = 1.0
+
+Refusal = Literal["full", "no_worker", "timeout"]
 
 
 class Workers(Fleet, Protocol):
@@ -69,12 +72,18 @@ class AdmissionQueue:
     def __init__(self, workers: Workers, settings: AdmissionSettings) -> None:
         self._workers = workers
         self._settings = settings
+        self.refusals: Counter[tuple[str, Refusal]] = Counter()
+        """Requests that were sent away, by model and reason."""
         self._lines: dict[str, Line] = {}
         self._paces: dict[str, Pace] = {}
         self._waiting: dict[Place, Waiting] = {}
         self._look: asyncio.Handle | None = None
         self._looks_soon = False
         workers.subscribe(self._changed)
+
+    def lengths(self) -> Mapping[str, tuple[int, int]]:
+        """Return for each model with a line how many requests and sequences wait."""
+        return {model: (line.requests, line.sequences) for model, line in self._lines.items()}
 
     @property
     def waiting_requests(self) -> int:
@@ -122,6 +131,7 @@ class AdmissionQueue:
         if limit and (not line.sequences or line.sequences + sequences <= limit) and self._has_memory():
             return
         absence = self._workers.absence(model, adapter_id)
+        self.refusals[model, "no_worker" if absence else "full"] += 1
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
         wait_s = self._pace(model).wait_s(line.sequences + sequences)
@@ -185,6 +195,7 @@ class AdmissionQueue:
 
     def _give_up(self, model: str, line: Line, place: Place) -> None:
         self._remove(model, line, place)
+        self.refusals[model, "timeout"] += 1
         absence = self._workers.absence(model, place.submit.lora.id)
         waited = f"No worker had room for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or waited, retry_after_s=self._pace(model).wait_s(line.sequences))

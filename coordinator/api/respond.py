@@ -1,5 +1,7 @@
 """Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client leaves."""
 
+import time
+
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -7,8 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from coordinator.access.caller import caller_of, patience_of
 from coordinator.api.debug_headers import note_run
-from coordinator.connection import connection_of
+from coordinator.connection import Connection, connection_of
 from coordinator.generation import Generation, PreparedRequest
+from coordinator.observation.record import RequestRecord, record_of
 from coordinator.output.collect import CollectedChoice, CollectedReply
 from coordinator.output.sse import ChunkShape, StreamedReply
 
@@ -18,7 +21,8 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
     connection = connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
     caller = caller_of(request.scope)
-    run = generation.start(prepared, reply, caller, patience_of(request.scope))
+    record = _begin_record(request.scope, prepared)
+    run = generation.start(prepared, reply, caller, patience_of(request.scope), record)
     note_run(request.scope, run)
     try:
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
@@ -28,6 +32,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
         return choices
     finally:
         run.abort()
+        _end_record(record, prepared, reply, connection)
         connection.release()
         caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))
 
@@ -57,7 +62,8 @@ class EventStream(Response):
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
         caller = caller_of(scope)
-        run = self._generation.start(self._prepared, reply, caller, patience_of(scope))
+        record = _begin_record(scope, prepared)
+        run = self._generation.start(self._prepared, reply, caller, patience_of(scope), record)
         note_run(scope, run)
         try:
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
@@ -74,5 +80,28 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             run.abort()
+            _end_record(record, prepared, reply, connection)
             connection.release()
             caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))
+
+
+def _begin_record(scope: Scope, prepared: PreparedRequest) -> RequestRecord:
+    record = record_of(scope)
+    record.request_id, record.model = prepared.request.request_id, prepared.model.fleet_name
+    record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
+    record.reused_tokens = sum(prompt.reused for prompt in prepared.prompts)
+    record.submitted_at = time.monotonic()
+    return record
+
+
+def _end_record(
+    record: RequestRecord, prepared: PreparedRequest, reply: CollectedReply | StreamedReply, connection: Connection
+) -> None:
+    progress = reply.progress
+    record.first_token_at, record.last_token_at = progress.first_at, progress.last_at
+    record.finishes, record.error = progress.finishes, progress.failure
+    # Choices of one prompt find the same in the cache.
+    record.cached_tokens = sum(progress.cached_tokens[:: prepared.request.n])
+    record.completion_tokens = sum(map(reply.tokens_of, range(prepared.choices)))
+    if connection.lost:
+        record.client = "client_slow" if connection.was_cut else "client_left"

@@ -1,4 +1,4 @@
-"""GET /health, /version, /v1/models."""
+"""GET /health, /version, /metrics, /v1/models."""
 
 import time
 from typing import Any
@@ -7,13 +7,15 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from coordinator.fleet.pool import WorkerPool
+from coordinator.metrics.exposition import CONTENT_TYPE
+from coordinator.metrics.metrics import Metrics
 from coordinator.models import ModelDirectory
 from coordinator.readiness import Readiness
 from tokenwire import __version__
 from tokenwire.errors import Unavailable
 
 
-def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness) -> APIRouter:
+def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
     """Return routes that tell about the service itself."""
     router = APIRouter()
     started = int(time.time())
@@ -38,6 +40,10 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
     @router.get("/version")
     async def version() -> Response:
         return JSONResponse({"version": __version__})
+
+    @router.get("/metrics")
+    async def show_metrics() -> Response:
+        return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
     def _card(name: str, root: str, parent: str | None, max_model_len: int) -> dict[str, Any]:
         shown = {"id": name, "object": "model", "created": started, "owned_by": "tokenwire"}

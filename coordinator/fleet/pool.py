@@ -16,6 +16,7 @@ from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.stock.conversation import StockConversation
 from coordinator.fleet.stock.settings import StockSettings
 from coordinator.fleet.submission import NEW, Placement
+from coordinator.fleet.tally import Tallies
 from coordinator.fleet.targets import Targets
 from coordinator.fleet.vigil import VigilSettings
 from tokenwire.errors import Unavailable
@@ -84,6 +85,8 @@ class WorkerPool:
 
         `model_left` is called with the first name of a model when its last worker is gone.
         """
+        self.tallies: Tallies = {}
+        """What sessions have counted."""
         self._first_addresses = list(addresses)
         self._coordinator_id = coordinator_id
         self._prepare = prepare
@@ -203,6 +206,7 @@ class WorkerPool:
             raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
         decision = self._router.choose(_roomy(candidates, len(listeners)), submit, placement)
         placement.placed(decision.worker)
+        placement.hear_worker(decision.worker.address)
         return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
 
     def watch_drains(self, drained: Callable[[WorkerSession], None]) -> None:
@@ -239,6 +243,7 @@ class WorkerPool:
             self._tell,
             self._vigil,
             self._router.hear_cache,
+            self.tallies,
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 

@@ -12,7 +12,8 @@ from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.conversation import Conversation, Converse
 from coordinator.fleet.frames import deal
 from coordinator.fleet.grpc_conversation import GrpcConversation
-from coordinator.fleet.slots import DEAF, SlotListener, SlotTable
+from coordinator.fleet.slots import SlotListener, SlotTable
+from coordinator.fleet.tally import Tallies, Tally
 from coordinator.fleet.vigil import Vigil, VigilSettings
 from coordinator.fleet.workload import Workload
 from tokenwire import protocol
@@ -52,9 +53,10 @@ class WorkerSession:
         freed: Callable[[], None] = lambda: None,
         vigil: VigilSettings | None = None,
         hear_cache: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
+        tallies: Tallies | None = None,
     ) -> None:
         """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended,
-        `hear_cache` when the worker says what its prefix cache holds."""
+        `hear_cache` when the worker says what its prefix cache holds. It counts in the tally of its model."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -78,6 +80,10 @@ class WorkerSession:
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         """What the worker has to do."""
+        self._tallies = {} if tallies is None else tallies
+        self._tally = Tally()
+        self._frame_at: float | None = None
+        """When the last frame came; None where frames are not whole steps."""
         self.breaker = Breaker()
         self._vigil = Vigil(vigil or VigilSettings())
         self._stalled = False
@@ -128,7 +134,7 @@ class WorkerSession:
     def abort(self, slots: Sequence[int]) -> None:
         """Give slots up: their listeners hear nothing more, the worker stops computing them."""
         for slot in slots:
-            self._slots.listeners[slot] = DEAF
+            self._slots.listeners[slot] = self._slots.deaf
         self._commands.put_nowait(pb.SessionRequest(abort=pb.Abort(slots=slots)))
 
     def listens(self, slot: int, listener: SlotListener) -> bool:
@@ -221,6 +227,9 @@ class WorkerSession:
         self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
+        self._tally = self._slots.deaf.tally = self._tallies.setdefault(self.name, Tally())
+        # Stock servers have neither heartbeats nor steps.
+        self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.state, self.worker_drains, self._stalled = SessionState.READY, welcome.draining, False
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
@@ -282,6 +291,8 @@ class WorkerSession:
             for listener in self._slots.listeners:
                 listener.weights(frame.weight_version)
         self.workload.heard(frame)
+        if self._frame_at is not None and frame.slots:
+            self._count_gap(self._frame_at, frame)
         if self.breaker.on_probation and frame.token_ids:
             self.breaker.proved()
             self._freed()
@@ -290,6 +301,12 @@ class WorkerSession:
             self.abort(unwanted)
         if frame.finishes:
             self._freed()
+
+    def _count_gap(self, before: float, frame: pb.StepFrame) -> None:
+        self._frame_at = now = self._vigil.heard_at
+        waited = len(frame.slots) - len(frame.prefills)  # the others have their first tokens
+        if waited > 0:
+            self._tally.add_gap(now - before, waited)
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

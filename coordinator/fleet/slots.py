@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from coordinator.fleet.tally import Tally
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -25,8 +26,11 @@ class SlotListener(Protocol):
         """Hear that no more tokens will come because something went wrong."""
 
 
-class _Deaf:
-    """Stands in a slot that was given up until the worker's terminal event arrives."""
+class Deaf:
+    """Stands in a slot that was given up until the worker's terminal event arrives; counts what comes in vain."""
+
+    def __init__(self, tally: Tally | None = None) -> None:
+        self.tally = tally or Tally()
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         pass
@@ -38,13 +42,15 @@ class _Deaf:
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        self.tally.overshoot_tokens += len(token_ids)
         return False
 
     def fail(self, error: TokenwireError) -> None:
         pass
 
 
-DEAF: SlotListener = _Deaf()
+DEAF: SlotListener = Deaf()
+"""Stands in a slot that nobody has."""
 
 
 class SlotTable:
@@ -54,6 +60,8 @@ class SlotTable:
         self.listeners: list[SlotListener] = []
         """Indexed by slot; read directly by the frame loop."""
         self._free: list[int] = []
+        self.deaf = Deaf()
+        """For slots that are given up."""
 
     @property
     def open(self) -> int:
@@ -78,6 +86,6 @@ class SlotTable:
 
     def release_all(self) -> list[SlotListener]:
         """Free all slots, because the session is gone; returns listeners that still wait."""
-        waiting = [listener for listener in self.listeners if listener is not DEAF]
+        waiting = [listener for listener in self.listeners if not isinstance(listener, Deaf)]
         self.listeners, self._free = [], []
         return waiting

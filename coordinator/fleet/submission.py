@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coordinator.fleet.session import WorkerSession
 
 
-def _ignore(session: "WorkerSession") -> None:
+def _ignore(worker: object) -> None:
     """Take no note of the worker."""
 
 
@@ -29,6 +29,8 @@ class Placement:
     """Whose request it is; tenants have equal shares of what is scarce."""
     placed: "Callable[[WorkerSession], None]" = _ignore
     """Called with the worker that gets the request, when it gets it."""
+    hear_worker: Callable[[str], None] = _ignore
+    """Called with the address of every worker that gets the request, or goes on with a part of it."""
 
 
 NEW = Placement()

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from coordinator.output.progress import Progress
 from coordinator.request import Finish, Prefill, ScoredPosition
 from tokenwire.errors import TokenwireError
 
@@ -26,14 +27,17 @@ class CollectedReply:
         self._texts: list[list[str]] = [[] for _ in range(choices)]
         self._choices = [CollectedChoice() for _ in range(choices)]
         self._open = choices
+        self.progress = Progress(choices)
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Keep what is known of the prompt."""
+        self.progress.cached_tokens[index] = prefill.cached_tokens
         self._choices[index].prefill = prefill
 
     def first_tokens(self) -> None:
-        """Nothing to do: nobody sees the beginning alone."""
+        """Note it: nobody else sees the beginning alone."""
+        self.progress.begun()
 
     def tokens_of(self, index: int) -> int:
         """Return how many tokens a choice has gained."""
@@ -57,6 +61,7 @@ class CollectedReply:
                 choice.logprobs = []
             choice.logprobs += logprobs
         if finish is not None:
+            self.progress.finished(finish)
             choice.finish = finish
             choice.text = "".join(self._texts[index])
             self._open -= 1
@@ -65,6 +70,8 @@ class CollectedReply:
 
     def fail(self, error: TokenwireError) -> None:
         """End `wait` with the first error."""
+        if not self._done.done():
+            self.progress.failure = error
         self._end(error)
 
     def give_up(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from coordinator.output.progress import Progress
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -85,11 +86,13 @@ class StreamedReply:
         "_shows_empty",
         "_sink",
         "_started",
+        "progress",
     )
 
     def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int, interval: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self._shape = shape
+        self.progress = Progress(choices)
         self._open = choices
         self._render = shape.delta
         self._shows_empty = shape.shows_empty_deltas
@@ -110,6 +113,7 @@ class StreamedReply:
     def first_tokens(self) -> None:
         """Wake up whoever waits to begin the response."""
         if not self._first.done():
+            self.progress.begun()
             self._first.set_result(None)
 
     def tokens_of(self, index: int) -> int:
@@ -118,6 +122,7 @@ class StreamedReply:
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Pass on how a choice's prompt was computed."""
+        self.progress.cached_tokens[index] = prefill.cached_tokens
         self._shape.prefilled(index, prefill)
 
     def delta(
@@ -138,6 +143,7 @@ class StreamedReply:
         elif text or finish is not None or self._shows_empty:
             sink.write(self._render(index, text, token_ids, finish, logprobs))
         if finish is not None:
+            self.progress.finished(finish)
             self._open -= 1
             self._finish_if_complete()
 
@@ -145,7 +151,7 @@ class StreamedReply:
         """End the reply with an error: as the response itself if nothing was sent yet, else as its last event."""
         if self._failure is not None or self._done.done():
             return
-        self._failure = error
+        self._failure = self.progress.failure = error
         if not self._first.done():
             self._first.set_result(error)
         self.resume()

@@ -1,0 +1,57 @@
+"""ASGI middleware that keeps a record of each request, and tells listeners of its begin and its end."""
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coordinator.access.caller import caller_of
+from coordinator.observation.record import RequestRecord, note_record
+
+_CLIENT_CLOSED_REQUEST = 499
+
+
+class RequestListener(Protocol):
+    """Hears of requests."""
+
+    def began(self, record: RequestRecord) -> None:
+        """A request has come."""
+
+    def ended(self, record: RequestRecord) -> None:
+        """A request is over; its record is complete."""
+
+
+class Observer:
+    """The outermost middleware: what others refuse is observed too."""
+
+    def __init__(self, app: ASGIApp, listeners: Sequence[RequestListener]) -> None:
+        self._app = app
+        self._listeners = listeners
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(scope["method"])
+        note_record(scope, record)
+
+        async def observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+            await send(message)
+
+        for listener in self._listeners:
+            listener.began(record)
+        try:
+            await self._app(scope, receive, observed)
+        except Exception:
+            record.status = record.status or 500
+            raise
+        finally:
+            record.ended_at = time.monotonic()
+            record.status = record.status or _CLIENT_CLOSED_REQUEST
+            record.route = getattr(scope.get("route"), "path", record.route)
+            record.tenant = caller_of(scope).tenant
+            for listener in self._listeners:
+                listener.ended(record)

@@ -1,0 +1,45 @@
+"""docs/operations.md and the metrics themselves say the same."""
+
+import re
+from pathlib import Path
+
+from prometheus_client.core import Metric
+
+from coordinator.admission.queue import AdmissionQueue
+from coordinator.admission.settings import AdmissionSettings
+from coordinator.fleet.failover.settings import FailoverStats
+from coordinator.fleet.pool import WorkerPool
+from coordinator.metrics.fleet import FleetCollector
+from coordinator.metrics.metrics import Metrics
+
+_DOCUMENT = Path(__file__).parents[3] / "docs" / "operations.md"
+_ROW = re.compile(r"^\| `(tokenwire_\w+)` \| (\w+) \|", re.MULTILINE)
+
+
+async def _prepare(*_: object) -> None:
+    """Take every model."""
+
+
+def _families() -> list[Metric]:
+    pool = WorkerPool((), "coordinator", _prepare)
+    metrics = Metrics(FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats()))
+    return list(metrics.registry.collect())
+
+
+def test_every_metric_is_in_the_table_and_the_other_way_round() -> None:
+    """A metric has a row with its name and type; a row has its metric."""
+    documented = dict(_ROW.findall(_DOCUMENT.read_text()))
+    existing = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for family in _families()
+        if family.name.startswith("tokenwire_")
+    }
+    assert documented == existing
+
+
+def test_metrics_of_the_process_are_named_too() -> None:
+    """Dashboards may rely on them."""
+    text = _DOCUMENT.read_text()
+    process = [family for family in _families() if family.name.startswith("process_")]
+    assert process
+    assert all(f"`{family.name}" in text for family in process)
