@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from coordinator.access.gate import AccessGate
+from coordinator.access.gate import FREE_PATHS, AccessGate
 from coordinator.access.keys import open_keys
 from coordinator.admission.queue import AdmissionQueue
 from coordinator.api.anthropic.routes import messages_routes
@@ -39,6 +39,8 @@ from coordinator.metrics.fleet import FleetCollector
 from coordinator.metrics.metrics import Metrics
 from coordinator.models import ModelDirectory
 from coordinator.observation.observer import Observer
+from coordinator.page.routes import PAGE_PATHS, page_routes
+from coordinator.page.snapshot import Snapshot
 from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
 from tokenwire import __version__
@@ -71,7 +73,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     aborts = Aborts(lambda: pool.sessions, queue.end)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
-
+    fleet = FleetStatus(pool, control)
     metrics = Metrics(FleetCollector(pool, queue, failover.stats))
 
     @asynccontextmanager
@@ -98,15 +100,18 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
-    steering = control_routes(control, FleetStatus(pool, control), settings.control, gate)
+    steering = control_routes(control, fleet, settings.control, gate)
     app.include_router(steering)
     app.include_router(service_routes(pool, models, readiness, metrics))
+    if settings.status_page:
+        app.include_router(page_routes(Snapshot(coordinator_id, pool, fleet, models, queue, readiness)))
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
     keys = open_keys(settings.access)
     if keys is not None:
-        app.add_middleware(AccessGate, keys=keys, guarded=steering.routes)
+        free_paths = FREE_PATHS | PAGE_PATHS if settings.status_page else FREE_PATHS
+        app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)
     app.add_middleware(Observer, listeners=[metrics.requests])
     return app

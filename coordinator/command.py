@@ -148,6 +148,7 @@ def _front_settings(options: dict[str, Any]) -> dict[str, Any]:
         "https": HttpsSettings(**https),
         "reading": ReadLimits(int(front["max_head_kb"] * 1024), front["head_timeout"]),
         "keep_alive_timeout_s": front["keep_alive_timeout"],
+        "status_page": not front["no_status_page"],
     }
 
 

@@ -98,6 +98,8 @@ class CoordinatorSettings:
     reading: ReadLimits = field(default_factory=ReadLimits)
     keep_alive_timeout_s: int = 5
     """How long an idle connection is kept."""
+    status_page: bool = True
+    """Whether there is a page that shows the fleet."""
     max_body_bytes: int = 32 * 1024 * 1024
     drain_timeout_s: float = 30.0
     """How long replies may run on after SIGTERM."""

@@ -30,7 +30,9 @@ _VALUES: dict[str, dict[str, Any]] = {
     },
 }
 
-_GROUP = OptionGroup("Front door", _VALUES)
+_FLAGS = {"no_status_page": "Serve no status page at / and no /status.json."}
+
+_GROUP = OptionGroup("Front door", _VALUES, _FLAGS)
 front_options = _GROUP.add
 front_arguments = _GROUP.arguments
 take_front_options = _GROUP.take

@@ -62,7 +62,7 @@ class FleetStatus:
 
     def workers(self, model: str | None) -> list[WorkerStatus]:
         """Return all workers. Raises NotFound, InvalidRequest or Unavailable."""
-        return [self._status(session) for session in self._control.sessions(model)]
+        return [self.of(session) for session in self._control.sessions(model)]
 
     def connected(self, model: str | None) -> list[WorkerStatus]:
         """Return the connected ones: at least one. Raises as `workers`."""
@@ -72,7 +72,8 @@ class FleetStatus:
         """Return the first name of every model, sorted."""
         return sorted({session.name for session in self._pool.sessions} - {""})
 
-    def _status(self, session: WorkerSession) -> WorkerStatus:
+    def of(self, session: WorkerSession) -> WorkerStatus:
+        """Look at one worker."""
         reason = self._pool.misfit(session)
         if session.state is SessionState.CONNECTING:
             reason = session.last_error

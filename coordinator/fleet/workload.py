@@ -25,6 +25,8 @@ class Workload:
         """Tokens of prompts on their way, by slot; they go with the slot's first tokens or its end."""
         self._prompt_tokens = 0
         self._places = 0
+        self.tokens = 0
+        """Tokens that came from there, ever."""
         self._load = pb.Load()
         self._load_at = 0.0
         self._own_at_load = 0
@@ -38,6 +40,7 @@ class Workload:
 
     def heard(self, frame: pb.StepFrame) -> None:
         """Take what a frame says, before it is dealt out."""
+        self.tokens += len(frame.token_ids)
         for info in frame.prefills:
             self.computed(info.slot)
         for finish in frame.finishes:

@@ -1,0 +1,51 @@
+// Asks this coordinator, and nobody else; with the API key that the user gave, if any.
+
+const KEY = "tokenwire-key";
+
+export const getKey = () => sessionStorage.getItem(KEY) ?? "";
+export const keepKey = (key) => sessionStorage.setItem(KEY, key);
+export const forgetKey = () => sessionStorage.removeItem(KEY);
+
+/** An answer that is not what was asked for. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Send a request; returns the response. Throws Refused with the server's own words. */
+export async function ask(path, options = {}) {
+  const headers = { ...options.headers };
+  if (getKey()) headers.Authorization = `Bearer ${getKey()}`;
+  const response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  throw new Refused(response.status, body?.error?.message ?? `${response.status} ${response.statusText}`);
+}
+
+/** Post JSON; yields the objects of the event stream that answers, after the response itself. */
+export async function* stream(path, body, signal) {
+  const response = await ask(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+  yield response;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const data = event.replace(/^data: /, "");
+      if (data === "[DONE]") return;
+      const chunk = JSON.parse(data);
+      if (chunk.error) throw new Refused(chunk.error.code, chunk.error.message);
+      yield chunk;
+    }
+  }
+}

@@ -1,0 +1,74 @@
+"""What this process knows of its fleet at this moment, for the status page: read, never asked for."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.admission.queue import AdmissionQueue
+from coordinator.fleet.pool import WorkerPool
+from coordinator.fleet.session import WorkerSession
+from coordinator.fleet.status import FleetStatus
+from coordinator.models import ModelDirectory, ServedModel
+from coordinator.readiness import Readiness
+from tokenwire import __version__
+
+
+class Snapshot:
+    """Reads models, workers and lines into one JSON object. Other processes know their own."""
+
+    def __init__(
+        self,
+        process: str,
+        pool: WorkerPool,
+        fleet: FleetStatus,
+        models: ModelDirectory,
+        queue: AdmissionQueue,
+        readiness: Readiness,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._process = process
+        self._pool = pool
+        self._fleet = fleet
+        self._models = models
+        self._queue = queue
+        self._readiness = readiness
+        self._clock = clock
+        self._started = clock()
+
+    def take(self) -> dict[str, Any]:
+        """Return it."""
+        ready = "ready" if self._pool.is_ready() else "no worker is ready"
+        return {
+            "process": self._process,
+            "version": __version__,
+            "state": "stopping" if self._readiness.stopping else ready,
+            # Counters are read together with the time, so that two snapshots make a rate.
+            "uptime_s": round(self._clock() - self._started, 3),
+            "models": [self._model(model) for model in self._models.list()],
+            "workers": [self._worker(session) for session in self._pool.sessions],
+        }
+
+    def _model(self, model: ServedModel) -> dict[str, Any]:
+        waiting_requests, waiting_sequences = self._queue.lengths().get(model.fleet_name, (0, 0))
+        adapters = [each.lora.name for each in self._models.adapters() if each.model in model.names]
+        return {
+            "names": list(model.names),
+            "adapters": adapters,
+            "max_model_len": model.max_model_len,
+            "waiting_requests": waiting_requests,
+            "waiting_sequences": waiting_sequences,
+        }
+
+    def _worker(self, session: WorkerSession) -> dict[str, Any]:
+        status = self._fleet.of(session)
+        connected = status.connected
+        return {
+            **status.as_dict(),
+            "model": session.name or None,
+            "max_num_seqs": session.model.max_num_seqs or None if session.model is not None else None,
+            "running": session.load.running if connected else None,
+            "waiting": session.load.waiting if connected else None,
+            "kv_cache_usage": round(session.load.kv_cache_usage, 4) if connected else None,
+            "sequences_from_here": session.open_slots,
+            "tokens": session.workload.tokens,
+        }

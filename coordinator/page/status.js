@@ -1,0 +1,104 @@
+// Shows a snapshot (/status.json): figures, workers, models. Rates are the difference of two snapshots of one process.
+
+import { byId, look, make, say, showRows } from "./elements.js";
+
+const KEPT = 120;
+const number = new Intl.NumberFormat("en");
+const rates = [];
+/** The last snapshot of each process: several may answer in turn. */
+const last = new Map();
+
+/** Show a snapshot. */
+export function showStatus(snapshot) {
+  const before = last.get(snapshot.process);
+  last.set(snapshot.process, snapshot);
+  const perWorker = snapshot.workers.map((worker) => rateOf(worker, before, snapshot));
+  const ready = snapshot.workers.filter((worker) => worker.session === "ready" && worker.gets_requests).length;
+
+  say(byId("version"), snapshot.version);
+  say(byId("process"), snapshot.process);
+  say(byId("state"), `${snapshot.state}, ${ready} of ${snapshot.workers.length} workers take requests`);
+  look(byId("state"), `state ${snapshot.state !== "ready" ? "bad" : ready < snapshot.workers.length ? "wait" : "good"}`);
+
+  showFigures(snapshot, before ? sum(perWorker) : null);
+  byId("no-workers").hidden = snapshot.workers.length > 0;
+  showRows(byId("workers"), snapshot.workers.map((worker, index) => workerRow(worker, perWorker[index])));
+  showRows(byId("models"), snapshot.models.map(modelRow));
+  showChoices(snapshot.models);
+}
+
+/** Say that there is no news. */
+export function showAbsence(reason) {
+  say(byId("state"), reason);
+  look(byId("state"), "state bad");
+}
+
+function rateOf(worker, before, now) {
+  const then = before?.workers.find((each) => each.worker === worker.worker);
+  const seconds = now.uptime_s - (before?.uptime_s ?? now.uptime_s);
+  return then && seconds > 0 ? Math.max(0, worker.tokens - then.tokens) / seconds : 0;
+}
+
+function showFigures(snapshot, rate) {
+  say(byId("rate"), rate === null ? "–" : number.format(Math.round(rate)));
+  say(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? 0))));
+  say(byId("queued"), number.format(sum(snapshot.workers.map((worker) => worker.waiting ?? 0))));
+  say(byId("in-line"), number.format(sum(snapshot.models.map((model) => model.waiting_requests))));
+  if (rate === null) return;
+  rates.push(rate);
+  if (rates.length > KEPT) rates.shift();
+  const top = Math.max(1, ...rates);
+  const points = rates.map((each, index) => `${KEPT - rates.length + index},${29 - (28 * each) / top}`);
+  byId("history-line").setAttribute("points", points.join(" "));
+}
+
+function workerRow(worker, rate) {
+  const connected = worker.session !== "connecting";
+  const paused = connected && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
+  const tone = worker.session === "ready" && worker.gets_requests ? "good" : worker.session === "draining" ? "wait" : "bad";
+  const places = worker.max_num_seqs ? ` of ${number.format(worker.max_num_seqs)}` : "";
+  const usage = worker.kv_cache_usage === null ? "–" : `${(100 * worker.kv_cache_usage).toFixed(1)} %`;
+  return {
+    key: worker.worker,
+    cells: [
+      { label: "address", text: worker.worker },
+      { label: "model", text: worker.model ?? "–", note: worker.weight_version ? `weights ${worker.weight_version}` : "" },
+      { label: "state", text: worker.session + paused, tone, note: reasonOf(worker) },
+      { label: "running", text: worker.running === null ? "–" : number.format(worker.running) + places, className: "number" },
+      { label: "waiting", text: worker.waiting === null ? "–" : number.format(worker.waiting), className: "number" },
+      { label: "KV cache", text: usage, className: "number" },
+      { label: "tokens/s", text: number.format(Math.round(rate)), className: "number" },
+    ],
+  };
+}
+
+function reasonOf(worker) {
+  const known = new Set([worker.reason, worker.problem].filter(Boolean));
+  return [...known].join("; ");
+}
+
+function modelRow(model) {
+  const [name, ...others] = model.names;
+  return {
+    key: name,
+    cells: [
+      { label: "name", text: name, note: others.length ? `also ${others.join(", ")}` : "" },
+      { label: "adapters", text: model.adapters.join(", ") || "–" },
+      { label: "context", text: number.format(model.max_model_len), className: "number" },
+      { label: "requests in line", text: number.format(model.waiting_requests), className: "number" },
+    ],
+  };
+}
+
+/** Offer the models to the playground; a choice that is still there stays. */
+function showChoices(models) {
+  const names = models.flatMap((model) => [model.names[0], ...model.adapters]);
+  const select = byId("chat-model");
+  const shown = [...select.options].map((option) => option.value);
+  if (names.length === shown.length && names.every((name, index) => name === shown[index])) return;
+  const chosen = select.value;
+  select.replaceChildren(...names.map((name) => make("option", "", name)));
+  if (names.includes(chosen)) select.value = chosen;
+}
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);

@@ -1,0 +1,1 @@
+"""The status page without a browser."""
