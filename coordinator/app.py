@@ -37,6 +37,7 @@ from coordinator.history.open_store import open_store
 from coordinator.history.service import TokenHistory
 from coordinator.metrics.fleet import FleetCollector
 from coordinator.metrics.metrics import Metrics
+from coordinator.metrics.relay import Relay
 from coordinator.models import ModelDirectory
 from coordinator.observation.observer import Observer
 from coordinator.page.routes import PAGE_PATHS, page_routes
@@ -74,15 +75,15 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)
-    metrics = Metrics(FleetCollector(pool, queue, failover.stats))
+    metrics = Metrics(FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions), settings.siblings_dir)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool.start()
         finder.start()
-        metrics.start()
+        await metrics.start()
         yield
-        metrics.stop()
+        await metrics.stop()
         await finder.stop()
         failover.stop()
         await pool.stop()

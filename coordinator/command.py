@@ -79,6 +79,7 @@ log = logging.getLogger(__name__)
 @api_options
 @click.option("--listen-fd", type=int, hidden=True)
 @click.option("--ready-fd", type=int, hidden=True)
+@click.option("--siblings-dir", type=click.Path(path_type=Path), hidden=True)
 def command(
     workers: tuple[str, ...],
     host: str,
@@ -95,6 +96,7 @@ def command(
     link_server_name: str,
     listen_fd: int | None,
     ready_fd: int | None,
+    siblings_dir: Path | None,
     **api: Any,
 ) -> None:
     """Run the text half: OpenAI's HTTP in front, workers behind."""
@@ -128,6 +130,7 @@ def command(
         stall_timeout_s=stall_timeout,
         failover=failover_settings(api),
         vigil=vigil_settings(api),
+        siblings_dir=siblings_dir,
     )
     if settings.parsers.parses:
         log.info("loading parsers; this takes some seconds")

@@ -117,6 +117,8 @@ class CoordinatorSettings:
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
+    siblings_dir: Path | None = None
+    """Where processes that share a port find each other; None: there is one process."""
 
     def __post_init__(self) -> None:
         if not self.workers:

@@ -64,6 +64,8 @@ class FakeStockServer:
                 return web.Response(status=200 if self.healthy else 503)
             case "/version":
                 return web.json_response({"version": "0.32.0"})
+            case "/metrics":
+                return web.Response(text="# HELP vllm:x X\n# TYPE vllm:x gauge\nvllm:x 1.0\n")
             case "/v1/models":
                 base = {"id": MODEL, "root": "/models/stock", "parent": None, "max_model_len": 512}
                 return web.json_response({"data": [base, {"id": "adapter", "parent": MODEL, "max_model_len": 512}]})

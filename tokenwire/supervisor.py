@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -98,18 +99,21 @@ def supervise_coordinators(
     sockets = bind_shared(host, port, processes)
     port = sockets[0].getsockname()[1]
     ready, tell_ready = os.pipe()
-    coordinators = [
-        Part(
-            f"coordinator {number}" if processes > 1 else "coordinator",
-            [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(tell_ready)],
-            inherit=(bound.fileno(), tell_ready),
-        )
-        for number, bound in enumerate(sockets)
-    ]
-    supervisor = Supervisor([*before, *coordinators])
-    watcher = threading.Thread(target=_announce, args=(ready, processes, host, port, scheme), daemon=True)
-    watcher.start()
-    return supervisor.run()
+    with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
+        # Where processes of one port find each other.
+        arguments = [*arguments, *(["--siblings-dir", private] if processes > 1 else [])]
+        coordinators = [
+            Part(
+                f"coordinator {number}" if processes > 1 else "coordinator",
+                [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(tell_ready)],
+                inherit=(bound.fileno(), tell_ready),
+            )
+            for number, bound in enumerate(sockets)
+        ]
+        supervisor = Supervisor([*before, *coordinators])
+        watcher = threading.Thread(target=_announce, args=(ready, processes, host, port, scheme), daemon=True)
+        watcher.start()
+        return supervisor.run()
 
 
 def _announce(ready: int, processes: int, host: str, port: int, scheme: str) -> None:

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 @option(
     "--health-listen", help="One more HOST:PORT, with health only and for anybody: for probes without certificates."
 )
+@option("--metrics-listen", help="HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
 @link_options
 @option("--kv-events", is_flag=True, help="Tell coordinators what the prefix cache holds, so that prompts find it.")
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
@@ -62,6 +63,7 @@ def command(
     drain_timeout: float,
     weights_roots: tuple[Path, ...],
     health_listen: str | None,
+    metrics_listen: str | None,
     kv_events: bool,
     cache_dir: Path | None,
     engine_args: str,
@@ -72,7 +74,9 @@ def command(
     MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
     """
     configure_logging("worker")
-    settings = WorkerSettings(listen, drain_timeout, weights_roots, link_settings(others), health_listen)
+    settings = WorkerSettings(
+        listen, drain_timeout, weights_roots, link_settings(others), health_listen, metrics_listen
+    )
     cache = cache_dir or default_cache_dir()
     arguments = [*shlex.split(engine_args), *engine_arguments]
     if engine == "sim":

@@ -42,6 +42,9 @@ class Worker(Protocol):
     def server_info(self) -> pb.GetServerInfoResponse:
         """Describe the worker and count its work."""
 
+    async def metrics_text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+
     async def abort_requests(self, request_ids: set[str] | None) -> int:
         """End requests of any session, None all of them; returns how many slots were ended."""
 
@@ -63,6 +66,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     async def GetServerInfo(self, request: pb.GetServerInfoRequest, context: Context) -> pb.GetServerInfoResponse:
         return self._worker.server_info()
+
+    async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.GetMetricsResponse:
+        return pb.GetMetricsResponse(text=(await self._worker.metrics_text()).decode())
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, context: Context) -> pb.GetTokenizerResponse:
         return self._tokenizer

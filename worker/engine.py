@@ -1,9 +1,11 @@
 """The seam to an engine: prompt ids in, whole engine steps out, one terminal event per sequence."""
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from prometheus_client.core import Metric
 
 from tokenwire.v1 import inference_pb2 as pb
 from worker.outbox import Outbox
@@ -64,6 +66,9 @@ class Engine(Protocol):
         """Configuration that clients ask for, with vLLM's names: model_config, parallel_config (world_size,
         world_size_across_dp, data_parallel_size), device_config (device_type), lora_config and weight_transfer_config
         (None where there is none)."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return what the engine tells Prometheus, under vLLM's names. Called from any thread."""
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""

@@ -17,6 +17,8 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from worker.control import ControlService
 from worker.engine import Engine, Step
+from worker.metrics import WorkerMetrics
+from worker.metrics_port import MetricsPort
 from worker.prefix_cache import CacheChange, CacheFeed
 from worker.probes import ProbePort
 from worker.session import Session, SessionContext
@@ -43,6 +45,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._health = HealthServicer()
         self._probes = ProbePort(settings.health_listen, self._health) if settings.health_listen else None
         self._sessions: set[Session] = set()
+        self._metrics = WorkerMetrics(engine, lambda: len(self._sessions))
+        self._metrics_port = (
+            MetricsPort(settings.metrics_listen, self._metrics.text) if settings.metrics_listen else None
+        )
         self._instance_id = uuid.uuid4().hex
         self._model = pb.Model()
         self._load = pb.Load()
@@ -79,6 +85,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         if self._probes is not None:
             await self._probes.startup()
             log.info("health on %s", self.health_address)
+        if self._metrics_port is not None:
+            await self._metrics_port.startup()
+            log.info("metrics on http://%s/metrics", self._metrics_port.address)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     async def serve(self, shutdown: asyncio.Event) -> None:
@@ -114,6 +123,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         await self._server.stop(grace=0.2)
         if self._probes is not None:
             await self._probes.stop()
+        if self._metrics_port is not None:
+            await self._metrics_port.stop()
         if self._beating is not None:
             self._beating.cancel()
         if self._pump is not None:
@@ -153,6 +164,10 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             generated_tokens=self._generated_tokens,
             engine_config_json=json.dumps(self._engine.configuration()),
         )
+
+    async def metrics_text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return await self._metrics.text()
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
         """End requests of any session, None all of them; returns how many slots were ended."""

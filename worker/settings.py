@@ -21,11 +21,15 @@ class WorkerSettings:
     """What coordinators must show."""
     health_listen: str | None = None
     """Where health is told to whoever asks; None: only where everything else is."""
+    metrics_listen: str | None = None
+    """Where Prometheus may ask over HTTP; None: nowhere."""
 
     def __post_init__(self) -> None:
         _check_address("--listen", self.listen)
         if self.health_listen is not None:
             _check_address("--health-listen", self.health_listen)
+        if self.metrics_listen is not None:
+            _check_address("--metrics-listen", self.metrics_listen)
         if self.drain_timeout_s < 0:
             raise InvalidRequest(f"--drain-timeout must not be negative, got {self.drain_timeout_s}")
 

@@ -1,11 +1,14 @@
 """Everything that is counted, as one object: listens to requests, and answers Prometheus."""
 
+from pathlib import Path
+
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 
-from coordinator.metrics.exposition import Exposition, Siblings, WorkersMetrics
+from coordinator.metrics.exposition import Exposition, WorkersMetrics
 from coordinator.metrics.fleet import FleetCollector
 from coordinator.metrics.loop_lag import LoopLag
 from coordinator.metrics.requests import RequestMetrics
+from coordinator.metrics.siblings import SiblingSockets
 from tokenwire import __version__
 
 
@@ -13,8 +16,9 @@ class Metrics:
     """The metrics of one coordinator process."""
 
     def __init__(
-        self, fleet: FleetCollector, siblings: Siblings | None = None, workers: WorkersMetrics | None = None
+        self, fleet: FleetCollector, workers: WorkersMetrics | None = None, siblings: Path | None = None
     ) -> None:
+        """`siblings` is a directory that processes of one port share."""
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
         """Hears of requests."""
@@ -23,15 +27,20 @@ class Metrics:
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)
         self._lag = LoopLag(self.registry)
-        self._exposition = Exposition(self.registry, siblings, workers)
+        self._siblings = None if siblings is None else SiblingSockets(siblings, self.registry.collect)
+        self._exposition = Exposition(self.registry, self._siblings, workers)
 
-    def start(self) -> None:
-        """Begin to look at the event loop."""
+    async def start(self) -> None:
+        """Begin to look at the event loop, and to answer other processes."""
         self._lag.start()
+        if self._siblings is not None:
+            await self._siblings.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """End what runs."""
         self._lag.stop()
+        if self._siblings is not None:
+            await self._siblings.stop()
 
     async def text(self) -> bytes:
         """Return everything in Prometheus' text format."""

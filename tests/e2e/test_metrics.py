@@ -1,9 +1,12 @@
 """`/metrics` of a real coordinator."""
 
+from pathlib import Path
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.processes import Service
+from tests.processes import Service, simulated_service
+from tokenwire import __version__
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -61,3 +64,26 @@ def test_workers_are_shown_as_they_are(service: Service) -> None:
     for address in service.addresses:
         state = {"worker": address, "model": "sim", "state": "ready"}
         assert samples[("tokenwire_worker_state", tuple(sorted(state.items())))] == 1
+
+
+def test_workers_own_metrics_are_relayed(service: Service) -> None:
+    """Each sample with its worker, under vLLM's names."""
+    samples = _scrape(service.url)
+    for address in service.addresses:
+        labels = {"worker": address, "engine": "0", "model_name": "sim"}
+        assert ("vllm:num_requests_running", tuple(sorted(labels.items()))) in samples
+
+
+def test_any_of_several_processes_answers_for_all(folder: Path) -> None:
+    """Requests land anywhere, and are counted once, whoever is asked."""
+    options = ("--served-model-name", "sim")
+    with simulated_service(folder, *options, coordinator_options=("--processes", "2")) as service:
+        body = {"prompt": "Hello!", "max_tokens": 4, "ignore_eos": True}
+        for _ in range(12):
+            assert httpx.post(f"{service.url}/v1/completions", json=body).status_code == 200
+        for _ in range(4):
+            samples = _scrape(service.url)
+            labels = {"route": "/v1/completions", "model": "sim", "code": "200", "outcome": "ok"}
+            assert samples[("tokenwire_requests_total", tuple(sorted(labels.items())))] == 12
+            assert samples[("tokenwire_completion_tokens_total", (("model", "sim"),))] == 48
+            assert samples[("tokenwire_build_info", (("version", __version__),))] == 1

@@ -36,6 +36,16 @@ WEIGHT_UPDATE_STAGE_UPDATE: WeightUpdateStage
 WEIGHT_UPDATE_STAGE_FINISH: WeightUpdateStage
 WEIGHT_UPDATE_STAGE_SHUTDOWN: WeightUpdateStage
 
+class GetMetricsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetMetricsResponse(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -52,6 +52,11 @@ class ControlStub:
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.GetTokenizerRequest.SerializeToString,
                 response_deserializer=tokenwire_dot_v1_dot_control__pb2.GetTokenizerResponse.FromString,
                 _registered_method=True)
+        self.GetMetrics = channel.unary_unary(
+                '/tokenwire.v1.Control/GetMetrics',
+                request_serializer=tokenwire_dot_v1_dot_control__pb2.GetMetricsRequest.SerializeToString,
+                response_deserializer=tokenwire_dot_v1_dot_control__pb2.GetMetricsResponse.FromString,
+                _registered_method=True)
         self.Abort = channel.unary_unary(
                 '/tokenwire.v1.Control/Abort',
                 request_serializer=tokenwire_dot_v1_dot_control__pb2.AbortRequest.SerializeToString,
@@ -165,6 +170,13 @@ class ControlServicer:
     def GetTokenizer(self, request, context):
         """GetTokenizer returns the files from which a coordinator rebuilds exactly the
         tokenizer and chat template that the engine uses.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMetrics(self, request, context):
+        """GetMetrics returns what the worker tells Prometheus. Since 1.3.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -310,6 +322,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.GetTokenizer,
                     request_deserializer=tokenwire_dot_v1_dot_control__pb2.GetTokenizerRequest.FromString,
                     response_serializer=tokenwire_dot_v1_dot_control__pb2.GetTokenizerResponse.SerializeToString,
+            ),
+            'GetMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMetrics,
+                    request_deserializer=tokenwire_dot_v1_dot_control__pb2.GetMetricsRequest.FromString,
+                    response_serializer=tokenwire_dot_v1_dot_control__pb2.GetMetricsResponse.SerializeToString,
             ),
             'Abort': grpc.unary_unary_rpc_method_handler(
                     servicer.Abort,
@@ -464,6 +481,33 @@ class Control:
             '/tokenwire.v1.Control/GetTokenizer',
             tokenwire_dot_v1_dot_control__pb2.GetTokenizerRequest.SerializeToString,
             tokenwire_dot_v1_dot_control__pb2.GetTokenizerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tokenwire.v1.Control/GetMetrics',
+            tokenwire_dot_v1_dot_control__pb2.GetMetricsRequest.SerializeToString,
+            tokenwire_dot_v1_dot_control__pb2.GetMetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

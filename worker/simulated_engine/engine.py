@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import Metric
+
 import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
@@ -19,6 +21,7 @@ from worker.engine import Engine, PauseMode, Sequence, Step
 from worker.prefix_cache import CacheChange, HearCache
 from worker.simulated_engine.cache import KvCache
 from worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
+from worker.simulated_engine.metrics import families
 from worker.simulated_engine.model import SimulatedModel, load_model
 from worker.simulated_engine.requests import Admission
 from worker.simulated_engine.scheduler import Scheduler
@@ -42,6 +45,8 @@ class SimulatedEngine(Engine):
         """Tokens that came out."""
         self.requests_total = 0
         """Requests that were accepted."""
+        self.prompt_tokens_total = 0
+        """Tokens of accepted prompts, once for each sequence."""
         self._settings = settings
         self._faults = FaultClock(settings.faults)
         self._model: SimulatedModel | None = None
@@ -103,6 +108,11 @@ class SimulatedEngine(Engine):
         """Describe an engine of one process that takes adapters."""
         return self._loaded().configuration()
 
+    def metrics(self) -> list[Metric]:
+        """Return the most used of vLLM's metrics."""
+        load = pb.Load() if self._scheduler is None else self._scheduler.load()
+        return families(self.describe().names[0], load, self.prompt_tokens_total, self.tokens_total)
+
     def tokenizer_files(self) -> dict[str, bytes]:
         """Return the model's tokenizer files, or those of the built-in tokenizer."""
         return dict(self._loaded().files)
@@ -118,6 +128,7 @@ class SimulatedEngine(Engine):
         number = self.requests_total + 1
         generations = admission.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number
+        self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.saw(submit.prompt_token_ids)
         if submit.lora.id:
             self._loras[submit.lora.id] = submit.lora

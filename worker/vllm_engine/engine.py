@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import vllm
+from prometheus_client.core import Metric
 from vllm.inputs import tokens_input
 from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.metrics.prometheus import get_prometheus_registry
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -90,6 +92,7 @@ class VllmEngine(VllmControl):
             self._cache_events.configure(parsed)
         served = parsed.served_model_name or []
         self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self.model_root]
+        parsed.served_model_name = self._names  # vLLM labels its metrics with it
         try:
             # The context decides defaults such as the batch size: the same ones as in vLLM's server.
             llm = AsyncLLM.from_engine_args(parsed, usage_context=UsageContext.OPENAI_API_SERVER)
@@ -143,6 +146,10 @@ class VllmEngine(VllmControl):
     def configuration(self) -> dict[str, Any]:
         """Configuration that clients ask for, with vLLM's names."""
         return engine_configuration(self.llm.vllm_config)
+
+    def metrics(self) -> list[Metric]:
+        """Return what vLLM's own loggers count; nothing with --disable-log-stats."""
+        return [family for family in get_prometheus_registry().collect() if family.name.startswith("vllm:")]
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""

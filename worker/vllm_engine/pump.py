@@ -22,6 +22,7 @@ from worker.vllm_engine.driver import Admission, StepQueue, aborted, finish, orp
 from worker.vllm_engine.errors import DEAD, vllm_errors
 from worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
 from worker.vllm_engine.sampling import child_params
+from worker.vllm_engine.statistics import Statistics
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Pump:
         self._queued_tokens = 0
         self._columns: dict[str, int] = {}
         self._loads: dict[int, Any] = {}
+        self._statistics = Statistics(llm)
         self._weight_version = ""
         self._tasks: Any = ()
 
@@ -123,6 +125,7 @@ class Pump:
         request_id, params = child.request_id, child.sampling_params
         self._live[request_id] = sequence
         self._ids[sequence] = request_id
+        self._statistics.began(child)
         prompt_tokens = len(child.prompt_token_ids)
         self._prefills[request_id] = _Prefill(prompt_tokens, _cached_elsewhere(params), params.prompt_logprob_token_ids)
         self._queued_tokens += prompt_tokens
@@ -133,6 +136,7 @@ class Pump:
     def _forget(self, request_id: str) -> str:
         del self._ids[self._live.pop(request_id)]
         self._columns.pop(request_id, None)
+        self._statistics.forget(request_id)
         self._end_prefill(request_id)
         return request_id
 
@@ -149,6 +153,7 @@ class Pump:
         if live:
             # The core says nothing about an aborted request and may never step again: the end is told here.
             self._put(finishes=[(sequence, aborted()) for sequence in live])
+            self._note_idleness()
             await self._cancel(request_ids)
 
     async def _cancel(self, request_ids: list[str]) -> None:
@@ -190,6 +195,7 @@ class Pump:
     def _step(self, outputs: Any) -> Step:
         if outputs.weight_version is not None:
             self._weight_version = outputs.weight_version
+        self._statistics.record(outputs)
         step = Step(weight_version=self._weight_version)
         live, sequences, token_ids = self._live, step.sequences, step.token_ids
         columns, prefills = self._columns, self._prefills
@@ -208,7 +214,9 @@ class Pump:
             if output.finish_reason is not None:
                 self._forget(request_id)
                 step.finishes.append((sequence, _finish(output)))
-        self._record(outputs)
+        if outputs.scheduler_stats is not None:
+            self._loads[outputs.engine_index] = outputs.scheduler_stats
+        self._note_idleness()
         step.load = self._load()
         return step
 
@@ -226,18 +234,14 @@ class Pump:
             info.prompt_logprobs.CopyFrom(scored_rows(prefill.scored_ids, output.prompt_token_id_logprobs))
         return info
 
-    def _record(self, outputs: Any) -> None:
-        stats = outputs.scheduler_stats
-        if stats is None:
-            return
-        self._loads[outputs.engine_index] = stats
-        if self._llm.logger_manager is not None:
-            # Without statistics of each token: those would cost more than everything else here.
-            self._llm.logger_manager.record(stats, None, engine_idx=outputs.engine_index)
+    def _note_idleness(self) -> None:
+        # The core does not step, and so does not report, when its last request is aborted.
+        if not self._live:
+            self._statistics.idle(self._loads)
 
     def _load(self) -> pb.Load:
         if not self._live:
-            return pb.Load()  # the core does not step, and so does not report, when its last request is aborted
+            return pb.Load()
         if not self._loads:
             return pb.Load(running=len(self._live))
         loads = self._loads.values()

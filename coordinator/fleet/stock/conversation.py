@@ -61,7 +61,7 @@ class StockConversation:
         self._model = ""
         self._lively = True
         """Whether tokens came since the server was looked at last."""
-        self.control = stock_control(address, self._abort_by_id)
+        self.control = stock_control(address, self._abort_by_id, self._server.text)
 
     async def read(self) -> pb.SessionResponse | None:
         """Return a welcome, then what comes."""

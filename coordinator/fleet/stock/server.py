@@ -34,6 +34,11 @@ class StockServer:
             body = await response.read()
             return json.loads(body) if body else None
 
+    async def text(self, path: str, timeout_s: float) -> str:
+        """Get text."""
+        async with self._ask("GET", path, timeout_s=timeout_s) as response:
+            return await response.text()
+
     async def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Post JSON and get what comes back, however long it takes."""
         async with self._ask("POST", path, body, headers) as response:

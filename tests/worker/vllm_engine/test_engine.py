@@ -220,6 +220,39 @@ async def test_cached_prompt_tokens_are_told(run: Run) -> None:
     assert prefill.created_cache_tokens >= 256
 
 
+def _metrics(run: Run) -> dict[str, float]:
+    """Return the engine's metrics, added up over their labels but one that says how requests ended."""
+    values: dict[str, float] = {}
+    for family in run.engine.metrics():
+        for sample in family.samples:
+            assert sample.labels.get("model_name", EMBEDDED_MODEL_NAME) == EMBEDDED_MODEL_NAME
+            name = sample.name + sample.labels.get("finished_reason", "")
+            values[name] = values.get(name, 0.0) + sample.value
+    return values
+
+
+async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.FixtureRequest) -> None:
+    """Tokens, times and endings are counted as vLLM does it; an engine whose last request was aborted has none."""
+    before = _metrics(run)
+    await run.whole(list(range(100, 130)), n=2, temperature=0.5, seed=1, ignore_eos=True, max_tokens=5)
+    after = _metrics(run)
+    gained = {name: value - before.get(name, 0.0) for name, value in after.items()}
+    assert gained["vllm:prompt_tokens_total"] == 60
+    assert gained["vllm:generation_tokens_total"] == 10
+    assert gained["vllm:request_success_totallength"] == 2
+    for name in ("time_to_first_token", "e2e_request_latency", "request_queue_time", "request_decode_time"):
+        assert gained[f"vllm:{name}_seconds_count"] == 2
+    assert gained["vllm:request_generation_tokens_sum"] == 10
+    assert gained["vllm:inter_token_latency_seconds_count"] >= 4
+    (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
+    await run.until(sequence, tokens=3)
+    assert _metrics(run)["vllm:num_requests_running"] == 1
+    await run.engine.abort([sequence])
+    await run.until(sequence)
+    if request.node.callspec.params["run"]:
+        await until(lambda: _metrics(run)["vllm:num_requests_running"] == 0)
+
+
 @pytest.mark.parametrize(
     ("prompt", "n", "params", "param"),
     [

@@ -14,6 +14,7 @@ from coordinator.fleet.calls import ask
 from coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
 from coordinator.fleet.stock.conversation import StockConversation
 from coordinator.fleet.stock.settings import StockSettings
+from coordinator.metrics.relay import Relay
 from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
 from tests.workers import PROMPT, Listener, submission, until
 from tokenwire.errors import InvalidRequest, Overloaded, Unavailable, Unsupported, WorkerLost
@@ -180,6 +181,12 @@ async def test_own_requests_are_aborted_by_their_ids(server: FakeStockServer, se
     await listener.ended.wait()
     assert listener.finish is not None
     assert listener.finish.reason == pb.FINISH_REASON_ABORT
+
+
+async def test_what_the_server_tells_prometheus_is_relayed(session: WorkerSession) -> None:
+    """As that of every worker."""
+    text = await Relay(lambda: [session]).text()
+    assert f'vllm:x{{worker="{session.address}"}} 1.0' in text.decode().splitlines()
 
 
 async def test_a_session_that_ends_leaves_nothing_running(server: FakeStockServer, directory: Path) -> None:
