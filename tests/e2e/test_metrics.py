@@ -78,6 +78,7 @@ def test_any_of_several_processes_answers_for_all(folder: Path) -> None:
     """Requests land anywhere, and are counted once, whoever is asked."""
     options = ("--served-model-name", "sim")
     with simulated_service(folder, *options, coordinator_options=("--processes", "2")) as service:
+        service.coordinator.wait_for("tokenwire is ready")  # all processes are, not only the first one
         body = {"prompt": "Hello!", "max_tokens": 4, "ignore_eos": True}
         for _ in range(12):
             assert httpx.post(f"{service.url}/v1/completions", json=body).status_code == 200
