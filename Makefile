@@ -3,7 +3,7 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-.PHONY: help setup serve test test-fast lint format proto parity conformance faults bench clean
+.PHONY: help setup serve test test-fast lint format proto parity conformance faults deploy-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,8 +51,16 @@ conformance: .venv/.dev  ## run clients' own code, each in an environment of its
 faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
 
+.venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
+	@scripts/setup.sh cpu,dev,deploy
+	@scripts/deploy-tools.sh
+	@touch $@
+
+deploy-test: .venv-deploy/.ready  ## render the chart, check it, build and run images, act out a rolling update
+	$(VENV)/pytest tests/deploy -m "" $(ARGS)
+
 bench: .venv/.dev  ## measure; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-deploy .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,160 @@
+{{- define "tokenwire.fullname" -}}
+{{- $default := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- .Values.fullnameOverride | default $default | trunc 30 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* Labels of pods: (dict "root" $ "component" "coordinator"), and "pool" for workers. No versions: a new chart restarts nobody. */}}
+{{- define "tokenwire.selector" -}}
+app.kubernetes.io/name: tokenwire
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- with .pool }}
+tokenwire/pool: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "tokenwire.labels" -}}
+{{ include "tokenwire.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "tokenwire.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "tokenwire.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "tokenwire.image" -}}
+{{- $image := .image -}}
+{{- with .root.Values.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/* What Kubernetes' "restricted" profile asks of a pod and of a container. */}}
+{{- define "tokenwire.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "tokenwire.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: {{ . }}
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Where pods go: the same fields for both halves. */}}
+{{- define "tokenwire.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "tokenwire.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A pool's values: the defaults, and over them its own. (dict "root" $ "pool" NAME) */}}
+{{- define "tokenwire.pool" -}}
+{{- mustMergeOverwrite (deepCopy .root.Values.workerDefaults) (deepCopy (get .root.Values.workers .pool)) | toYaml -}}
+{{- end }}
+
+{{- define "tokenwire.worker.name" -}}
+{{- include "tokenwire.fullname" .root }}-{{ .pool -}}
+{{- end }}
+
+{{/* Not the pool's name: under that a LeaderWorkerSet makes a service of its own. */}}
+{{- define "tokenwire.worker.service" -}}
+{{- include "tokenwire.worker.name" . }}-grpc
+{{- end }}
+
+{{/* preStop.sleep is on everywhere since 1.30. "yes" or empty. */}}
+{{- define "tokenwire.canSleep" -}}
+{{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}yes{{ end -}}
+{{- end }}
+
+{{/* The longest start of all pools that scale to zero, in seconds; empty if none does. */}}
+{{- define "tokenwire.coldStart" -}}
+{{- $longest := 0 -}}
+{{- range $pool, $_ := .Values.workers -}}
+{{- $values := include "tokenwire.pool" (dict "root" $ "pool" $pool) | fromYaml -}}
+{{- if and $values.autoscaling.enabled (eq (int $values.autoscaling.minReplicas) 0) -}}
+{{- $longest = max $longest (mul 60 (int $values.probes.startupMinutes)) -}}
+{{- end -}}
+{{- end -}}
+{{- if $longest }}{{ $longest }}{{ end -}}
+{{- end }}
+
+{{- define "tokenwire.link.coordinatorSecret" -}}
+{{- .Values.link.tls.coordinatorSecret | default (printf "%s-link-coordinator" (include "tokenwire.fullname" .)) -}}
+{{- end }}
+
+{{- define "tokenwire.link.workerSecret" -}}
+{{- .Values.link.tls.workerSecret | default (printf "%s-link-worker" (include "tokenwire.fullname" .)) -}}
+{{- end }}
+
+{{/* Options, mounts and volumes of the link, the same for both halves but for the secret. */}}
+{{- define "tokenwire.link.args" -}}
+{{- if .Values.link.tls.enabled }}
+- --link-cert=/etc/tokenwire/link/tls.crt
+- --link-key=/etc/tokenwire/link/tls.key
+- --link-ca=/etc/tokenwire/link/ca.crt
+{{- end }}
+{{- with .Values.link.token }}
+{{- if .existingSecret }}
+- --link-token-file=/etc/tokenwire/link-token/{{ .key }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokenwire.link.mounts" -}}
+{{- if .Values.link.tls.enabled }}
+- {name: link, mountPath: /etc/tokenwire/link, readOnly: true}
+{{- end }}
+{{- if .Values.link.token.existingSecret }}
+- {name: link-token, mountPath: /etc/tokenwire/link-token, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "secret" NAME) */}}
+{{- define "tokenwire.link.volumes" -}}
+{{- if .root.Values.link.tls.enabled }}
+- name: link
+  secret: {secretName: {{ .secret }}, defaultMode: 0440}
+{{- end }}
+{{- with .root.Values.link.token }}
+{{- if .existingSecret }}
+- name: link-token
+  secret: {secretName: {{ .existingSecret }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokenwire.tlsSecret" -}}
+{{- if .Values.coordinator.tls.existingSecret -}}
+{{- .Values.coordinator.tls.existingSecret -}}
+{{- else if .Values.coordinator.tls.certManager.enabled -}}
+{{- include "tokenwire.fullname" . }}-tls
+{{- end -}}
+{{- end }}

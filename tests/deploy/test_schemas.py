@@ -1,0 +1,107 @@
+"""What the chart renders is what Kubernetes and its extensions take."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.cases import CASES, EXAMPLES
+from tests.deploy.rendering import CHART, NAMESPACE, TOOLS, lint, of_kind, parse, render
+
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="needs the extra `deploy`")
+
+VERSIONS = [f"1.{minor}" for minor in range(29, 37)]
+CUSTOM = {"cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com"}
+GROUPS = "leaderworkerset.x-k8s.io/v1"
+
+
+def group(manifest: dict[str, Any]) -> str:
+    """Return the group of its API."""
+    return str(manifest["apiVersion"].rpartition("/")[0])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_manifests_are_valid(name: str) -> None:
+    """Every manifest passes the strict schema of the newest version, and no kind is unknown."""
+    for manifest in render(CASES[name]):
+        if group(manifest) not in CUSTOM and manifest["apiVersion"] != GROUPS:
+            kubernetes_validate.validate(manifest, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_manifests_are_valid_in_every_version(version: str) -> None:
+    """A use of everything passes the strict schemas of all versions that the chart is for."""
+    for manifest in render(EXAMPLES["two-models"]) + render(EXAMPLES["one-gpu-pool"]):
+        if group(manifest) not in CUSTOM and manifest["apiVersion"] != GROUPS:
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_groups_of_pods_are_valid() -> None:
+    """A LeaderWorkerSet has only fields that there are, and both of its templates make pods."""
+    (found,) = of_kind(render(EXAMPLES["two-models"]), "LeaderWorkerSet")
+    assert found["apiVersion"] == GROUPS
+    spec = found["spec"]
+    assert spec.keys() <= {"replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupPolicy", "networkConfig"}
+    assert spec["rolloutStrategy"].keys() == {"type", "rollingUpdateConfiguration"}
+    assert spec["rolloutStrategy"]["rollingUpdateConfiguration"].keys() <= {"maxSurge", "maxUnavailable", "partition"}
+    template = spec["leaderWorkerTemplate"]
+    assert template.keys() <= {"size", "restartPolicy", "leaderTemplate", "workerTemplate", "subGroupPolicy"}
+    for pod in (template["leaderTemplate"], template["workerTemplate"]):
+        whole = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": "pod"}}
+        kubernetes_validate.validate(whole, VERSIONS[-1], strict=True)
+
+
+def test_custom_resources_are_valid() -> None:
+    """Objects of cert-manager, KEDA, the Gateway API and the Prometheus operator pass the schemas of their CRDs."""
+    node = shutil.which("node")
+    if node is None or not (TOOLS / "node_modules").is_dir():
+        pytest.skip("schemas of custom resources come with `make deploy-test`")
+    found = [manifest for values in CASES.values() for manifest in render(values) if group(manifest) in CUSTOM]
+    assert {group(manifest) for manifest in found} == CUSTOM
+    broken = {**of_kind(found, "ScaledObject")[0], "spec": {"scaleTargetRef": {}}}
+    assert len(check_custom(node, [broken])) == 1
+    assert check_custom(node, found) == []
+
+
+def check_custom(node: str, manifests: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return what is wrong with custom resources."""
+    script = Path(__file__).parent / "tools" / "custom_resources.cjs"
+    environment = {**os.environ, "NODE_PATH": str(TOOLS / "node_modules")}
+    result = subprocess.run(
+        [node, script], input=json.dumps(manifests), capture_output=True, text=True, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    problems: list[dict[str, str]] = json.loads(result.stdout)
+    return problems
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_helm_finds_nothing_to_complain(name: str) -> None:
+    """`helm lint` has neither errors nor warnings."""
+    assert lint(CASES[name]) == []
+
+
+def test_an_old_cluster_gets_a_coordinator_that_waits_by_itself(tmp_path: Path) -> None:
+    """Kubernetes 1.29 cannot sleep before it stops a container, so the coordinator has --drain-delay there."""
+    command = TOOLS / "bin" / "helm"
+    if not command.exists():
+        pytest.skip("the helm command comes with `make deploy-test`")
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(EXAMPLES["two-models"]))
+    arguments = ["template", "tw", str(CHART), "--namespace", NAMESPACE, "--values", str(tmp_path / "values.yaml")]
+
+    def coordinator(version: str) -> dict[str, Any]:
+        text = subprocess.check_output([command, *arguments, "--kube-version", version], text=True)
+        named = {each["metadata"]["name"]: each for each in of_kind(parse(text), "Deployment")}
+        container: dict[str, Any] = named["tw-tokenwire"]["spec"]["template"]["spec"]["containers"][0]
+        return container
+
+    old, new = coordinator("1.29.0"), coordinator("1.30.0")
+    assert "lifecycle" not in old
+    assert "--drain-delay=10" in old["args"]
+    assert new["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
+    assert not any(argument.startswith("--drain-delay") for argument in new["args"])

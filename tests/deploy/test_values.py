@@ -1,0 +1,58 @@
+"""What the chart refuses, and with which words."""
+
+from typing import Any
+
+import pytest
+
+from tests.deploy.cases import POOL
+from tests.deploy.rendering import refusal, render_texts
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({}, "name at least one pool"),
+        ({"workers": {"pool": {"modle": "x"}}}, "modle"),
+        ({"workers": {"Pool": {}}}, "Pool"),
+        ({"workers": [{"model": "x"}]}, "workers"),
+        ({"workers": POOL, "coordinator": {"image": {"tag": "latest"}}}, "tag"),
+        ({"workers": POOL, "coordinator": {"apiKeys": ["sk-1234"]}}, "apiKeys"),
+        ({"workers": POOL, "coordinator": {"apiKey": "sk-1234"}}, "apiKey"),
+        ({"workers": {"pool": {"hubToken": "hf_1234"}}}, "hubToken"),
+        ({"workers": {"pool": {"modelCache": {"type": "existingClaim"}}}}, "claim is missing"),
+        ({"workers": {"pool": {"multiNode": {"nodes": 2}}}}, "needs a model"),
+        ({"workers": {"pool": {"autoscaling": {"minReplicas": 9}}}}, "minReplicas is above maxReplicas"),
+        ({"workers": POOL, "coordinator": {"httpRoute": {"enabled": True}}}, "which gateway?"),
+        ({"workers": POOL, "coordinator": {"tls": {"certManager": {"enabled": True}}}}, "issuerRef.name is missing"),
+        (
+            {
+                "workers": POOL,
+                "coordinator": {
+                    "tls": {
+                        "existingSecret": "one",
+                        "certManager": {"enabled": True, "issuerRef": {"name": "authority"}},
+                    }
+                },
+            },
+            "not both",
+        ),
+        ({"workers": POOL, "link": {"tls": {"enabled": True, "workerSecret": "one"}}}, "name both secrets"),
+        ({"workers": POOL, "monitoring": {"interval": "often"}}, "interval"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, Any], named: str) -> None:
+    """Values that cannot be meant are refused before anything is installed, with their name."""
+    assert named in refusal(values)
+
+
+def test_notes_say_how_to_ask() -> None:
+    """What helm prints after an installation has a command to paste, for the scheme and the keys that there are."""
+    plain = render_texts({"workers": POOL})["NOTES.txt"]
+    assert "curl http://127.0.0.1:8000/v1/chat/completions" in plain
+    assert "pool: org/model" in plain
+    assert "Whoever reaches the service may use it" in plain
+    secured = render_texts(
+        {"workers": POOL, "coordinator": {"tls": {"existingSecret": "door"}, "apiKeys": {"existingSecret": "keys"}}}
+    )["NOTES.txt"]
+    assert "curl --insecure https://127.0.0.1:8000/v1/chat/completions" in secured
+    assert '-H "Authorization: Bearer $API_KEY"' in secured
