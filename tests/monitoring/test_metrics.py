@@ -1,0 +1,55 @@
+"""What alerts and dashboard ask for is what a live system tells."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.monitoring.files import metrics
+from tests.processes import Service, simulated_service
+
+ONLY_REAL_ENGINES = {"vllm:num_preemptions", "vllm:prefix_cache_hits", "vllm:prefix_cache_queries"}
+"""What a simulated engine does not tell."""
+ASKED = {"prompt": "Hello", "max_tokens": 30}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A small service without a line, with traffic of every kind behind it."""
+    worker = ["--sim-step-ms", "5", "--sim-max-num-seqs", "1"]
+    folder = tmp_path_factory.mktemp("service")
+    with simulated_service(folder, *worker, coordinator_options=["--max-queue", "0"]) as service:
+        url = f"{service.url}/v1/completions"
+        text = httpx.post(url, json=ASKED).json()["choices"][0]["text"]
+        assert httpx.post(url, json={**ASKED, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
+        assert httpx.post(url, json={**ASKED, "max_tokens": -1}).status_code == 400
+        # One runs and two are sent ahead; then there is no room, until their client leaves.
+        with httpx.stream("POST", url, json={**ASKED, "n": 3, "max_tokens": 20_000, "stream": True}):
+            service.wait_slots(3)
+            assert httpx.post(url, json=ASKED).status_code == 429
+        service.wait_slots(0)
+        yield service
+
+
+def test_every_metric_exists(service: Service) -> None:
+    """After some traffic, with a stop string, an abort and a refusal, each is there."""
+    answer = httpx.get(f"{service.url}/metrics")
+    told = set()
+    for family in text_string_to_metric_families(answer.text):
+        told |= {family.name, *(sample.name for sample in family.samples)}
+
+    missing = metrics() - told
+    assert {name for name in missing if name.removesuffix("_total") not in ONLY_REAL_ENGINES} == set()
+
+
+def test_the_engine_tells_the_rest() -> None:
+    """vLLM has a metric of each name that only real engines have."""
+    spec = find_spec("vllm")
+    if spec is None or spec.origin is None:
+        pytest.skip("needs vLLM")
+    source = (Path(spec.origin).parent / "v1" / "metrics" / "loggers.py").read_text()
+
+    assert {name for name in ONLY_REAL_ENGINES if f'name="{name}"' not in source} == set()
