@@ -21,11 +21,11 @@ setup: .venv/.dev  ## install everything into .venv
 serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
 	@$(VENV)/tokenwire serve $(ARGS)
 
-test: .venv/.dev  ## run all tests
-	$(VENV)/pytest $(ARGS)
+test: .venv/.dev  ## run the tests
+	$(VENV)/pytest -m "not long" $(ARGS)
 
 test-fast: .venv/.dev  ## run the tests that need no real engine and little time
-	$(VENV)/pytest -m "not engine and not npm and not slow" $(ARGS)
+	$(VENV)/pytest -m "not engine and not npm and not slow and not long" $(ARGS)
 
 lint: .venv/.dev  ## ruff, mypy, buf
 	$(VENV)/ruff check .
@@ -47,9 +47,11 @@ parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; 
 
 conformance: .venv/.dev  ## run clients' own code, each in an environment of its own, against the real engine
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
+	$(VENV)/pytest -n 0 tests/e2e/test_stock_engine.py
 
 faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
+	$(VENV)/pytest -n 0 tests/faults/test_real_engine.py
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
 	@scripts/setup.sh cpu,dev,deploy

@@ -13,7 +13,7 @@ from tests.processes import coordinator
 from tokenwire.paths import default_cache_dir
 from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 
 CHAT = "/v1/chat/completions"
 QUESTION: dict[str, Any] = {

@@ -17,7 +17,7 @@ import pytest
 from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, environment
 from tests.processes import Process, coordinator, running
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(900)]
 
 _STORY = [{"role": "user", "content": "Tell me a long story about a fisherman and the sea."}]
 _ANOTHER = [{"role": "user", "content": "Explain how a steam engine works, step by step."}]
