@@ -61,14 +61,16 @@ class Snapshot:
 
     def _worker(self, session: WorkerSession) -> dict[str, Any]:
         status = self._fleet.of(session)
-        connected = status.connected
+        places = session.model.max_num_seqs if session.model is not None else 0
+        # Stock servers do not tell their load.
+        load = session.load if status.connected and places else None
         return {
             **status.as_dict(),
             "model": session.name or None,
-            "max_num_seqs": session.model.max_num_seqs or None if session.model is not None else None,
-            "running": session.load.running if connected else None,
-            "waiting": session.load.waiting if connected else None,
-            "kv_cache_usage": round(session.load.kv_cache_usage, 4) if connected else None,
+            "max_num_seqs": places or None,
+            "running": None if load is None else load.running,
+            "waiting": None if load is None else load.waiting,
+            "kv_cache_usage": None if load is None else round(load.kv_cache_usage, 4),
             "sequences_from_here": session.open_slots,
             "tokens": session.workload.tokens,
         }

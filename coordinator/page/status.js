@@ -41,7 +41,7 @@ function rateOf(worker, before, now) {
 
 function showFigures(snapshot, rate) {
   say(byId("rate"), rate === null ? "–" : number.format(Math.round(rate)));
-  say(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? 0))));
+  say(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? worker.sequences_from_here))));
   say(byId("queued"), number.format(sum(snapshot.workers.map((worker) => worker.waiting ?? 0))));
   say(byId("in-line"), number.format(sum(snapshot.models.map((model) => model.waiting_requests))));
   if (rate === null) return;
@@ -56,7 +56,6 @@ function workerRow(worker, rate) {
   const connected = worker.session !== "connecting";
   const paused = connected && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
   const tone = worker.session === "ready" && worker.gets_requests ? "good" : worker.session === "draining" ? "wait" : "bad";
-  const places = worker.max_num_seqs ? ` of ${number.format(worker.max_num_seqs)}` : "";
   const usage = worker.kv_cache_usage === null ? "–" : `${(100 * worker.kv_cache_usage).toFixed(1)} %`;
   return {
     key: worker.worker,
@@ -64,12 +63,18 @@ function workerRow(worker, rate) {
       { label: "address", text: worker.worker },
       { label: "model", text: worker.model ?? "–", note: worker.weight_version ? `weights ${worker.weight_version}` : "" },
       { label: "state", text: worker.session + paused, tone, note: reasonOf(worker) },
-      { label: "running", text: worker.running === null ? "–" : number.format(worker.running) + places, className: "number" },
+      { label: "running", text: runningOf(worker, connected), className: "number" },
       { label: "waiting", text: worker.waiting === null ? "–" : number.format(worker.waiting), className: "number" },
       { label: "KV cache", text: usage, className: "number" },
       { label: "tokens/s", text: number.format(Math.round(rate)), className: "number" },
     ],
   };
+}
+
+/** Servers that do not tell what they run: what was sent there from here. */
+function runningOf(worker, connected) {
+  if (worker.running === null) return connected ? `${number.format(worker.sequences_from_here)} from here` : "–";
+  return `${number.format(worker.running)} of ${number.format(worker.max_num_seqs)}`;
 }
 
 function reasonOf(worker) {

@@ -15,6 +15,7 @@ from coordinator.fleet.pool import WorkerPool
 from coordinator.page.routes import PAGE_PATHS
 from coordinator.settings import CoordinatorSettings
 from tests.workers import running_worker, unix_address, until
+from tokenwire.v1 import inference_pb2 as pb
 
 PAGE = Path(__file__).parents[3] / "coordinator" / "page"
 
@@ -55,6 +56,21 @@ async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
         assert ready["running"] is not None
         assert (absent["session"], absent["running"], absent["kv_cache_usage"]) == ("connecting", None, None)
         assert absent["reason"]
+
+
+async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> None:
+    """Stock servers say neither how many sequences they run at a time nor how many they have."""
+    address = unix_address(tmp_path)
+    app = build_app(CoordinatorSettings((address,)))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        pool.sessions[0].model = pb.Model(names=["simulated"])
+
+        (worker,) = (await client.get("/status.json")).json()["workers"]
+
+    assert worker["session"] == "ready"
+    assert worker["max_num_seqs"] is worker["running"] is worker["waiting"] is worker["kv_cache_usage"] is None
 
 
 async def test_it_shows_who_waits(tmp_path: Path) -> None:
