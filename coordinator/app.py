@@ -39,7 +39,8 @@ from coordinator.metrics.fleet import FleetCollector
 from coordinator.metrics.metrics import Metrics
 from coordinator.metrics.relay import Relay
 from coordinator.models import ModelDirectory
-from coordinator.observation.observer import Observer
+from coordinator.observation.observer import Observer, RequestListener
+from coordinator.observation.request_log import RequestLog
 from coordinator.page.routes import PAGE_PATHS, page_routes
 from coordinator.page.snapshot import Snapshot
 from coordinator.readiness import Readiness
@@ -114,5 +115,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if keys is not None:
         free_paths = FREE_PATHS | PAGE_PATHS if settings.status_page else FREE_PATHS
         app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)
-    app.add_middleware(Observer, listeners=[metrics.requests])
+    listeners: list[RequestListener] = [metrics.requests]
+    if settings.observation.request_log:
+        listeners.append(RequestLog())
+    app.add_middleware(Observer, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
     return app

@@ -21,13 +21,20 @@ from coordinator.parsing.settings import ParserSettings
 from coordinator.reading import ReadLimits
 from coordinator.secret_files import read_secret
 from coordinator.server import CoordinatorServer
-from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings, TemplateSettings
+from coordinator.settings import (
+    ApiSettings,
+    ControlSettings,
+    CoordinatorSettings,
+    ObservationSettings,
+    TemplateSettings,
+)
 from tokenwire.api_options import api_options
-from tokenwire.cli import SectionedCommand, configure_logging, option
+from tokenwire.cli import SectionedCommand, option
 from tokenwire.errors import InvalidRequest
 from tokenwire.front_options import front_options, take_front_options
 from tokenwire.link.settings import LINK_SECTION, SERVER_NAME, link_options, link_settings
 from tokenwire.listening import bind
+from tokenwire.logs import configure_logging
 from tokenwire.paths import default_cache_dir
 from tokenwire.supervisor import supervise_coordinators
 
@@ -100,7 +107,7 @@ def command(
     **api: Any,
 ) -> None:
     """Run the text half: OpenAI's HTTP in front, workers behind."""
-    configure_logging("coordinator")
+    configure_logging("coordinator", api["log_format"])
     settings = CoordinatorSettings(
         workers=workers,
         link=link_settings(api, link_server_name),
@@ -131,6 +138,7 @@ def command(
         failover=failover_settings(api),
         vigil=vigil_settings(api),
         siblings_dir=siblings_dir,
+        observation=ObservationSettings(not api["no_request_log"], api["log_prompts"]),
     )
     if settings.parsers.parses:
         log.info("loading parsers; this takes some seconds")

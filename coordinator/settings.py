@@ -72,6 +72,16 @@ class TemplateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservationSettings:
+    """What is told about requests."""
+
+    request_log: bool = True
+    """Whether each one is a line in the log."""
+    log_prompts: bool = False
+    """Whether that line has the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """What a coordinator serves, and its limits."""
 
@@ -117,6 +127,7 @@ class CoordinatorSettings:
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     reuse_port: bool = False
     """Share the port with other coordinator processes."""
+    observation: ObservationSettings = ObservationSettings()
     siblings_dir: Path | None = None
     """Where processes that share a port find each other; None: there is one process."""
 

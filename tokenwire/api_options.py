@@ -8,6 +8,7 @@ import click
 
 from tokenwire.admission_options import ADMISSION_OPTIONS
 from tokenwire.cli import Command
+from tokenwire.observability_options import OBSERVABILITY_OPTIONS
 from tokenwire.options import OptionGroup
 
 _CHOOSING_WORKERS = OptionGroup(
@@ -122,6 +123,7 @@ _GROUPS = (
     _CONVERSATIONS,
     _REPLIES,
     _STEERING,
+    OBSERVABILITY_OPTIONS,
 )
 
 

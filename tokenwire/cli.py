@@ -1,8 +1,6 @@
 """The `tokenwire` command: loads only the half that was asked for."""
 
 import importlib
-import logging
-import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -87,19 +85,6 @@ def group() -> None:
     Scale: tokenwire worker MODEL --listen HOST:PORT    on every GPU
            tokenwire coordinator --worker HOST:PORT --worker HOST:PORT
     """
-
-
-def configure_logging(name: str) -> None:
-    """Log to stderr, one line a record, each with the part that speaks."""
-    logging.basicConfig(
-        level=os.environ.get("TOKENWIRE_LOG_LEVEL", "INFO").upper(),
-        format=f"%(asctime)s %(levelname).1s {name}: %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-        force=True,
-    )
-    # uvicorn's start and stop lines say what ours say.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def main() -> None:

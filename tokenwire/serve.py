@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from tokenwire.api_options import api_arguments, api_options
-from tokenwire.cli import SectionedCommand, configure_logging, option
+from tokenwire.cli import SectionedCommand, option
 from tokenwire.front_options import front_arguments, front_options
+from tokenwire.logs import configure_logging
 from tokenwire.supervisor import Part, supervise_coordinators
 
 
@@ -55,12 +56,13 @@ def command(
 
     MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU (extra `cpu`).
     """
-    configure_logging("tokenwire")
+    configure_logging("tokenwire", options["log_format"])
     cache = ["--cache-dir", str(cache_dir)] if cache_dir else []
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # A socket in a directory that only this user can enter: no port, no credentials, no clash with a neighbour.
         address = f"unix:{private}/worker.sock"
         worker = ["worker", *([model] if model else []), "--listen", address, "--engine", engine, *cache]
+        worker += ["--log-format", options["log_format"]]
         for name in served_model_name:
             worker += ["--served-model-name", name]
         for root in weights_roots:

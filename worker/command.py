@@ -12,9 +12,11 @@ from typing import Any
 import click
 import uvloop
 
-from tokenwire.cli import SectionedCommand, configure_logging, option
+from tokenwire.cli import SectionedCommand, option
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.link.settings import link_options, link_settings
+from tokenwire.logs import LogFormat, configure_logging
+from tokenwire.observability_options import LOG_FORMAT
 from tokenwire.paths import default_cache_dir
 from worker.engine import Engine
 from worker.server import WorkerServer
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 @option(
     "--health-listen", help="One more HOST:PORT, with health only and for anybody: for probes without certificates."
 )
+@option("--log-format", **LOG_FORMAT)
 @option("--metrics-listen", help="HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
 @link_options
 @option("--kv-events", is_flag=True, help="Tell coordinators what the prefix cache holds, so that prompts find it.")
@@ -63,6 +66,7 @@ def command(
     drain_timeout: float,
     weights_roots: tuple[Path, ...],
     health_listen: str | None,
+    log_format: LogFormat,
     metrics_listen: str | None,
     kv_events: bool,
     cache_dir: Path | None,
@@ -73,7 +77,7 @@ def command(
 
     MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
     """
-    configure_logging("worker")
+    configure_logging("worker", log_format)
     settings = WorkerSettings(
         listen, drain_timeout, weights_roots, link_settings(others), health_listen, metrics_listen
     )

@@ -91,6 +91,8 @@ def _begin_record(scope: Scope, prepared: PreparedRequest) -> RequestRecord:
     record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
     record.reused_tokens = sum(prompt.reused for prompt in prepared.prompts)
     record.submitted_at = time.monotonic()
+    if record.keeps_prompt:
+        record.prompt = prepared.text_of(0)
     return record
 
 

@@ -25,15 +25,16 @@ class RequestListener(Protocol):
 class Observer:
     """The outermost middleware: what others refuse is observed too."""
 
-    def __init__(self, app: ASGIApp, listeners: Sequence[RequestListener]) -> None:
+    def __init__(self, app: ASGIApp, listeners: Sequence[RequestListener], keeps_prompts: bool = False) -> None:
         self._app = app
         self._listeners = listeners
+        self._keeps_prompts = keeps_prompts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(scope["method"])
+        record = RequestRecord(scope["method"], keeps_prompt=self._keeps_prompts)
         note_record(scope, record)
 
         async def observed(message: Message) -> None:

@@ -38,8 +38,10 @@ class RequestRecord:
     """Empty for what generates nothing."""
     model: str = ""
     """First name of the model itself, also for its adapters."""
+    keeps_prompt: bool = False
+    """Whether somebody wants the prompt."""
     prompt: str | None = None
-    """Text of the prompt, where it is to be logged."""
+    """Text of the prompt, or of the first one, where somebody wants it."""
     choices: int = 0
     prompt_tokens: int = 0
     reused_tokens: int = 0

@@ -1,0 +1,52 @@
+"""Logs a line for each request that has ended: what it was, what it took, what became of it."""
+
+import logging
+from typing import Any
+
+from coordinator.observation.record import RequestRecord
+
+log = logging.getLogger(__name__)
+
+_MAX_CHARS = 200
+"""Of what clients choose themselves."""
+_MAX_PROMPT_CHARS = 16 * 1024
+
+
+class RequestLog:
+    """Hears of requests. Those that only look at something are not logged."""
+
+    def began(self, record: RequestRecord) -> None:
+        """Nothing to say yet."""
+
+    def ended(self, record: RequestRecord) -> None:
+        """Say what became of it."""
+        if record.method == "POST":
+            log.info("request", extra={"fields": fields_of(record)})
+
+
+def fields_of(record: RequestRecord) -> dict[str, Any]:
+    """Return what is known of a request; nothing about what it did not get to."""
+    fields: dict[str, Any] = {"outcome": record.outcome, "status": record.status, "route": record.route}
+    if record.tenant:
+        fields["tenant"] = record.tenant
+    if record.generates:
+        fields["request_id"] = record.request_id[:_MAX_CHARS]
+        fields["model"] = record.model
+        fields["worker"] = ",".join(record.workers)
+        fields["prompt_tokens"] = record.prompt_tokens
+        fields["cached_tokens"] = record.cached_tokens
+        fields["completion_tokens"] = record.completion_tokens
+        if record.finishes:
+            fields["finish"] = ",".join(finish.reason for finish in record.finishes[:16])
+        times = (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s))
+        fields |= {name: _milliseconds(seconds) for name, seconds in times if seconds is not None}
+    fields["total_ms"] = _milliseconds(record.duration_s)
+    if record.error is not None:
+        fields["error"] = record.error.message[:_MAX_CHARS]
+    if record.prompt is not None:
+        fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
+    return fields
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(1000 * seconds, 1)

@@ -1,0 +1,60 @@
+"""The line that a request leaves in the log."""
+
+import logging
+
+import pytest
+
+from coordinator.observation.record import RequestRecord
+from coordinator.observation.request_log import RequestLog, fields_of
+from coordinator.request import Finish
+
+
+def _record(**changes: object) -> RequestRecord:
+    known: dict[str, object] = {
+        "method": "POST",
+        "route": "/v1/completions",
+        "status": 200,
+        "began_at": 1.0,
+        "ended_at": 2.0,
+        "request_id": "cmpl-1",
+        "model": "digits",
+        "workers": ["a:1", "b:1"],
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "finishes": [Finish("length")],
+        "first_token_at": 1.25,
+    }
+    return RequestRecord(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_a_request_is_one_line_with_what_it_took() -> None:
+    """Times that it did not get to are left out, and so is its prompt."""
+    assert fields_of(_record()) == {
+        "outcome": "ok",
+        "status": 200,
+        "route": "/v1/completions",
+        "request_id": "cmpl-1",
+        "model": "digits",
+        "worker": "a:1,b:1",
+        "prompt_tokens": 7,
+        "cached_tokens": 0,
+        "completion_tokens": 3,
+        "finish": "length",
+        "ttft_ms": 250.0,
+        "total_ms": 1000.0,
+    }
+
+
+def test_a_prompt_is_logged_where_it_was_kept() -> None:
+    """And not at any length."""
+    assert fields_of(_record(prompt="one two"))["prompt"] == "one two"
+    assert len(fields_of(_record(prompt="x" * 100_000))["prompt"]) < 20_000
+
+
+def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Probes and scrapers would fill the log."""
+    caplog.set_level(logging.INFO)
+    RequestLog().ended(_record(method="GET"))
+    assert not caplog.records
+    RequestLog().ended(_record())
+    assert [record.message for record in caplog.records] == ["request"]

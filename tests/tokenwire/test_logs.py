@@ -1,0 +1,44 @@
+"""Lines of logs."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+from tokenwire.logs import JsonFormatter, TextFormatter
+
+
+def _record(fields: dict[str, object] | None = None, broken: bool = False) -> logging.LogRecord:
+    error = None
+    if broken:
+        try:
+            raise RuntimeError("broken")
+        except RuntimeError:
+            error = sys.exc_info()
+    record = logging.LogRecord("name", logging.INFO, "file", 1, "said %s", ("this",), error)
+    if fields is not None:
+        record.fields = fields
+    return record
+
+
+def test_text_has_fields_behind_the_message() -> None:
+    """A value that a client made up cannot look like another field, or another line."""
+    line = TextFormatter("part").format(_record({"a": 1, "b": "x y", "c": 'z"\nd=2', "e": ""}))
+    assert line.partition(" ")[2] == 'I part: said this a=1 b="x y" c="z\\"\\nd=2" e=""'
+
+
+def test_json_is_one_object_a_line() -> None:
+    """With the record's own fields, and a traceback inside of it."""
+    line = JsonFormatter("part").format(_record({"a": 1}, broken=True))
+    assert "\n" not in line
+    said = json.loads(line)
+    assert said.pop("time").endswith("+00:00")
+    assert "RuntimeError: broken" in said.pop("exception")
+    assert said == {"level": "info", "part": "part", "message": "said this", "a": 1}
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter("p"), JsonFormatter("p")])
+def test_records_without_fields_are_lines_too(formatter: logging.Formatter) -> None:
+    """As most are."""
+    assert "said this" in formatter.format(_record())
