@@ -1,5 +1,6 @@
 """Puts the coordinator together: pool, models, generation, routes."""
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -40,6 +41,7 @@ from coordinator.metrics.metrics import Metrics
 from coordinator.metrics.relay import Relay
 from coordinator.models import ModelDirectory
 from coordinator.observation.observer import Observer, RequestListener
+from coordinator.observation.open_tracing import open_tracing
 from coordinator.observation.request_log import RequestLog
 from coordinator.page.routes import PAGE_PATHS, page_routes
 from coordinator.page.snapshot import Snapshot
@@ -77,6 +79,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     control = FleetControl(pool, targets, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)
     metrics = Metrics(FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions), settings.siblings_dir)
+    tracing = open_tracing(settings.observation.otlp_traces_endpoint)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,6 +93,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         await pool.stop()
         await models.close()
         await history.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
     app.state.pool = pool
@@ -118,5 +123,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     listeners: list[RequestListener] = [metrics.requests]
     if settings.observation.request_log:
         listeners.append(RequestLog())
+    if tracing is not None:
+        listeners.append(tracing)
     app.add_middleware(Observer, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
     return app

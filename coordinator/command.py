@@ -138,7 +138,7 @@ def command(
         failover=failover_settings(api),
         vigil=vigil_settings(api),
         siblings_dir=siblings_dir,
-        observation=ObservationSettings(not api["no_request_log"], api["log_prompts"]),
+        observation=ObservationSettings(not api["no_request_log"], api["log_prompts"], api["otlp_traces_endpoint"]),
     )
     if settings.parsers.parses:
         log.info("loading parsers; this takes some seconds")

@@ -169,6 +169,7 @@ class Generation:
         try:
             for position, submit in enumerate(self.submits(prepared)):
                 submit.priority = caller.priority(submit.priority)
+                submit.trace_headers.update(record.trace_headers)
                 placement = Placement(joins=position > 0, tenant=caller.tenant, hear_worker=record.placed)
                 run.add(self._submit(prepared, position, submit, reply, placement))
         except BaseException:

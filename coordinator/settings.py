@@ -79,6 +79,8 @@ class ObservationSettings:
     """Whether each one is a line in the log."""
     log_prompts: bool = False
     """Whether that line has the prompt."""
+    otlp_traces_endpoint: str | None = None
+    """Where spans are sent."""
 
 
 @dataclass(frozen=True, slots=True)

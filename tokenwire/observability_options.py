@@ -13,8 +13,11 @@ LOG_FORMAT: dict[str, Any] = {
 }
 
 OBSERVABILITY_OPTIONS = OptionGroup(
-    "Logs",
-    {"log_format": LOG_FORMAT},
+    "Logs and traces",
+    {
+        "log_format": LOG_FORMAT,
+        "otlp_traces_endpoint": {"help": "URL of an OpenTelemetry collector that gets spans (extra `otel`)."},
+    },
     {
         "no_request_log": "Do not log a line for each request that has ended.",
         "log_prompts": "Log the text of prompts too.",

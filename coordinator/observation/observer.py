@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator.access.caller import caller_of
 from coordinator.observation.record import RequestRecord, note_record
+from coordinator.observation.trace_context import trace_headers
 
 _CLIENT_CLOSED_REQUEST = 499
 
@@ -34,7 +35,9 @@ class Observer:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(scope["method"], keeps_prompt=self._keeps_prompts)
+        record = RequestRecord(
+            scope["method"], trace_headers=trace_headers(scope["headers"]), keeps_prompt=self._keeps_prompts
+        )
         note_record(scope, record)
 
         async def observed(message: Message) -> None:

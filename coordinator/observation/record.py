@@ -33,6 +33,8 @@ class RequestRecord:
     """The template of its path; "none" for paths that there are not, and for requests that no route got."""
     status: int = 0
     """Of the response; 0 while there is none, 499 where its client left before."""
+    trace_headers: dict[str, str] = field(default_factory=dict)
+    """W3C trace context that workers get: the client's, or that of our own span."""
     tenant: str = ""
     request_id: str = ""
     """Empty for what generates nothing."""

@@ -10,6 +10,7 @@ from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.generation import Generation
 from coordinator.models import ModelDirectory, ServedModel
+from coordinator.observation.record import RequestRecord
 from coordinator.output.collect import CollectedReply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
 from coordinator.settings import CoordinatorSettings
@@ -170,6 +171,20 @@ async def test_a_caller_is_known_to_the_fleet() -> None:
     assert [part.placement.joins for part in fleet.parts] == [False, True]
     assert [part.submit.priority for part in fleet.parts] == [3, 3]
     assert charged == [2]
+
+
+async def test_the_record_hears_of_workers_and_its_trace_goes_to_them() -> None:
+    """A request that went on elsewhere has several; a worker's spans are a part of the client's trace."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
+    generation.start(await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), record=record)
+
+    (part,) = fleet.parts
+    assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
+    for address in ("a:1", "b:1", "a:1"):
+        part.placement.hear_worker(address)
+    assert record.workers == ["a:1", "b:1"]
 
 
 async def test_a_caller_may_be_kept_from_a_model() -> None:

@@ -1,6 +1,9 @@
-"""Feeds vLLM's own loggers, and so Prometheus under vLLM's names, with less work for each token than vLLM spends."""
+"""Feeds vLLM's own loggers, and so Prometheus under vLLM's names, with less work for each token than vLLM spends.
 
-from collections.abc import Iterable
+And vLLM's own tracing, where the engine was started with --otlp-traces-endpoint.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +12,21 @@ from vllm.v1.metrics.stats import IterationStats, LoRARequestStates, RequestStat
 
 @dataclass(slots=True)
 class _Request:
+    """Also what vLLM's tracing reads of its own RequestState, under its names."""
+
     stats: Any
     """vLLM's RequestStateStats."""
+    external_req_id: str
+    prompt_token_ids: Sequence[int]
+    """Empty where nothing is traced."""
     prompt_tokens: int
-    max_tokens: int | None
+    max_tokens_param: int | None
+    top_p: float
+    temperature: float
     lora_name: str | None
     cached_tokens: int = 0
+    prompt_embeds: None = None
+    n: int = 1
 
 
 class Statistics:
@@ -32,10 +44,15 @@ class Statistics:
     def began(self, request: Any) -> None:
         """Follow an EngineCoreRequest of one sequence."""
         if self._llm.logger_manager is not None:
+            params = request.sampling_params
             self._requests[request.request_id] = _Request(
                 RequestStateStats(arrival_time=request.arrival_time),
+                request.external_req_id,
+                request.prompt_token_ids if self._is_traced else (),
                 len(request.prompt_token_ids),
-                request.sampling_params.max_tokens,
+                params.max_tokens,
+                params.top_p,
+                params.temperature,
                 None if request.lora_request is None else request.lora_request.lora_name,
             )
 
@@ -97,9 +114,15 @@ class Statistics:
             finish_reason=output.finish_reason,
             request_id=output.request_id,
             num_prompt_tokens=request.prompt_tokens,
-            max_tokens_param=request.max_tokens,
+            max_tokens_param=request.max_tokens_param,
             req_stats=request.stats,
             num_cached_tokens=request.cached_tokens,
         )
         iteration.max_num_generation_tokens_iter.append(request.stats.num_generation_tokens)
         iteration.n_params_iter.append(1)
+        if self._is_traced:
+            self._llm.output_processor.do_tracing(output, request, iteration)
+
+    @property
+    def _is_traced(self) -> bool:
+        return bool(self._llm.output_processor.tracing_enabled)

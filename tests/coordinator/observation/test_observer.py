@@ -41,7 +41,7 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
         record_of(scope).model = "digits"
         await send({"type": "http.response.start", "status": 404, "headers": []})
 
-    await Observer(app, [listener])({"type": "http", "method": "GET"}, _receive, _send)
+    await Observer(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
     (record,) = listener.records
     assert (record.model, record.status, record.outcome) == ("digits", 404, "invalid")
     assert record.duration_s >= 0
@@ -55,7 +55,7 @@ async def test_an_application_that_breaks_is_observed_as_an_error() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await Observer(app, [listener])({"type": "http", "method": "GET"}, _receive, _send)
+        await Observer(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
     assert listener.records[0].outcome == "error"
 
 
