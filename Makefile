@@ -59,7 +59,7 @@ faults: .venv/.dev  ## break workers, networks and coordinators under streams; w
 	@touch $@
 
 deploy-test: .venv-deploy/.ready  ## render the chart, check it, build and run images, act out a rolling update
-	$(VENV)/pytest tests/deploy -m "" $(ARGS)
+	TOKENWIRE_BUILD_IMAGES=1 $(VENV)/pytest tests/deploy $(ARGS)
 
 bench: .venv/.dev  ## measure; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

@@ -1,0 +1,147 @@
+"""The container files: linted, and where podman is there built, run and stopped."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "deploy" / "images"
+TOOLS = Path(__file__).parent / "tools"
+BASE = os.environ.get("TOKENWIRE_BASE_IMAGE", "localhost/tokenwire-base:bookworm")
+LARGEST_COORDINATOR = 300e6
+
+
+@pytest.mark.parametrize("path", sorted(IMAGES.iterdir()), ids=lambda path: path.stem)
+def test_container_files_follow_the_rules(path: Path) -> None:
+    """Hadolint finds nothing; the command gets signals itself, and files say what they make."""
+    hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(ROOT / ".venv" / "bin"))
+    if hadolint is None:
+        pytest.skip("hadolint comes with the extra `deploy`")
+    result = subprocess.run([hadolint, str(path)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+    text = path.read_text()
+    assert "ARG BASE_IMAGE=" in text
+    assert 'ENTRYPOINT ["tokenwire"]' in text
+    assert "\nUSER 65532:65532\n" in text
+    assert ":latest" not in text
+
+
+def podman(*arguments: str, timeout_s: float = 600) -> str:
+    """Run podman; returns what it prints."""
+    result = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=timeout_s)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def base() -> str:
+    """An image with Python to build on: the one that is named, or one made of Debian's packages."""
+    if "TOKENWIRE_BUILD_IMAGES" not in os.environ:
+        pytest.skip("images are built by `make deploy-test`")
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed")
+    if subprocess.run(["podman", "image", "exists", BASE]).returncode != 0:
+        if shutil.which("debootstrap") is None or os.geteuid() != 0:
+            pytest.skip(f"there is no image {BASE}, and no debootstrap or not the rights to make it")
+        subprocess.run([str(TOOLS / "base-image.sh")], check=True, timeout=600)
+    return BASE
+
+
+@pytest.fixture(scope="module")
+def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Both halves as images; the GPU worker's on a base without vLLM, which is enough for its simulated engine."""
+    settings = tmp_path_factory.mktemp("uv") / "uv.toml"
+    settings.write_text("system-certs = true\n")
+    authorities = Path("/etc/ssl/certs/ca-certificates.crt")
+    mounts = ["--volume", f"{settings}:/etc/uv/uv.toml:ro"]
+    for path in (authorities, Path("/etc/pip.conf")):
+        if path.exists():
+            mounts += ["--volume", f"{path}:{path}:ro"]
+    names = {}
+    for half in ("coordinator", "worker"):
+        names[half] = f"localhost/tokenwire-{half}:test"
+        arguments = ["--network=host", "--isolation=chroot", *mounts, "--build-arg", f"BASE_IMAGE={base}"]
+        file = ["--file", str(IMAGES / f"{half}.Containerfile")]
+        podman("build", *arguments, *file, "--tag", names[half], str(ROOT))
+    return names
+
+
+@contextmanager
+def contained(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a container as the chart does: not as root, nothing to write to but /tmp, no capabilities."""
+    # Debian's crun does not know every kernel's control groups.
+    runtime = ["--cgroup-manager=cgroupfs", "--runtime", shutil.which("runc") or "/usr/sbin/runc"]
+    limits = ["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1024:1024"]
+    locked = ["--read-only", "--tmpfs", "/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
+    command = ["podman", *runtime, "run", "--rm", "--network=host", *limits, *locked, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(30)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_healthy(url: str, processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Wait until a coordinator serves."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for process in processes:
+            assert process.poll() is None, process.stdout and process.stdout.read()
+        try:
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"{url} does not serve")
+
+
+@pytest.mark.slow
+def test_images_run_locked_down_and_stop_when_told(built: dict[str, str]) -> None:
+    """Both halves serve without root, capabilities or a writable root, and exit 0 on SIGTERM, as process 1."""
+    port, link = free_port(), free_port()
+    worker_arguments = ["worker", "--engine=sim", f"--listen=127.0.0.1:{link}", "--health-listen=127.0.0.1:0"]
+    coordinator_arguments = ["coordinator", f"--port={port}", f"--worker=127.0.0.1:{link}"]
+    with (
+        contained(built["worker"], *worker_arguments) as worker,
+        contained(built["coordinator"], *coordinator_arguments) as coordinator,
+    ):
+        url = f"http://127.0.0.1:{port}"
+        wait_healthy(url, [worker, coordinator])
+        answer = httpx.post(f"{url}/v1/completions", json={"prompt": "a", "max_tokens": 3}, timeout=30)
+        assert answer.json()["usage"]["completion_tokens"] == 3
+        for process in (coordinator, worker):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0, process.stdout and process.stdout.read()
+
+
+@pytest.mark.slow
+def test_the_coordinators_image_is_small(built: dict[str, str]) -> None:
+    """It has neither torch nor vLLM, stays below its limit with the base, and says what it is."""
+    (image,) = json.loads(podman("image", "inspect", built["coordinator"]))
+    assert image["Size"] < LARGEST_COORDINATOR
+    assert image["Config"]["User"] == "65532:65532"
+    assert image["Config"]["StopSignal"] == "SIGTERM"
+    assert image["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    looks = "import importlib.util as i; assert not i.find_spec('torch') and not i.find_spec('vllm')"
+    with contained("--entrypoint=/opt/tokenwire/bin/python", built["coordinator"], "-c", looks) as process:
+        assert process.wait(30) == 0
