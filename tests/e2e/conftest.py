@@ -43,10 +43,15 @@ def scripted_client(scripted: Service) -> Iterator[OpenAI]:
         yield openai
 
 
+_QUICK = ("test_bad_input", "test_openai_client", "test_render", "test_steering", "test_tokens")
+"""Modules whose tests share one service."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what waits for parsers to load, which takes a quarter of a minute."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "scripted" in item.fixturenames:
+    """Mark what starts processes of its own, or waits for parsers to load."""
+    ours = [item for item in items if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent]
+    for item in ours:
+        if item.path.stem not in _QUICK or "scripted" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
 
 
