@@ -39,7 +39,7 @@ class RequestMetrics:
         """Count it."""
         self._in_flight.dec()
         self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()
-        if record.generates:
+        if record.placed_at is not None:
             self._count_generation(record)
 
     def _count_generation(self, record: RequestRecord) -> None:

@@ -71,6 +71,17 @@ def test_choices_that_did_not_end_are_counted_by_what_became_of_the_request() ->
     assert registry.get_sample_value("tokenwire_sequences_finished_total", labels) == 1
 
 
+def test_a_request_that_no_worker_got_has_no_times_and_no_tokens() -> None:
+    """Refusals are quick: they would make latencies look better than they are."""
+    record = _generated()
+    record.status, record.placed_at, record.first_token_at, record.finishes = 429, None, None, ()
+    registry = _counted(record)
+    labels = {"route": "/v1/chat/completions", "model": "digits", "code": "429", "outcome": "refused"}
+    assert registry.get_sample_value("tokenwire_requests_total", labels) == 1
+    assert registry.get_sample_value("tokenwire_request_duration_seconds_count", {"model": "digits"}) is None
+    assert registry.get_sample_value("tokenwire_prompt_tokens_total", {"model": "digits"}) is None
+
+
 def test_what_wants_no_tokens_is_a_request_and_nothing_else() -> None:
     """No times, no tokens."""
     registry = _counted(RequestRecord(route="/health", status=200))
