@@ -78,6 +78,8 @@ class CoordinatorServer(uvicorn.Server):
         self._readiness.stopping = True
         if self._settings.drain_delay_s:
             log.info("stops to listen in %g s", self._settings.drain_delay_s)
+            # Clients that keep connections would go on using them, and some send in the moment of the end.
+            self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
             await asyncio.sleep(self._settings.drain_delay_s)
         await super().shutdown(sockets)
 

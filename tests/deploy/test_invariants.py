@@ -57,8 +57,11 @@ def test_policies_let_only_coordinators_reach_workers() -> None:
     workers = {"tw-tokenwire-small worker", "tw-tokenwire-large worker"}
     policy = policies["tw-tokenwire-worker"]
     assert selected(policy["podSelector"]["matchLabels"], manifests) == workers
-    ((rule,), (peer,)) = policy["ingress"], policy["ingress"][0]["from"]
+    rule, metrics = policy["ingress"]
     assert rule["ports"] == [{"port": "grpc", "protocol": "TCP"}]
+    assert metrics["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+    assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    (peer,) = rule["from"]
     assert selected(peer["podSelector"]["matchLabels"], manifests) == {"tw-tokenwire coordinator"}
     nodes = policies["tw-tokenwire-large-nodes"]
     both = {"tw-tokenwire-large worker", "tw-tokenwire-large follower"}
@@ -89,6 +92,8 @@ def test_ports_have_names_that_agree(manifests: list[Manifest]) -> None:
     for ingress in of_kind(manifests, "Ingress"):
         backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
         assert backend["port"]["name"] in {port["name"] for port in services[backend["name"]]["ports"]}
+    for monitor in of_kind(manifests, "PodMonitor"):
+        assert {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]} <= ports["worker"]
     for policy in of_kind(manifests, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
             assert {port["port"] for port in rule.get("ports", ())} <= set().union(*ports.values())
@@ -121,10 +126,10 @@ def test_pods_get_the_time_that_they_take(manifests: list[Manifest]) -> None:
     for name, template in pod_templates(manifests):
         only = container(template)
         sleep = only.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        drains = [float(each.partition("=")[2]) for each in only["args"] if each.startswith("--drain-timeout=")]
-        assert len(drains) == (name != "follower")
+        drains = [float(each.partition("=")[2]) for each in only["args"] if each.startswith("--drain-")]
+        assert len(drains) == {"coordinator": 2, "worker": 1, "follower": 0}[name]
         assert template["spec"]["terminationGracePeriodSeconds"] > sleep + sum(drains)
-        assert name != "coordinator" or sleep > 0
+        assert (sleep > 0) == (name == "follower")
 
 
 def test_what_is_scaled_has_no_fixed_number(manifests: list[Manifest]) -> None:

@@ -151,16 +151,21 @@ def test_a_drain_has_a_deadline(folder: Path) -> None:
 
 
 def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
-    """During its drain delay health is a 503, requests are still served; then it is gone, with exit code 0."""
-    with simulated_service(folder, coordinator_options=("--drain-delay", "2")) as service:
+    """During its drain delay health is a 503, requests are served but connections not kept; then it exits with 0."""
+    with (
+        simulated_service(folder, coordinator_options=("--drain-delay", "2")) as service,
+        httpx.Client() as client,
+    ):
+        assert "connection" not in client.get(f"{service.url}/health").headers
         service.coordinator.signal(signal.SIGTERM)
         service.coordinator.wait_for("stops to listen")
 
         health = httpx.get(f"{service.url}/health")
-        answer = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 2})
+        answer = client.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 2})
 
         assert (health.status_code, answer.status_code) == (503, 200)
         assert "retry-after" in health.headers
+        assert answer.headers["connection"] == "close"
         assert service.coordinator.wait_exit() == 0
 
 

@@ -43,6 +43,9 @@ spec:
         {{- end }}
         - --listen=0.0.0.0:50051
         - --health-listen=0.0.0.0:50052
+        {{- if .root.Values.monitoring.podMonitor }}
+        - --metrics-listen=0.0.0.0:50053
+        {{- end }}
         - --cache-dir=/cache
         - --drain-timeout={{ $values.drain.timeoutSeconds }}
         {{- with $values.servedModelName }}
@@ -92,6 +95,9 @@ spec:
       ports:
         - {name: grpc, containerPort: 50051}
         - {name: health, containerPort: 50052}
+        {{- if .root.Values.monitoring.podMonitor }}
+        - {name: metrics, containerPort: 50053}
+        {{- end }}
       startupProbe:
         grpc: {port: 50052, service: readiness}
         periodSeconds: 5
