@@ -16,6 +16,7 @@ from coordinator.fleet.pool import WorkerPool
 from coordinator.https import https_context
 from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
+from tokenwire.heap import settle_heap
 from tokenwire.listening import announce_ready
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class CoordinatorServer(uvicorn.Server):
         await self._pool.wait_ready()
         model = next(session.model for session in self._pool.sessions if session.model is not None)
         log.info("serving %s", model.names[0])
+        settle_heap()
         if self._ready_fd is None:
             announce_ready(host, port, self._settings.https.scheme)
         else:

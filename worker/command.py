@@ -14,6 +14,7 @@ import uvloop
 
 from tokenwire.cli import SectionedCommand, option
 from tokenwire.errors import EngineFailed, InvalidRequest
+from tokenwire.heap import settle_heap
 from tokenwire.link.settings import link_options, link_settings
 from tokenwire.logs import LogFormat, configure_logging
 from tokenwire.observability_options import LOG_FORMAT
@@ -112,6 +113,7 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
             return 0
         await starting
         log.info("ready: %s on %s", ", ".join(server.welcome().model.names), server.address)
+        settle_heap()
         await server.serve(shutdown)
         return 0
     except (EngineFailed, InvalidRequest) as error:
