@@ -99,3 +99,17 @@ def test_an_old_cluster_gets_nothing_that_it_cannot_do(tmp_path: Path) -> None:
 
     assert "preStop:" not in rendered("1.29.0")
     assert rendered("1.30.0").count("preStop:") == 1
+
+
+def test_queries_of_autoscalers_are_promql(tmp_path: Path) -> None:
+    """What KEDA asks Prometheus is a query that Prometheus understands."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    scalers = [each for values in CASES.values() for each in of_kind(render(values), "ScaledObject")]
+    queries = [trigger["metadata"]["query"] for scaler in scalers for trigger in scaler["spec"]["triggers"]]
+    rules = [{"record": f"query:demand{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    result = subprocess.run([promtool, "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert len(queries) >= 2
