@@ -61,7 +61,7 @@ class Client:
             kept = b"connection: close" not in head
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_rolling_update_loses_nothing(tmp_path: Path) -> None:
     """All workers and then all coordinators are replaced under 100 clients: every reply is whole and the same."""
     async with AsyncExitStack() as stack:
