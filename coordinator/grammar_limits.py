@@ -32,9 +32,10 @@ def check_grammar(asked: pb.StructuredOutputs) -> None:
     """Check what a request's output must follow. Raises InvalidRequest."""
     match asked.WhichOneof("constraint"):
         case "json_schema":
-            _check_json(asked.json_schema, "structured_outputs.json", MAX_NESTING)
+            _check_json("JSON schema", asked.json_schema, "structured_outputs.json", MAX_NESTING)
         case "structural_tag":
-            _check_json(asked.structural_tag, "structured_outputs.structural_tag", MAX_NESTING + TAG_NESTING)
+            tag = asked.structural_tag
+            _check_json("structural tag", tag, "structured_outputs.structural_tag", MAX_NESTING + TAG_NESTING)
         case "regex":
             _check_size(len(asked.regex), MAX_REGEX_CHARS, "structured_outputs.regex")
             _check_expression(_IN_REGEX.sub("_", asked.regex), "structured_outputs.regex")
@@ -57,9 +58,10 @@ def _check_size(size: int, limit: int, param: str) -> None:
         raise _refusal(param, f"has {size} characters, more than {limit}")
 
 
-def _check_json(text: str, param: str, nesting: int) -> None:
+def _check_json(what: str, text: str, param: str, nesting: int) -> None:
     _check_size(len(text), MAX_GRAMMAR_CHARS, param)
-    too_deep = _refusal(param, f"is nested too deeply: objects and arrays may nest at most {nesting} levels")
+    message = f"The {what} is nested too deeply: objects and arrays may nest at most {nesting} levels"  # as in vLLM
+    too_deep = InvalidRequest(message, param=param)
     try:
         level = [json.loads(text)]
     except RecursionError as error:
