@@ -34,8 +34,8 @@ def check_grammar(asked: pb.StructuredOutputs) -> None:
         case "json_schema":
             _check_json("JSON schema", asked.json_schema, "structured_outputs.json", MAX_NESTING)
         case "structural_tag":
-            tag = asked.structural_tag
-            _check_json("structural tag", tag, "structured_outputs.structural_tag", MAX_NESTING + TAG_NESTING)
+            tag, param = asked.structural_tag, "structured_outputs.structural_tag"
+            _check_json("value of " + param, tag, param, MAX_NESTING + TAG_NESTING)
         case "regex":
             _check_size(len(asked.regex), MAX_REGEX_CHARS, "structured_outputs.regex")
             _check_expression(_IN_REGEX.sub("_", asked.regex), "structured_outputs.regex")

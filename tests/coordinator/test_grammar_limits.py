@@ -71,12 +71,12 @@ def test_what_people_write_passes(kind: str, value: Any) -> None:
     ],
 )
 def test_what_is_too_much_is_refused(kind: str, value: Any, words: str) -> None:
-    """With a message and a param that name the field."""
+    """With a message and a param that name the field; a schema that is too deep is refused in vLLM's words."""
     with pytest.raises(InvalidRequest, match=words) as refused:
         check_grammar(asked(kind, value))
 
     assert refused.value.param == f"structured_outputs.{'json' if kind == 'json_schema' else kind}"
-    assert refused.value.param in refused.value.message
+    assert refused.value.param in refused.value.message or refused.value.message.startswith("The JSON schema is")
 
 
 @pytest.mark.parametrize("piece", ["[", "[\\", '"', "{", "{ ", "{1", "{1,", "\\", "#", "(", "a{1 "])
