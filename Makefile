@@ -3,7 +3,7 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-.PHONY: help setup serve test test-fast lint format proto parity conformance faults deploy-test bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto parity conformance faults deploy-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,6 +27,9 @@ test: .venv/.dev  ## run the tests
 test-fast: .venv/.dev  ## run the tests that need no real engine and little time
 	$(VENV)/pytest -m "not engine and not npm and not slow and not long" $(ARGS)
 
+test-long: .venv/.dev  ## run the tests that take minutes each, most on real engines
+	$(VENV)/pytest -n 0 -m long $(ARGS)
+
 lint: .venv/.dev  ## ruff, mypy, buf
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
@@ -47,11 +50,9 @@ parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; 
 
 conformance: .venv/.dev  ## run clients' own code, each in an environment of its own, against the real engine
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
-	$(VENV)/pytest -n 0 tests/e2e/test_stock_engine.py
 
 faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
-	$(VENV)/pytest -n 0 tests/faults/test_real_engine.py
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
 	@scripts/setup.sh cpu,dev,deploy

@@ -9,7 +9,7 @@ import pytest
 from tests.processes import simulated_service
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_request_breaks_the_service(tmp_path: Path) -> None:
     """Valid and invalid requests for every route get answers below 500 in time; then no slot is open."""
     options = ("--sim-step-ms", "1", "--sim-max-model-len", "256")

@@ -167,6 +167,7 @@ def test_the_coordinator_is_slim(service: Service, place: Path) -> None:
     assert not [name for name in imported if HEAVY.search(name)]
 
 
+@pytest.mark.long
 def test_sigterm_lets_a_real_engine_finish(place: Path) -> None:
     """A worker that is told to stop finishes its streams, exits 0 and leaves no process behind."""
     address = f"unix:{place}/worker.sock"

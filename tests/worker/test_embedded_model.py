@@ -66,6 +66,7 @@ def test_a_missing_package_is_named_with_its_cure() -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.long
 def test_two_processes_make_one_complete_model(tmp_path: Path) -> None:
     """Two processes that start together both get the model, whole, with nothing left over from them or from a crash."""
     crashed = tmp_path / "models" / f"{EMBEDDED_MODEL_NAME}.partial"
