@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.vllm_names import FINISH_REASONS
 from worker.engine import Sequence, Step
 
 
@@ -83,18 +84,9 @@ class StepQueue:
             raise self._error
 
 
-_REASONS = {
-    "stop": pb.FINISH_REASON_STOP,
-    "length": pb.FINISH_REASON_LENGTH,
-    "abort": pb.FINISH_REASON_ABORT,
-    "error": pb.FINISH_REASON_ERROR,
-    "repetition": pb.FINISH_REASON_REPETITION,
-}
-
-
 def finish(reason: str, stop_reason: int | str | None, new_token_ids: list[int], kv_transfer: Any = None) -> pb.Finish:
     """Build a terminal event from vLLM's; a stop without a reason is the end-of-sequence token, the last new one."""
-    event = pb.Finish(reason=_REASONS[reason])
+    event = pb.Finish(reason=FINISH_REASONS[reason])
     if event.reason == pb.FINISH_REASON_STOP:
         if isinstance(stop_reason, int):
             event.stop_token_id = stop_reason

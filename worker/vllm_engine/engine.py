@@ -17,6 +17,7 @@ from vllm.v1.metrics.prometheus import get_prometheus_registry
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.vllm_names import json_object
 from worker.engine import Sequence, Step
 from worker.prefix_cache import CacheChange, HearCache
 from worker.vllm_engine.arguments import parse_engine_args
@@ -28,7 +29,7 @@ from worker.vllm_engine.driver import Admission, Driver
 from worker.vllm_engine.errors import vllm_errors
 from worker.vllm_engine.generate import GenerateDriver
 from worker.vllm_engine.pump import Pump, missing_internals
-from worker.vllm_engine.sampling import json_object, to_vllm
+from worker.vllm_engine.sampling import to_vllm
 from worker.vllm_engine.tokenizer import tokenizer_files
 
 log = logging.getLogger(__name__)

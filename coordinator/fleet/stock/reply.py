@@ -5,14 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenwire.v1 import inference_pb2 as pb
-
-_REASONS = {
-    "stop": pb.FINISH_REASON_STOP,
-    "length": pb.FINISH_REASON_LENGTH,
-    "abort": pb.FINISH_REASON_ABORT,
-    "error": pb.FINISH_REASON_ERROR,
-    "repetition": pb.FINISH_REASON_REPETITION,
-}
+from tokenwire.vllm_names import FINISH_REASONS
 
 
 def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int], asked: Sequence[int]) -> pb.Finish:
@@ -20,7 +13,7 @@ def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int
 
     A server without a tokenizer names the end of the sequence as a stop id, which it is not for others.
     """
-    finish = pb.Finish(slot=slot, reason=_REASONS.get(choice["finish_reason"], pb.FINISH_REASON_STOP))
+    finish = pb.Finish(slot=slot, reason=FINISH_REASONS.get(choice["finish_reason"], pb.FINISH_REASON_STOP))
     matched = choice.get("stop_reason")
     if isinstance(matched, int):
         if matched in eos_token_ids and matched not in asked:

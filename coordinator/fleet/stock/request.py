@@ -1,30 +1,11 @@
 """A submit, as the JSON that a stock server takes; what it cannot do is refused by name."""
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
-# Fields with one meaning and one name on both sides; absent means vLLM's default.
-_SCALARS = (
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "ignore_eos",
-    "max_tokens",
-    "min_tokens",
-    "prompt_logprobs",
-    "thinking_token_budget",
-    "watermarking",
-    "skip_reading_prefix_cache",
-)
-_LISTS = ("stop_token_ids", "allowed_token_ids", "bad_words", "trace_decode_token_ids")
 _NOT_THERE = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
 _MOST_LOGPROBS = 20
 """vLLM's own limit, unless the server was started with another."""
@@ -51,10 +32,10 @@ def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[
     if submit.HasField("reasoning_ended"):
         body["reasoning_ended"] = submit.reasoning_ended
     if submit.HasField("reasoning_parser_kwargs_json"):
-        body["reasoning_parser_kwargs"] = _object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
+        body["reasoning_parser_kwargs"] = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
     for name in ("kv_transfer_params", "ec_transfer_params"):
         if submit.sampling_params.HasField(f"{name}_json"):
-            body[name] = _object(getattr(submit.sampling_params, f"{name}_json"), name)
+            body[name] = json_object(getattr(submit.sampling_params, f"{name}_json"), name)
     return body
 
 
@@ -72,8 +53,9 @@ def _sampling(params: pb.SamplingParams, index: int) -> dict[str, Any]:
     for name in _NOT_THERE:
         if getattr(params, name):
             raise InvalidRequest(f"{name} is not possible on a stock vLLM server.", param=name)
-    given: dict[str, Any] = {name: getattr(params, name) for name in _SCALARS if params.HasField(name)}
-    given.update((name, list(values)) for name in _LISTS if (values := getattr(params, name)))
+    given = {name: value for name, value in plain_fields(params).items() if name not in _NOT_THERE}
+    if params.HasField("max_tokens"):
+        given["max_tokens"] = params.max_tokens
     if params.HasField("seed"):
         given["seed"] = params.seed + index
     if params.HasField("logprobs"):
@@ -83,38 +65,9 @@ def _sampling(params: pb.SamplingParams, index: int) -> dict[str, Any]:
     if params.logit_bias:
         given["logit_bias"] = {str(token): bias for token, bias in params.logit_bias.items()}
     if params.HasField("structured_outputs"):
-        given["structured_outputs"] = _structured_outputs(params.structured_outputs)
+        given["structured_outputs"] = structured_outputs(params.structured_outputs)
     if params.HasField("repetition_detection"):
-        wire = params.repetition_detection
-        names = ("max_pattern_size", "min_pattern_size", "min_count")
-        given["repetition_detection"] = {name: getattr(wire, name) for name in names}
+        given["repetition_detection"] = repetition_detection(params.repetition_detection)
     if params.HasField("extra_args_json"):
-        given["extra_args"] = _object(params.extra_args_json, "extra_args")
+        given["extra_args"] = json_object(params.extra_args_json, "extra_args")
     return {**given, "n": 1, "detokenize": False}
-
-
-def _structured_outputs(wire: pb.StructuredOutputs) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "disable_any_whitespace": wire.disable_any_whitespace,
-        "disable_additional_properties": wire.disable_additional_properties,
-    }
-    if wire.HasField("whitespace_pattern"):
-        given["whitespace_pattern"] = wire.whitespace_pattern
-    kind = wire.WhichOneof("constraint")
-    if kind == "json_schema":
-        given["json"] = wire.json_schema
-    elif kind == "choice":
-        given["choice"] = list(wire.choice.values)
-    elif kind is not None:
-        given[kind] = getattr(wire, kind)
-    return given
-
-
-def _object(text: str, param: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{param} is not valid JSON: {error}", param=param) from error
-    if not isinstance(value, dict):
-        raise InvalidRequest(f"{param} must be a JSON object.", param=param)
-    return value
