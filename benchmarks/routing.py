@@ -150,7 +150,7 @@ class Simulation:
         decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
         session = decision.worker
         submit.slots.append(session.slots.take(DEAF))
-        session.workload.sent(submit.slots[0], decision.new)
+        session.workload.sent(submit.slots, decision.new)
         session.engine.submit(session, submit, asked)
 
 

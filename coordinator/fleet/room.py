@@ -30,8 +30,8 @@ def room_of(session: WorkerSession) -> int:
     if seats == UNKNOWN:
         return UNKNOWN
     lead = max(_LEAST_LEAD, seats // _LEAD_SHARE)
-    load, room = session.load, seats + lead - session.workload.sequences
+    load, room = session.workload.load, seats + lead - session.workload.sequences
     if session.open_slots and load.waiting and load.kv_cache_usage >= _FULL_CACHE:
         # Memory, not seats, is what this worker is out of.
-        room = min(room, lead - load.waiting - session.unseen)
+        room = min(room, lead - load.waiting - session.workload.unseen)
     return room

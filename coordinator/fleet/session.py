@@ -62,9 +62,6 @@ class WorkerSession:
         self.instance_id = ""
         """Names the worker's process; empty before its first welcome."""
         self.model: pb.Model | None = None
-        self.load = pb.Load()
-        self.unseen = 0
-        """Sequences sent since the worker told its load."""
         self.weight_version = ""
         """Label of the weights that made the last tokens."""
         self.serving = pb.ServingState()
@@ -123,11 +120,10 @@ class WorkerSession:
         `new_tokens` of the prompt are expected to be computed, the rest to be found in the worker's cache.
         """
         slots = [self._slots.take(listener) for listener in listeners]
-        self.workload.sent(slots[0], new_tokens)
+        self.workload.sent(slots, new_tokens)
         for listener in listeners:
             listener.weights(self.weight_version)
         submit.slots[:] = slots
-        self.unseen += len(slots)
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
 
@@ -224,7 +220,7 @@ class WorkerSession:
     async def _welcomed(self, welcome: pb.Welcome, conversation: Conversation) -> None:
         protocol.check_peer(welcome.protocol, f"worker {self.address}")
         await self._prepare(welcome.model, conversation.fetch_tokenizer)
-        self.model, self.load, self.weight_version = welcome.model, welcome.load, welcome.weight_version
+        self.model, self.weight_version = welcome.model, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         self._tally = self._slots.deaf.tally = self._tallies.setdefault(self.name, Tally())
@@ -259,7 +255,6 @@ class WorkerSession:
             case "serving":
                 self.hear(event.serving)
             case "heartbeat":
-                self.load = event.heartbeat.load
                 self.workload.told(event.heartbeat.load)
                 problem = self._vigil.stall(event.heartbeat)
                 if problem:
@@ -281,7 +276,6 @@ class WorkerSession:
         self._notice(self)
 
     def _take(self, frame: pb.StepFrame) -> None:
-        self.load, self.unseen = frame.load, 0
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
             # Whatever goes on elsewhere must not come back here.
             self.worker_drains = True

@@ -1,7 +1,7 @@
 """How much one worker has to do before a new request's first token, as well as this coordinator can know."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from coordinator.fleet.slots import SlotTable
 from tokenwire.v1 import inference_pb2 as pb
@@ -27,7 +27,10 @@ class Workload:
         self._places = 0
         self.tokens = 0
         """Tokens that came from there, ever."""
-        self._load = pb.Load()
+        self.load = pb.Load()
+        """As the worker told it last."""
+        self.unseen = 0
+        """Sequences sent since then."""
         self._load_at = 0.0
         self._own_at_load = 0
 
@@ -36,7 +39,7 @@ class Workload:
         self._prompts.clear()
         self._prompt_tokens = 0
         self._places = places
-        self._load, self._load_at, self._own_at_load = load, self._clock(), 0
+        self.told(load)
 
     def heard(self, frame: pb.StepFrame) -> None:
         """Take what a frame says, before it is dealt out."""
@@ -49,11 +52,13 @@ class Workload:
 
     def told(self, load: pb.Load, ended: int = 0) -> None:
         """Take a worker's load; so many of the slots that are open have ended for it."""
-        self._load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
+        self.load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
+        self.unseen = 0
 
-    def sent(self, slot: int, tokens: int) -> None:
-        """Count a prompt, of which so many tokens are to be computed."""
-        self._prompts[slot] = tokens
+    def sent(self, slots: Sequence[int], tokens: int) -> None:
+        """Count a request's sequences, and its prompt, of which so many tokens are to be computed."""
+        self.unseen += len(slots)
+        self._prompts[slots[0]] = tokens
         self._prompt_tokens += tokens
 
     def computed(self, slot: int) -> None:
@@ -67,7 +72,7 @@ class Workload:
 
     def ahead(self) -> int:
         """Return the work ahead of a new request, in prompt tokens to compute."""
-        others, load = self._others(), self._load
+        others, load = self._others(), self.load
         sequences = self._slots.open + others
         waiting = max(0, load.waiting - len(self._prompts)) if others else 0
         if load.kv_cache_usage > _MEMORY_FULL and self._slots.open:
@@ -77,6 +82,6 @@ class Workload:
         return self._prompt_tokens + sequences * SEQUENCE_TOKENS + waiting * QUEUED_TOKENS
 
     def _others(self) -> int:
-        load = self._load
+        load = self.load
         others = load.running + load.waiting - self._own_at_load
         return others if others > 0 and self._clock() - self._load_at < _STALE_S else 0

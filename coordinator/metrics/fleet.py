@@ -25,10 +25,14 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return all families."""
         yield self._states()
-        yield self._of_workers("requests_running", "Sequences that it runs.", lambda session: session.load.running)
-        yield self._of_workers("requests_waiting", "Sequences in its queue.", lambda session: session.load.waiting)
         yield self._of_workers(
-            "kv_cache_usage_ratio", "Part of its KV cache in use.", lambda session: session.load.kv_cache_usage
+            "requests_running", "Sequences that it runs.", lambda session: session.workload.load.running
+        )
+        yield self._of_workers(
+            "requests_waiting", "Sequences in its queue.", lambda session: session.workload.load.waiting
+        )
+        yield self._of_workers(
+            "kv_cache_usage_ratio", "Part of its KV cache in use.", lambda session: session.workload.load.kv_cache_usage
         )
         yield self._of_workers("open_slots", "Sequences of this coordinator.", lambda session: session.open_slots)
         yield from self._lines()

@@ -63,7 +63,7 @@ class Snapshot:
         status = self._fleet.of(session)
         places = session.model.max_num_seqs if session.model is not None else 0
         # Stock servers do not tell their load.
-        load = session.load if status.connected and places else None
+        load = session.workload.load if status.connected and places else None
         return {
             **status.as_dict(),
             "model": session.name or None,

@@ -40,10 +40,10 @@ async def test_a_full_cache_leaves_no_room(tmp_path: Path) -> None:
     ):
         (session,) = pool.sessions
         send(pool, max_tokens=LONG)
-        await until(lambda: session.load.running == 1)
+        await until(lambda: session.workload.load.running == 1)
         assert pool.room(MODEL) == 67
 
-        session.load = pb.Load(running=1, waiting=3, kv_cache_usage=0.97)
+        session.workload.told(pb.Load(running=1, waiting=3, kv_cache_usage=0.97))
         assert pool.room(MODEL) <= 1
 
 

@@ -39,7 +39,7 @@ class Worker:
     def take(self, sequences: int = 1, prompt: int = 0) -> None:
         """Get a request."""
         slots = [self.slots.take(DEAF) for _ in range(sequences)]
-        self.workload.sent(slots[0], prompt)
+        self.workload.sent(slots, prompt)
 
     def tell(self, **load: float) -> None:
         """Send a frame without tokens."""

@@ -415,7 +415,7 @@ async def test_the_load_follows_the_frames(address: str) -> None:
         session.submit(submission(max_tokens=20_000), [first])
         session.submit(submission(max_tokens=20_000), [second])
 
-        await until(lambda: (session.load.running, session.load.waiting) == (1, 1))
+        await until(lambda: (session.workload.load.running, session.workload.load.waiting) == (1, 1))
 
 
 async def test_a_listener_is_asked_for_by_slot(address: str) -> None:
