@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 
+from coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire import protocol
 from tokenwire.channel import SERVER
 from tokenwire.errors import TokenwireError
@@ -29,6 +30,21 @@ async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
+
+
+async def accept(model: pb.Model, fetch: FetchFiles) -> None:
+    """Be prepared for any model."""
+
+
+@asynccontextmanager
+async def running_session(session: WorkerSession) -> AsyncIterator[WorkerSession]:
+    """Run a session, connected or not."""
+    running = asyncio.create_task(session.run())
+    try:
+        yield session
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
 
 
 def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int] | None = None) -> pb.Submit:

@@ -7,22 +7,12 @@ import pytest
 from coordinator.fleet.targets import Targets
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
+from tests.clock import Clock
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.simulated_engine.model import load_model
 
 LINGER_S = 300.0
-
-
-class Clock:
-    """Stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 async def fetch() -> dict[str, bytes]:
@@ -38,7 +28,7 @@ def directory(clock: Clock, targets: Targets | None = None) -> ModelDirectory:
 
 async def test_every_model_is_found_by_each_of_its_names() -> None:
     """Models of different workers stand side by side."""
-    models = directory(Clock())
+    models = directory(Clock(1000.0))
     await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
     await models.prepare(pb.Model(names=["blue"]), fetch)
 
@@ -50,7 +40,7 @@ async def test_every_model_is_found_by_each_of_its_names() -> None:
 
 async def test_a_model_outlives_its_workers_for_a_while() -> None:
     """It stays known for as long as configured; then it is unknown, under all of its names."""
-    clock = Clock()
+    clock = Clock(1000.0)
     models = directory(clock)
     await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
     await models.prepare(pb.Model(names=["blue"]), fetch)
@@ -70,7 +60,7 @@ async def test_a_model_outlives_its_workers_for_a_while() -> None:
 
 async def test_a_worker_that_comes_back_keeps_its_model() -> None:
     """The time begins anew when the next worker leaves."""
-    clock = Clock()
+    clock = Clock(1000.0)
     models = directory(clock)
     await models.prepare(pb.Model(names=["red"]), fetch)
     models.left("red")
@@ -86,7 +76,7 @@ async def test_a_worker_that_comes_back_keeps_its_model() -> None:
 
 async def test_without_any_model_the_error_tells_whether_one_was_there() -> None:
     """Before the first worker all is to be tried again; after the last one a name is unknown."""
-    clock = Clock()
+    clock = Clock(1000.0)
     models = directory(clock)
     with pytest.raises(Unavailable, match="may still be loading"):
         models.find("red")
@@ -103,7 +93,7 @@ async def test_without_any_model_the_error_tells_whether_one_was_there() -> None
 
 async def test_adapters_go_and_come_with_their_model() -> None:
     """What a model was steered to outlives it; its adapters are not offered without it."""
-    clock = Clock()
+    clock = Clock(1000.0)
     targets = Targets()
     targets.hear("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
     models = directory(clock, targets)

@@ -2,20 +2,11 @@
 
 import pytest
 
+from tests.clock import Clock
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.outbox import Outbox
 from worker.step_clock import StepClock
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

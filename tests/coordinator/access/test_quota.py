@@ -3,17 +3,8 @@
 import pytest
 
 from coordinator.access.quota import Account, Limits
+from tests.clock import Clock
 from tokenwire.errors import Overloaded
-
-
-class Clock:
-    """Stands still until it is told."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        """Tell the time."""
-        return self.now
 
 
 def test_requests_at_a_time() -> None:

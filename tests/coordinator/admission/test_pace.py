@@ -1,16 +1,7 @@
 """When it is worth to come back."""
 
 from coordinator.admission.pace import Pace
-
-
-class Clock:
-    """Stands still until it is told."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        """Tell the time."""
-        return self.now
+from tests.clock import Clock
 
 
 def test_the_wait_follows_from_recent_starts() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.session import WorkerSession
-from tests.coordinator.fleet.test_session import accept, connected
-from tests.workers import Listener, running_worker, submission, unix_address
+from tests.coordinator.fleet.test_session import connected
+from tests.workers import Listener, accept, running_worker, submission, unix_address
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 

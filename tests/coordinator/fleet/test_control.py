@@ -9,19 +9,15 @@ import pytest
 
 from coordinator.fleet.control import FleetControl
 from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.session import FetchFiles, SessionState
+from coordinator.fleet.session import SessionState
 from coordinator.fleet.targets import Targets
-from tests.workers import Listener, running_worker, submission, unix_address, until
+from tests.workers import Listener, accept, running_worker, submission, unix_address, until
 from tokenwire.channel import open_channel
 from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 NAMES = ("one", "two", "three")
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 class Coordinator:

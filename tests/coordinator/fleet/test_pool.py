@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 
 from coordinator.fleet.pool import Ticket, WorkerPool
-from coordinator.fleet.session import FetchFiles, SessionState
-from tests.workers import Listener, running_worker, submission, unix_address, until
+from coordinator.fleet.session import SessionState
+from tests.workers import Listener, accept, running_worker, submission, unix_address, until
 from tokenwire.errors import Unavailable
-from tokenwire.v1 import inference_pb2 as pb
 from worker.server import WorkerServer
 
 MODEL = "simulated"
 LONG = 20_000
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 @asynccontextmanager

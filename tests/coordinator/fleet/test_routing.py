@@ -9,17 +9,8 @@ from coordinator.fleet.routing import SESSION_TOKENS, Router
 from coordinator.fleet.slots import DEAF, SlotTable
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
+from tests.clock import Clock
 from tokenwire.v1 import inference_pb2 as pb
-
-
-class Clock:
-    """Tells the time that it is told."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

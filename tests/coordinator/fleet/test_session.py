@@ -13,6 +13,8 @@ from coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
 from tests.workers import (
     Listener,
     SessionContext,
+    accept,
+    running_session,
     running_worker,
     scripted_worker,
     submission,
@@ -35,22 +37,13 @@ def address(tmp_path: Path) -> str:
     return unix_address(tmp_path)
 
 
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
-
-
 @asynccontextmanager
 async def connecting(
     address: str, prepare: Callable[[pb.Model, FetchFiles], Awaitable[None]] = accept
 ) -> AsyncIterator[WorkerSession]:
     """Run a session, connected or not."""
-    session = WorkerSession(address, "test", prepare)
-    running = asyncio.create_task(session.run())
-    try:
+    async with running_session(WorkerSession(address, "test", prepare)) as session:
         yield session
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
 
 
 @asynccontextmanager

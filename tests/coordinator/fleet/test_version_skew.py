@@ -7,17 +7,12 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.session import FetchFiles
 from coordinator.fleet.targets import Targets
-from tests.workers import Listener, Script, SessionContext, scripted_worker, submission, unix_address, until
+from tests.workers import Listener, Script, SessionContext, accept, scripted_worker, submission, unix_address, until
 from tokenwire import protocol
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 def with_unknown_field(message: Message) -> None:

@@ -9,11 +9,13 @@ import pytest
 from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.room import room_of
-from coordinator.fleet.session import FetchFiles, SessionState
+from coordinator.fleet.session import SessionState
 from coordinator.fleet.vigil import Vigil, VigilSettings
+from tests.clock import Clock
 from tests.workers import (
     Listener,
     SessionContext,
+    accept,
     running_worker,
     scripted_worker,
     submission,
@@ -25,16 +27,6 @@ from tokenwire.errors import InvalidRequest, WorkerLost
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 from worker.simulated_engine.faults import FaultPlan
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_silent_worker_is_overdue() -> None:
@@ -88,10 +80,6 @@ def test_losses_in_a_row_make_longer_pauses() -> None:
     time.now += 61
     assert breaker.lost() == pytest.approx(0.2)
     assert breaker.lost(stalled=True) == pytest.approx(3.2)
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:

@@ -5,16 +5,7 @@ from array import array
 
 from coordinator.history.store import MemoryStore
 from coordinator.history.turns import Turn
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def turn(count: int = 10, parent: Turn | None = None) -> Turn:
@@ -58,7 +49,7 @@ async def test_what_was_used_least_recently_goes_first() -> None:
 
 async def test_turns_expire_when_they_were_not_used_for_long() -> None:
     """The time to live begins anew with each use."""
-    clock = Clock()
+    clock = Clock(0.0)
     store = MemoryStore(1 << 20, 60, clock)
     for name in (b"a", b"b"):
         store.put([name], turn())

@@ -37,13 +37,3 @@ class ScriptedParser:
     def texts(self) -> list[str]:
         """What each call was given."""
         return [text for text, _, _ in self.fed]
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now

@@ -4,7 +4,8 @@ import pytest
 
 from coordinator.parsing.batching import BatchingFeed, Pace
 from coordinator.parsing.message import MessageDelta, RawParser
-from tests.coordinator.parsing.fakes import Clock, ScriptedParser
+from tests.clock import Clock
+from tests.coordinator.parsing.fakes import ScriptedParser
 
 MARK = 99
 
@@ -25,13 +26,13 @@ class DearParser(ScriptedParser):
 
 def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_text: bool = True) -> BatchingFeed:
     """Return a feed on clocks that stand still by themselves."""
-    pace = Pace(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock())
+    pace = Pace(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock(0.0))
     return BatchingFeed(parser, {MARK}, splits_text, pace)
 
 
 def dear(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
     """Return a parser that has become too dear to be called again for one token, and its feed."""
-    cpu = Clock()
+    cpu = Clock(0.0)
     parser = DearParser(cpu)
     feed = batching(parser, cpu, splits_text=splits_text)
     feed.feed("x" * 1000, [1], False)
@@ -42,7 +43,7 @@ def dear(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
 def test_a_cheap_parser_sees_every_token() -> None:
     """Nothing gathers while calls cost less than they may."""
     parser = ScriptedParser()
-    feed = batching(parser, Clock())
+    feed = batching(parser, Clock(0.0))
     assert [feed.feed(text, [1], False) for text in "abc"] == [MessageDelta(content=text) for text in "abc"]
 
 
@@ -50,7 +51,7 @@ def test_work_is_linear_in_the_length() -> None:
     """Ten times the tokens cost about ten times the work, however a parser rescans."""
     costs = []
     for tokens in (1000, 10_000):
-        cpu = Clock()
+        cpu = Clock(0.0)
         feed = batching(DearParser(cpu), cpu, per_token_s=5.0)
         for _ in range(tokens):
             feed.feed("x", [1], False)
@@ -105,7 +106,7 @@ def test_incremental_parsers_get_structure_with_the_rest() -> None:
 def test_parts_of_a_character_wait_for_the_rest() -> None:
     """Tokens without text reach the parser with the text that they become."""
     parser = ScriptedParser()
-    feed = batching(parser, Clock())
+    feed = batching(parser, Clock(0.0))
     assert feed.feed("", [1], False) is None
     assert feed.feed("é", [2], False) == MessageDelta(content="é")
     assert parser.fed == [("é", [1, 2], False)]
@@ -113,7 +114,7 @@ def test_parts_of_a_character_wait_for_the_rest() -> None:
 
 def test_nothing_waits_longer_than_it_may() -> None:
     """A slow stream shows what it has, dear or not."""
-    cpu, wall = Clock(), Clock()
+    cpu, wall = Clock(0.0), Clock(0.0)
     parser = DearParser(cpu)
     feed = BatchingFeed(parser, (), True, Pace(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
     feed.feed("x" * 1000, [1], False)

@@ -12,19 +12,15 @@ from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.failover.layer import Failover
 from coordinator.fleet.failover.settings import FailoverSettings
 from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.session import FetchFiles, SessionState
+from coordinator.fleet.session import SessionState
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement, Submission
-from tests.workers import PROMPT, Listener, running_worker, unix_address, until
+from tests.workers import PROMPT, Listener, accept, running_worker, unix_address, until
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 from worker.server import WorkerServer
 
 NAMES = ("one", "two", "three")
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 class Cluster:

@@ -4,17 +4,8 @@ import pytest
 
 from coordinator.fleet.failover.sequence import Loss, ResumableSequence
 from coordinator.fleet.failover.suspicion import Suspicion, is_undecided
+from tests.clock import Clock
 from tests.workers import Listener
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Keeper:

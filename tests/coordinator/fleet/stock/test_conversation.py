@@ -11,21 +11,17 @@ import pytest
 
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.calls import ask
-from coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
+from coordinator.fleet.session import SessionState, WorkerSession
 from coordinator.fleet.stock.conversation import StockConversation
 from coordinator.fleet.stock.settings import StockSettings
 from coordinator.metrics.relay import Relay
 from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
-from tests.workers import PROMPT, Listener, submission, until
+from tests.workers import PROMPT, Listener, accept, running_session, submission, until
 from tokenwire.errors import InvalidRequest, Overloaded, Unavailable, Unsupported, WorkerLost
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
 EOS = 2
-
-
-async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
 
 
 @pytest.fixture
@@ -49,12 +45,8 @@ async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIt
     """Run a session with a stock server."""
     settings = StockSettings(directory, "secret")
     session = WorkerSession(server.url, "test", accept, converse=partial(StockConversation, settings))
-    running = asyncio.create_task(session.run())
-    try:
+    async with running_session(session):
         yield session
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
 
 
 @pytest.fixture
