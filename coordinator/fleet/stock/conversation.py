@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator.fleet.conversation import Commands
 from coordinator.fleet.stock.control import stock_control
-from coordinator.fleet.stock.facts import ModelDirectory
+from coordinator.fleet.stock.facts import ModelFolder
 from coordinator.fleet.stock.outbox import Outbox
 from coordinator.fleet.stock.reply import finish_of, prompt_rows, sampled_rows
 from coordinator.fleet.stock.request import body_of, comes_whole, headers_of
@@ -57,7 +57,7 @@ class StockConversation:
         self._outbox = Outbox()
         self._sequences: dict[int, _Sequence] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._directory: ModelDirectory | None = None
+        self._directory: ModelFolder | None = None
         self._model = ""
         self._lively = True
         """Whether tokens came since the server was looked at last."""
@@ -86,7 +86,7 @@ class StockConversation:
     async def _meet(self) -> pb.SessionResponse:
         if self._settings.tokenizer is None:
             raise InvalidRequest("a stock vLLM server needs --tokenizer DIR, the directory of its model")
-        directory = ModelDirectory(self._settings.tokenizer)
+        directory = ModelFolder(self._settings.tokenizer)
         await self._server.get("/health")
         model = directory.describe(
             await self._server.get("/v1/models"), (await self._server.get("/version"))["version"]

@@ -20,7 +20,7 @@ _DEFAULTS = (
 """What vLLM takes over from a generation config."""
 
 
-class ModelDirectory:
+class ModelFolder:
     """The configuration files beside a tokenizer; what is missing is empty."""
 
     def __init__(self, folder: Path) -> None:
