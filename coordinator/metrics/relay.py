@@ -5,8 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import grpc
-
+from coordinator.fleet.calls import ask
 from coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import control_pb2 as pb
@@ -44,15 +43,12 @@ class Relay:
 
 
 async def _ask(session: WorkerSession) -> str | None:
-    control = session.control
-    if control is None:
-        return None
     try:
-        response: pb.GetMetricsResponse = await control.GetMetrics(pb.GetMetricsRequest(), timeout=_ANSWER_S)
-        return response.text
-    except (grpc.aio.AioRpcError, TokenwireError) as error:
+        answer = await ask(session, lambda stub: stub.GetMetrics(pb.GetMetricsRequest(), timeout=_ANSWER_S))
+    except TokenwireError as error:
         log.debug("worker %s tells no metrics: %s", session.address, error)
         return None
+    return str(answer.text)
 
 
 def relabelled(texts: Mapping[str, str]) -> str:

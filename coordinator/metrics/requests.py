@@ -2,10 +2,10 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from coordinator.fleet.tally import TOKEN_GAP_BOUNDS_S
 from coordinator.observation.record import RequestRecord
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class RequestMetrics:
@@ -23,7 +23,7 @@ class RequestMetrics:
         self._in_flight = Gauge("tokenwire_requests_in_flight", "HTTP requests being served.", registry=registry)
         self._duration = histogram("request_duration", "From a request to the end of its reply.")
         self._first_token = histogram("time_to_first_token", "From a request to its first token.")
-        self._per_token = histogram("time_per_output_token", "Mean time for each further token.", _TOKEN_SECONDS)
+        self._per_token = histogram("time_per_output_token", "Mean time for each further token.", TOKEN_GAP_BOUNDS_S)
         self._queue = histogram("queue_time", "From the end of a prompt's preparation to a worker.")
         self._prompt = counter("prompt_tokens", "Tokens of prompts.", "model")
         self._cached = counter("prompt_tokens_cached", "Prompt tokens in the cache of a worker.", "model")
