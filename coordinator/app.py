@@ -58,15 +58,14 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     models = ModelDirectory(settings, targets)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
     pool = WorkerPool(
-        (),
         coordinator_id,
         models.prepare,
         targets,
-        Link(settings.link),
-        Router(settings.routing),
-        models.left,
-        settings.vigil,
-        StockSettings(settings.tokenizer, settings.stock_key),
+        link=Link(settings.link),
+        router=Router(settings.routing),
+        model_left=models.left,
+        vigil=settings.vigil,
+        stock=StockSettings(settings.tokenizer, settings.stock_key),
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
@@ -83,7 +82,6 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool.start()
         finder.start()
         await metrics.start()
         yield

@@ -71,23 +71,22 @@ class WorkerPool:
 
     def __init__(
         self,
-        addresses: Iterable[str],
         coordinator_id: str,
         prepare: Prepare,
         targets: Targets | None = None,
+        *,
         link: Link | None = None,
         router: Router | None = None,
         model_left: Callable[[str], None] = lambda name: None,
         vigil: VigilSettings | None = None,
         stock: StockSettings | None = None,
     ) -> None:
-        """`addresses` are the workers to begin with; `update` changes them.
+        """Begins without workers: `update` brings them.
 
         `model_left` is called with the first name of a model when its last worker is gone.
         """
         self.tallies: Tallies = {}
         """What sessions have counted."""
-        self._first_addresses = list(addresses)
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._model_left = model_left
@@ -112,10 +111,6 @@ class WorkerPool:
     def open_slots(self) -> int:
         """Slots without their terminal event, in all sessions."""
         return sum(session.open_slots for session in self.sessions)
-
-    def start(self) -> None:
-        """Begin to connect."""
-        self.update(self._first_addresses)
 
     def update(self, addresses: Iterable[str]) -> None:
         """Connect to workers that are new, and leave those that are not named any more.

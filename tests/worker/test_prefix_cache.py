@@ -8,9 +8,9 @@ import pytest
 
 from coordinator.fleet.pool import Ticket, WorkerPool
 from coordinator.fleet.routing import Candidate, Router
-from coordinator.fleet.session import FetchFiles, SessionState
+from coordinator.fleet.session import SessionState
 from tests.worker.simulated_engine.simulation import simulation
-from tests.workers import Listener, running_worker, unix_address, until
+from tests.workers import Listener, accept, running_worker, unix_address, until
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from worker.prefix_cache import CacheChange, CacheFeed
@@ -67,10 +67,6 @@ async def test_an_engine_that_tells_nothing_is_not_asked_again() -> None:
         assert feed.snapshot() is None
 
 
-async def _accept(model: pb.Model, fetch: FetchFiles) -> None:
-    pass
-
-
 class Hearing(Router):
     """A router that remembers what it heard of caches."""
 
@@ -88,8 +84,8 @@ class Hearing(Router):
 async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, Hearing]]:
     """Run a pool, connected."""
     router = Hearing()
-    pool = WorkerPool(addresses, "test", _accept, router=router)
-    pool.start()
+    pool = WorkerPool("test", accept, router=router)
+    pool.update(addresses)
     await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
     yield pool, router
     await pool.stop()

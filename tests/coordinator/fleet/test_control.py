@@ -25,8 +25,7 @@ class Coordinator:
 
     def __init__(self, folder: Path) -> None:
         self.targets = Targets()
-        addresses = [unix_address(folder, name) for name in NAMES]
-        self.pool = WorkerPool(addresses, "test", accept, self.targets)
+        self.pool = WorkerPool("test", accept, self.targets)
         self.control = FleetControl(self.pool, self.targets, timeout_s=10)
 
     async def wait_ready(self, count: int) -> None:
@@ -78,7 +77,7 @@ class Fleet:
 async def coordinating(folder: Path) -> AsyncIterator[Coordinator]:
     """Run a coordinator's part that steers."""
     coordinator = Coordinator(folder)
-    coordinator.pool.start()
+    coordinator.pool.update(unix_address(folder, name) for name in NAMES)
     try:
         yield coordinator
     finally:

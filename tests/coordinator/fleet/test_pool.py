@@ -20,8 +20,8 @@ LONG = 20_000
 @asynccontextmanager
 async def connected(*addresses: str, ready: int | None = None) -> AsyncIterator[WorkerPool]:
     """Run a pool; so many of its workers are ready, or all of them."""
-    pool = WorkerPool(addresses, "test", accept)
-    pool.start()
+    pool = WorkerPool("test", accept)
+    pool.update(addresses)
     count = len(addresses) if ready is None else ready
     try:
         await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == count)

@@ -23,8 +23,8 @@ def with_unknown_field(message: Message) -> None:
 async def converse(address: str, script: Script) -> Listener:
     """Send a request to a scripted worker; returns when it has ended."""
     async with scripted_worker(address, script):
-        pool = WorkerPool([address], "test", accept)
-        pool.start()
+        pool = WorkerPool("test", accept)
+        pool.update([address])
         try:
             await asyncio.wait_for(pool.wait_ready(), 10)
             listener = Listener()
@@ -116,8 +116,8 @@ async def test_a_worker_without_a_control_call_says_so(tmp_path: Path) -> None:
     targets = Targets()
     targets.hear("scripted", pb.ServingState(epoch=1 << 16, weights_epoch=1 << 16, weight_version="v2"))
     async with scripted_worker(address, older):
-        pool = WorkerPool([address], "test", accept, targets)
-        pool.start()
+        pool = WorkerPool("test", accept, targets)
+        pool.update([address])
         try:
             await until(lambda: bool(pool.sessions[0].model) and "Method not found" in pool.misfit(pool.sessions[0]))
             assert not pool.is_ready()

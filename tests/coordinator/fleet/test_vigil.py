@@ -94,8 +94,8 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     async with scripted_worker(address, fall_silent):
-        pool = WorkerPool([address], "test", accept, vigil=VigilSettings(heartbeat_timeout_s=0.5))
-        pool.start()
+        pool = WorkerPool("test", accept, vigil=VigilSettings(heartbeat_timeout_s=0.5))
+        pool.update([address])
         await pool.wait_ready()
         listener = Listener()
         pool.submit("scripted", submission(), [listener])
@@ -111,8 +111,8 @@ async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
     """Heartbeats say that it makes no step; after that it gets no requests for a while."""
     address = unix_address(tmp_path)
     async with running_worker(address, faults=FaultPlan.parse(["hang@step=60"])):
-        pool = WorkerPool([address], "test", accept, vigil=VigilSettings(engine_stall_timeout_s=0.3))
-        pool.start()
+        pool = WorkerPool("test", accept, vigil=VigilSettings(engine_stall_timeout_s=0.3))
+        pool.update([address])
         await pool.wait_ready()
         listener = Listener()
         pool.submit("simulated", submission(200), [listener])
@@ -131,10 +131,8 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
     """As long as it is paused it may be still; heartbeats go on."""
     address = unix_address(tmp_path)
     async with running_worker(address):
-        pool = WorkerPool(
-            [address], "test", accept, vigil=VigilSettings(heartbeat_timeout_s=1.5, engine_stall_timeout_s=0.1)
-        )
-        pool.start()
+        pool = WorkerPool("test", accept, vigil=VigilSettings(heartbeat_timeout_s=1.5, engine_stall_timeout_s=0.1))
+        pool.update([address])
         await pool.wait_ready()
         control = pool.sessions[0].control
         assert control is not None
@@ -154,8 +152,8 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
 async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
     """After a loss it has room for a few sequences, until it has made a token."""
     address = unix_address(tmp_path)
-    pool = WorkerPool([address], "test", accept)
-    pool.start()
+    pool = WorkerPool("test", accept)
+    pool.update([address])
     async with running_worker(address):
         await pool.wait_ready()
         (session,) = pool.sessions

@@ -11,17 +11,14 @@ from coordinator.fleet.failover.settings import FailoverStats
 from coordinator.fleet.pool import WorkerPool
 from coordinator.metrics.fleet import FleetCollector
 from coordinator.metrics.metrics import Metrics
+from tests.workers import accept
 
 _DOCUMENT = Path(__file__).parents[3] / "docs" / "operations.md"
 _ROW = re.compile(r"^\| `(tokenwire_\w+)` \| (\w+) \|", re.MULTILINE)
 
 
-async def _prepare(*_: object) -> None:
-    """Take every model."""
-
-
 def _families() -> list[Metric]:
-    pool = WorkerPool((), "coordinator", _prepare)
+    pool = WorkerPool("coordinator", accept)
     metrics = Metrics(FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats()))
     return list(metrics.registry.collect())
 

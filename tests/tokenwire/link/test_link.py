@@ -75,8 +75,8 @@ async def coordinating(address: str, link: LinkSettings) -> AsyncIterator[Worker
     async def fetch(model: pb.Model, files: FetchFiles) -> None:
         await files()
 
-    pool = WorkerPool([address], "test", fetch, link=Link(link))
-    pool.start()
+    pool = WorkerPool("test", fetch, link=Link(link))
+    pool.update([address])
     try:
         yield pool
     finally:

@@ -29,10 +29,14 @@ class Cluster:
     def __init__(self, folder: Path, settings: FailoverSettings, queue_timeout_s: float = 10.0) -> None:
         self._folder = folder
         self._workers: dict[str, tuple[WorkerServer, AsyncExitStack]] = {}
-        self.pool = WorkerPool([unix_address(folder, name) for name in NAMES], "test", accept)
+        self.pool = WorkerPool("test", accept)
         queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
         self.failover = Failover(queue, settings, self.pool.room)
         self.pool.watch_drains(self.failover.drained)
+
+    def connect(self) -> None:
+        """Begin to connect to all workers, running or not."""
+        self.pool.update(unix_address(self._folder, name) for name in NAMES)
 
     async def start(self, name: str, **simulation: Any) -> WorkerServer:
         """Start a worker and wait until it takes requests."""
@@ -93,7 +97,7 @@ def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """Two workers of three run."""
     cluster = Cluster(tmp_path, FailoverSettings())
-    cluster.pool.start()
+    cluster.connect()
     for name in NAMES[:2]:
         await cluster.start(name, step_ms=4)
     yield cluster
@@ -181,7 +185,7 @@ async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
 async def test_the_wait_has_an_end(tmp_path: Path) -> None:
     """Nobody comes: the request fails with what was wrong."""
     cluster = Cluster(tmp_path, FailoverSettings(), queue_timeout_s=0.1)
-    cluster.pool.start()
+    cluster.connect()
     await cluster.start("one", step_ms=4)
     _, (listener,) = cluster.send()
     await some_tokens(listener)
@@ -197,7 +201,7 @@ async def test_the_wait_has_an_end(tmp_path: Path) -> None:
 async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
     """Failover can be switched off."""
     cluster = Cluster(tmp_path, FailoverSettings(attempts=0))
-    cluster.pool.start()
+    cluster.connect()
     for name in NAMES[:2]:
         await cluster.start(name, step_ms=4)
     _, (listener,) = cluster.send()
@@ -294,7 +298,7 @@ async def test_a_draining_worker_hands_over(cluster: Cluster) -> None:
 async def test_a_drain_without_another_worker_lets_replies_end(tmp_path: Path) -> None:
     """There is nowhere to go: the worker finishes them; at its deadline they wait for the next one."""
     cluster = Cluster(tmp_path, FailoverSettings())
-    cluster.pool.start()
+    cluster.connect()
     await cluster.start("one", step_ms=4)
     whole = await cluster.undisturbed(max_tokens=300)
     _, (short,) = cluster.send(max_tokens=20)
