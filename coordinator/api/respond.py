@@ -1,6 +1,8 @@
 """Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client leaves."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
@@ -16,25 +18,38 @@ from coordinator.output.collect import CollectedChoice, CollectedReply
 from coordinator.output.sse import ChunkShape, StreamedReply
 
 
+@contextmanager
+def _running(
+    generation: Generation,
+    prepared: PreparedRequest,
+    reply: CollectedReply | StreamedReply,
+    connection: Connection,
+    scope: Scope,
+) -> Iterator[None]:
+    """Submit a request; at the end of the block nothing of it runs any more, and its record is whole."""
+    caller, record = caller_of(scope), record_of(scope)
+    _begin_record(record, prepared)
+    run = generation.start(prepared, reply, caller, patience_of(scope), record)
+    note_run(scope, run)
+    try:
+        yield
+    finally:
+        run.abort()
+        _end_record(record, prepared, reply, connection)
+        connection.release()
+        caller.charge(record.completion_tokens)
+
+
 async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
     """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
     connection = connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
-    caller = caller_of(request.scope)
-    record = _begin_record(request.scope, prepared)
-    run = generation.start(prepared, reply, caller, patience_of(request.scope), record)
-    note_run(request.scope, run)
-    try:
+    with _running(generation, prepared, reply, connection, request.scope):
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         choices = await reply.wait()
         if connection.lost:
             raise ClientDisconnect
         return choices
-    finally:
-        run.abort()
-        _end_record(record, prepared, reply, connection)
-        connection.release()
-        caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))
 
 
 class EventStream(Response):
@@ -61,11 +76,7 @@ class EventStream(Response):
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
-        caller = caller_of(scope)
-        record = _begin_record(scope, prepared)
-        run = self._generation.start(self._prepared, reply, caller, patience_of(scope), record)
-        note_run(scope, run)
-        try:
+        with _running(self._generation, prepared, reply, connection, scope):
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
             error = await reply.begin()
             if connection.lost:
@@ -78,22 +89,15 @@ class EventStream(Response):
             if not connection.lost:
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            run.abort()
-            _end_record(record, prepared, reply, connection)
-            connection.release()
-            caller.charge(sum(map(reply.tokens_of, range(prepared.choices))))
 
 
-def _begin_record(scope: Scope, prepared: PreparedRequest) -> RequestRecord:
-    record = record_of(scope)
+def _begin_record(record: RequestRecord, prepared: PreparedRequest) -> None:
     record.request_id, record.model = prepared.request.request_id, prepared.model.fleet_name
     record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
     record.reused_tokens = sum(prompt.reused for prompt in prepared.prompts)
     record.submitted_at = time.monotonic()
     if record.keeps_prompt:
         record.prompt = prepared.text_of(0)
-    return record
 
 
 def _end_record(
