@@ -23,6 +23,10 @@ LENGTH = struct.Struct(">I")
 _GRACE_S = 2.0
 
 
+class _ProcessLost(Exception):
+    """The process ended, or its pipes did, before it had replied."""
+
+
 class IsolatedRenderer:
     """One child process, started when first needed and again after it had to be ended; one rendering at a time."""
 
@@ -53,6 +57,16 @@ class IsolatedRenderer:
             await child.wait()
 
     async def _exchange(self, request: bytes) -> dict[str, Any]:
+        try:
+            return await self._ask(request)
+        except _ProcessLost:
+            # Not necessarily by this job: what was started may have been ended from outside, or by the job before.
+            try:
+                return await self._ask(request)
+            except _ProcessLost as error:
+                raise _failed("needed too much memory, or broke what renders it") from error
+
+    async def _ask(self, request: bytes) -> dict[str, Any]:
         done = False
         try:
             async with asyncio.timeout(self._limits.seconds + _GRACE_S):
@@ -64,8 +78,9 @@ class IsolatedRenderer:
             done = True
         except TimeoutError as error:
             raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise _failed("needed too much memory, or broke what renders it") from error
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
+            # A RuntimeError is how uvloop says that the pipe to a process is closed.
+            raise _ProcessLost from error
         finally:
             # Also when the client left: half a reply would be taken for the next one's.
             if not done:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import psutil
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -259,6 +260,17 @@ async def test_what_no_sandbox_stops_ends_with_its_process(isolated: IsolatedRen
     with pytest.raises(InvalidRequest, match=r"took longer|too much memory"):
         await task
     assert await waiting == "ok"
+
+
+async def test_a_process_that_somebody_ended_costs_no_request(isolated: IsolatedRenderer) -> None:
+    """The renderer may be ended at any time, by a machine short of memory for one; the next request starts it anew."""
+    assert await render_own(isolated, "one") == "one"
+
+    for process in psutil.Process().children():
+        if "coordinator.text.isolated" in process.cmdline():
+            process.kill()
+
+    assert await render_own(isolated, "two") == "two"
 
 
 async def test_a_client_that_left_takes_its_reply_along(isolated: IsolatedRenderer) -> None:
