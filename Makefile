@@ -3,6 +3,9 @@ VENV := .venv/bin
 SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
+# Even where the environment forbids it, modules are compiled once: vLLM's take 12 s of every process otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup serve test test-fast test-long lint format proto parity conformance faults deploy-test bench clean
 
 help:  ## show this list

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator.text.budget import RenderLimits
-from coordinator.text.isolation import LENGTH
+from coordinator.text.isolation import LENGTH, READY
 from coordinator.text.template import ChatTemplate
 from tokenwire.errors import InvalidRequest
 
@@ -27,12 +27,16 @@ def main(seconds: float, made: int, memory_mb: int) -> None:
     """Render jobs from standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
     limits = RenderLimits(seconds, made)
-    source, target = sys.stdin.buffer, sys.stdout.buffer
+    source = sys.stdin.buffer
+    _write(READY)
     while head := source.read(LENGTH.size):
         (length,) = LENGTH.unpack(head)
-        reply = json.dumps(render(json.loads(source.read(length)), limits)).encode()
-        target.write(LENGTH.pack(len(reply)) + reply)
-        target.flush()
+        _write(json.dumps(render(json.loads(source.read(length)), limits)).encode())
+
+
+def _write(message: bytes) -> None:
+    sys.stdout.buffer.write(LENGTH.pack(len(message)) + message)
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

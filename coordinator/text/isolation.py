@@ -19,6 +19,10 @@ MAX_SOURCE = 256 * 1024
 LENGTH = struct.Struct(">I")
 """Precedes each message in either direction; the message is JSON."""
 
+READY = b""
+"""The first message of the process."""
+
+_START_S = 30.0
 # The process notices most overruns by itself, with better words.
 _GRACE_S = 2.0
 
@@ -69,12 +73,11 @@ class IsolatedRenderer:
     async def _ask(self, request: bytes) -> dict[str, Any]:
         done = False
         try:
+            reader, writer = await self._pipes()
             async with asyncio.timeout(self._limits.seconds + _GRACE_S):
-                reader, writer = await self._pipes()
                 writer.write(LENGTH.pack(len(request)) + request)
                 await writer.drain()
-                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-                reply: dict[str, Any] = json.loads(await reader.readexactly(length))
+                reply: dict[str, Any] = json.loads(await _read(reader))
             done = True
         except TimeoutError as error:
             raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
@@ -88,7 +91,8 @@ class IsolatedRenderer:
         return reply
 
     async def _pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if not self._is_alive():
+        fresh = not self._is_alive()
+        if fresh:
             await self.close()
             limits = [self._limits.seconds, self._limits.made, self._memory_mb]
             self._child = await asyncio.create_subprocess_exec(
@@ -100,6 +104,13 @@ class IsolatedRenderer:
         reader, writer = self._child.stdout, self._child.stdin
         assert reader is not None
         assert writer is not None
+        if fresh:
+            # Python's own start is not the template's time.
+            try:
+                async with asyncio.timeout(_START_S):
+                    await _read(reader)
+            except TimeoutError as error:
+                raise _ProcessLost from error
         return reader, writer
 
     def _is_alive(self) -> bool:
@@ -108,6 +119,11 @@ class IsolatedRenderer:
         return (
             child is not None and child.returncode is None and child.stdin is not None and not child.stdin.is_closing()
         )
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return await reader.readexactly(length)
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:
