@@ -20,6 +20,8 @@ class Stream:
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
+    created: int = 0
+    """The server's time of day, in seconds since 1970."""
     problem: str = ""
     """What went wrong; empty: nothing."""
     arrivals: list[float] = field(default_factory=list)
@@ -81,6 +83,7 @@ def _take(event: dict[str, Any], stream: Stream) -> None:
     if "error" in event:
         stream.problem = json.dumps(event["error"])
         return
+    stream.created = event["created"]
     for choice in event.get("choices", ()):
         stream.text += choice["text"]
         stream.token_ids += choice.get("token_ids") or []

@@ -3,28 +3,49 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from tests.certificates import CLIENT, SERVER, Authority
 from tests.faults.client import Stream, read_stream
+from tests.faults.clock import FakedClock
 from tests.faults.proxy import Proxy
 from tests.processes import Process
 
 STEP_MS = 40
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a cluster consists of."""
+
+    workers: int = 3
+    worker_options: tuple[str, ...] = ()
+    first_worker_options: tuple[str, ...] = ()
+    proxied: bool = False
+    """A proxy stands before each worker."""
+    listed: bool = False
+    """The coordinator finds the workers in a file."""
+    secured: bool = False
+    """Coordinator and workers show each other certificates."""
+    faked_clock: bool = False
+    """The processes' time of day can be set."""
+
+
 class Cluster:
     """Some workers, all alike, and a coordinator in front of them."""
 
-    def __init__(self, folder: Path, proxies: Sequence[Proxy], worker_options: Sequence[str]) -> None:
+    def __init__(self, folder: Path, layout: Layout, proxies: Sequence[Proxy] = ()) -> None:
         self.folder = folder
         self.proxies = proxies
         self.workers: dict[int, Process] = {}
         self.url = ""
-        self._options = worker_options
+        self.clock = FakedClock(folder / "clock") if layout.faked_clock else None
+        self._layout = layout
         self._starts = 0
         self._coordinators: list[Process] = []
 
@@ -40,9 +61,10 @@ class Cluster:
     def start_worker(self, number: int, *options: str) -> None:
         """Start a worker; does not wait for it."""
         self._starts += 1
-        simulation = ["--sim-step-ms", str(STEP_MS), "--sim-max-num-seqs", "400", *self._options, *options]
-        arguments = ["worker", "--engine", "sim", "--listen", self.address(number), *simulation]
-        self.workers[number] = Process(arguments, self.folder / f"worker-{number}-{self._starts}.log")
+        simulation = ["--sim-step-ms", str(STEP_MS), "--sim-max-num-seqs", "400", *self._layout.worker_options]
+        arguments = ["worker", "--engine", "sim", "--listen", self.address(number), *simulation, *options]
+        log = self.folder / f"worker-{number}-{self._starts}.log"
+        self.workers[number] = Process([*arguments, *self._link("worker")], log, self._environment())
 
     async def wait_worker(self, number: int) -> None:
         """Wait until a worker takes requests."""
@@ -52,12 +74,14 @@ class Cluster:
         """Send a worker a signal."""
         self.workers[number].signal(how)
 
-    async def start_coordinator(self, workers: Sequence[str], *options: str) -> None:
+    async def start_coordinator(self) -> None:
         """Start a coordinator and wait until it serves."""
+        proxies = [proxy.address for proxy in self.proxies]
+        workers = [f"file:{self._list}"] if self._layout.listed else proxies or map(self.address, self.workers)
         named = [argument for address in workers for argument in ("--worker", address)]
         log = self.folder / f"coordinator-{len(self._coordinators)}.log"
-        cache = ["--cache-dir", str(self.folder / "cache")]
-        self._coordinators.append(Process(["coordinator", "--port", "0", *cache, *named, *options], log))
+        arguments = ["coordinator", "--port", "0", "--cache-dir", str(self.folder / "cache"), *named]
+        self._coordinators.append(Process([*arguments, *self._link("coordinator")], log, self._environment()))
         found = await asyncio.to_thread(self.coordinator.wait_for, r"listening on (http://\S+:\d+)", 60)
         self.url = found[1]
         async with httpx.AsyncClient() as client, asyncio.timeout(60):
@@ -67,6 +91,35 @@ class Cluster:
     def begin(self, streams: Sequence[Stream]) -> list[asyncio.Task[Stream]]:
         """Begin to read streams."""
         return [asyncio.create_task(read_stream(self.url, stream)) for stream in streams]
+
+    def announce(self, present: Iterable[int]) -> None:
+        """Write the list of workers that the coordinator reads."""
+        written = self.folder / "workers.new"
+        written.write_text("".join(f"{self.address(number)}\n" for number in present))
+        written.replace(self._list)
+
+    def certify(self) -> None:
+        """Give coordinator and workers certificates of an authority that did not exist before."""
+        authority = Authority()
+        (new := self.folder / "new").mkdir(exist_ok=True)
+        authority.issue(new, "worker", usage=SERVER)
+        authority.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
+        authority.write(new / "ca.crt")
+        for file in new.iterdir():
+            file.rename(self.folder / file.name)
+
+    @property
+    def _list(self) -> Path:
+        return self.folder / "workers"
+
+    def _link(self, end: str) -> list[str]:
+        if not self._layout.secured:
+            return []
+        cert, key, ca = (str(self.folder / name) for name in (f"{end}.crt", f"{end}.key", "ca.crt"))
+        return ["--link-cert", cert, "--link-key", key, "--link-ca", ca]
+
+    def _environment(self) -> dict[str, str]:
+        return self.clock.environment if self.clock else {}
 
     def stop(self) -> None:
         """Stop every process."""
@@ -79,25 +132,20 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(
-    folder: Path,
-    workers: int,
-    worker_options: Sequence[str] = (),
-    first_worker_options: Sequence[str] = (),
-    coordinator_options: Sequence[str] = (),
-    proxied: bool = False,
-    source: str | None = None,
-) -> AsyncIterator[Cluster]:
-    """Run so many workers and a coordinator; `source` takes the place of their addresses."""
+async def running_cluster(folder: Path, layout: Layout) -> AsyncIterator[Cluster]:
+    """Run workers and a coordinator."""
     async with contextlib.AsyncExitStack() as stack:
-        addresses = [f"unix:{folder}/{number}.sock" for number in range(workers)]
-        proxies = [await stack.enter_async_context(Proxy(address)) for address in addresses if proxied]
-        cluster = Cluster(folder, proxies, worker_options)
+        numbers = range(layout.workers)
+        sockets = [f"unix:{folder}/{number}.sock" for number in numbers if layout.proxied]
+        proxies = [await stack.enter_async_context(Proxy(address)) for address in sockets]
+        cluster = Cluster(folder, layout, proxies)
         stack.callback(cluster.stop)
-        for number in range(workers):
-            cluster.start_worker(number, *(first_worker_options if number == 0 else ()))
-        for number in range(workers):
+        if layout.secured:
+            cluster.certify()
+        cluster.announce(numbers)
+        for number in numbers:
+            cluster.start_worker(number, *(layout.first_worker_options if number == 0 else ()))
+        for number in numbers:
             await cluster.wait_worker(number)
-        named = [source] if source else [proxy.address for proxy in proxies] or addresses
-        await cluster.start_coordinator(named, *coordinator_options)
+        await cluster.start_coordinator()
         yield cluster

@@ -2,13 +2,14 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.faults.client import Stream
-from tests.faults.cluster import STEP_MS, Cluster, running_cluster
+from tests.faults.cluster import STEP_MS, Cluster, Layout, running_cluster
 
 Strike = Callable[[Cluster], Awaitable[None]]
 
@@ -28,11 +29,7 @@ class Fault:
     gap_s: float
     """The longest time for which a client may get nothing."""
     streams: int = 200
-    workers: int = 3
-    proxied: bool = False
-    worker_options: tuple[str, ...] = ()
-    first_worker_options: tuple[str, ...] = ()
-    coordinator_options: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +64,7 @@ def _body(number: int, tokens: int) -> dict[str, Any]:
 async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> Outcome:
     """Run a fault under streams and compare these with undisturbed ones."""
     count = streams or fault.streams
-    source = f"file:{folder}/workers" if fault.strike is flap else None
-    if source:
-        _announce(folder, range(fault.workers))
-    async with running_cluster(
-        folder,
-        fault.workers,
-        fault.worker_options,
-        fault.first_worker_options,
-        fault.coordinator_options,
-        fault.proxied,
-        source,
-    ) as cluster:
+    async with running_cluster(folder, fault.layout) as cluster:
         undisturbed = [Stream(_body(number, tokens)) for number in range(_PROMPTS)]
         running = [Stream(_body(number, tokens)) for number in range(count)]
         tasks = cluster.begin(running)
@@ -160,7 +146,7 @@ async def leave_nobody(cluster: Cluster) -> None:
 async def stop_coordinator(cluster: Cluster) -> None:
     """SIGTERM of the coordinator; the next one serves from then on."""
     cluster.coordinator.signal(signal.SIGTERM)
-    await cluster.start_coordinator([cluster.address(number) for number in cluster.workers])
+    await cluster.start_coordinator()
 
 
 async def poison(cluster: Cluster) -> None:
@@ -174,14 +160,29 @@ async def poison(cluster: Cluster) -> None:
 async def flap(cluster: Cluster) -> None:
     """Let discovery lose and find workers."""
     for present in ((0, 1), (1, 2), (0,), (0, 2), (2,), (0, 1, 2)):
-        _announce(cluster.folder, present)
+        cluster.announce(present)
         await asyncio.sleep(0.7)
 
 
-def _announce(folder: Path, present: "range | tuple[int, ...]") -> None:
-    written = folder / "workers.new"
-    written.write_text("".join(f"unix:{folder}/{number}.sock\n" for number in present))
-    written.replace(folder / "workers")
+async def exchange(cluster: Cluster) -> None:
+    """Exchange the certificates of both ends and their authority, twice; what begins between uses new ones."""
+    for _ in range(2):
+        cluster.certify()
+        stream = await cluster.begin([Stream(_body(0, 5))])[0]
+        if stream.problem:
+            raise AssertionError(f"a request with new certificates: {stream.problem}")
+        await asyncio.sleep(1)
+
+
+async def jump(cluster: Cluster) -> None:
+    """Set every process's clock a day ahead, a day back, and right again."""
+    assert cluster.clock is not None
+    for offset, hours in (("+1d", 24), ("-1d", -24), ("+0", 0)):
+        cluster.clock.set(offset)
+        await asyncio.sleep(1.5)
+        stream = await cluster.begin([Stream(_body(0, 5))])[0]
+        if stream.problem or abs(stream.created - time.time() - hours * 3600) > 60:
+            raise AssertionError(f"the clock did not follow, or the stream broke: {stream.problem or stream.created}")
 
 
 def _after(tokens: int, kind: str) -> tuple[str, ...]:
@@ -192,17 +193,19 @@ _POISONED = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
 
 FAULTS = (
     Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
-    Fault("worker out of memory (exit 137)", wait, 1.5, first_worker_options=_after(2500, "exit")),
-    Fault("engine crash", wait, 1.5, first_worker_options=_after(2500, "crash")),
-    Fault("engine hang", wait, 6.0, first_worker_options=_after(4000, "hang")),
+    Fault("worker out of memory (exit 137)", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "exit"))),
+    Fault("engine crash", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "crash"))),
+    Fault("engine hang", wait, 6.0, layout=Layout(first_worker_options=_after(4000, "hang"))),
     Fault("SIGSTOP of a worker", freeze, 6.0),
     Fault("SIGTERM of a worker", terminate, 1.5),
-    Fault("network black hole", swallow, 6.0, proxied=True),
-    Fault("half-open connections", halve, 6.0, proxied=True),
-    Fault("network delay and loss", delay, 1.5, proxied=True),
+    Fault("network black hole", swallow, 6.0, layout=Layout(proxied=True)),
+    Fault("half-open connections", halve, 6.0, layout=Layout(proxied=True)),
+    Fault("network delay and loss", delay, 1.5, layout=Layout(proxied=True)),
     Fault("rolling restart of all workers", roll, 1.5, streams=300),
-    Fault("the only worker is away for 30 s", leave_nobody, _AWAY_S + 10, workers=1),
+    Fault("the only worker is away for 30 s", leave_nobody, _AWAY_S + 10, layout=Layout(workers=1)),
     Fault("SIGTERM of the coordinator", stop_coordinator, 1.5),
-    Fault("a request that kills workers", poison, 1.5, workers=4, worker_options=_POISONED),
-    Fault("discovery flaps", flap, 1.5),
+    Fault("a request that kills workers", poison, 1.5, layout=Layout(workers=4, worker_options=_POISONED)),
+    Fault("discovery flaps", flap, 1.5, layout=Layout(listed=True)),
+    Fault("certificates and authority change", exchange, 1.5, layout=Layout(secured=True)),
+    Fault("clocks jump by a day", jump, 1.5, layout=Layout(faked_clock=True)),
 )
