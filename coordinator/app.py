@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from coordinator.access.gate import FREE_PATHS, AccessGate
 from coordinator.access.keys import open_keys
+from coordinator.admission.expected import ExpectedModels
 from coordinator.admission.queue import AdmissionQueue
 from coordinator.api.anthropic.routes import messages_routes
 from coordinator.api.chat import ChatService, chat_routes
@@ -55,7 +56,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
     readiness = Readiness()
     targets = Targets(settings.control.stale_weights)
-    models = ModelDirectory(settings, targets)
+    expected = ExpectedModels(settings.expected_models, settings.admission)
+    models = ModelDirectory(settings, targets, expected=expected)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
     pool = WorkerPool(
         coordinator_id,
@@ -69,7 +71,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
-    queue = AdmissionQueue(pool, settings.admission)
+    queue = AdmissionQueue(pool, settings.admission, expected)
     failover = Failover(queue, settings.failover, pool.room)
     pool.watch_drains(failover.drained)
     generation = Generation(failover, models, history, settings.admission.request_timeout_s, queue.check_open)

@@ -64,6 +64,12 @@ log = logging.getLogger(__name__)
     help="File with the API key of workers at http://; or set TOKENWIRE_HTTP_WORKER_KEY.",
 )
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where tokenizers of workers are kept.")
+@option(
+    "--expect-model",
+    "expected_models",
+    multiple=True,
+    help="Model that is listed, and for which requests wait, before its first worker has come. Repeat for more.",
+)
 @option("--model-linger", type=float, default=300.0, help="Seconds that a model stays known without any worker.")
 @option("--max-body-mb", type=float, default=32.0, help="Largest request body.")
 @option("--drain-timeout", type=float, default=30.0, help="Seconds that replies may run on after SIGTERM.")
@@ -95,6 +101,7 @@ def command(
     tokenizer: Path | None,
     http_worker_key_file: Path | None,
     cache_dir: Path | None,
+    expected_models: tuple[str, ...],
     model_linger: float,
     max_body_mb: float,
     drain_timeout: float,
@@ -130,6 +137,7 @@ def command(
             "TOKENWIRE_HTTP_WORKER_KEY",
         ),
         cache_dir=cache_dir or default_cache_dir(),
+        expected_models=expected_models,
         model_linger_s=model_linger,
         max_body_bytes=int(max_body_mb * 1024 * 1024),
         drain_timeout_s=drain_timeout,

@@ -126,7 +126,7 @@ class Generation:
 
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
-        model = self._models.find(request.model)
+        model = await self._models.wait_for(request.model)
         self._check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)

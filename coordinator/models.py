@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from coordinator.admission.expected import ExpectedModels
 from coordinator.fleet.session import FetchFiles
 from coordinator.fleet.targets import Adapter, Targets
 from coordinator.parsing.load import load_parsers
@@ -63,8 +64,10 @@ class ModelDirectory:
         settings: CoordinatorSettings,
         targets: Targets | None = None,
         clock: Callable[[], float] = time.monotonic,
+        expected: ExpectedModels | None = None,
     ) -> None:
         self._settings = settings
+        self._expected = expected or ExpectedModels()
         self._targets = targets or Targets()
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
@@ -84,6 +87,20 @@ class ModelDirectory:
         """Return every model once, in the order in which they became known."""
         self._forget_absent()
         return list({id(model): model for model in self._models.values()}.values())
+
+    def awaited(self) -> Sequence[str]:
+        """Return the names of expected models that no worker has announced yet."""
+        self._forget_absent()
+        return self._expected.unknown()
+
+    async def wait_for(self, name: str | None) -> ServedModel:
+        """Find a model as `find` does; one that is expected is waited for. Raises NotFound or Unavailable."""
+        awaited = self.awaited()
+        if awaited and not name and not self._models:
+            name = awaited[0]
+        if name and name in awaited:
+            await self._expected.wait(name)
+        return self.find(name)
 
     def find(self, name: str | None) -> ServedModel:
         """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
@@ -112,6 +129,7 @@ class ModelDirectory:
         over = self._clock() - self._settings.model_linger_s
         for gone in [name for name, since in self._absent.items() if since <= over]:
             del self._absent[gone]
+            self._expected.went(name for name, model in self._models.items() if model.names[0] == gone)
             self._models = {name: model for name, model in self._models.items() if model.names[0] != gone}
             self._prepared = {said: model for said, model in self._prepared.items() if model.names[0] != gone}
             log.info("%s has had no worker for %g s and is not served any more", gone, self._settings.model_linger_s)
@@ -138,6 +156,7 @@ class ModelDirectory:
             if known is not None and known.tokenizer_digest != model.tokenizer_digest:
                 log.warning("a worker announces %s with another tokenizer; new requests use the new one", name)
             self._models[name] = model
+        self._expected.came(model.names)
 
     async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
         settings = self._settings

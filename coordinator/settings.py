@@ -104,6 +104,8 @@ class CoordinatorSettings:
     """The API key of stock vLLM servers among the workers."""
     cache_dir: Path | None = None
     """Where tokenizer files are kept by digest; None: not kept."""
+    expected_models: tuple[str, ...] = ()
+    """Models that are listed, and waited for, before a worker has announced them."""
     model_linger_s: float = 300.0
     """How long a model stays known after its last worker left."""
     https: HttpsSettings = field(default_factory=HttpsSettings)

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
+from coordinator.admission.expected import ExpectedModels
 from coordinator.admission.line import Line, Place
 from coordinator.admission.pace import Pace
-from coordinator.admission.settings import AdmissionSettings
+from coordinator.admission.settings import LEAST_QUEUE, AdmissionSettings, Refusal
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
@@ -16,12 +17,9 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_LEAST_QUEUE = 16
 _LOOK_S = 0.05
 """Other coordinators' requests end without a word to this one: a line looks so often whether it can move."""
 _RETRY_AFTER_S = 1.0
-
-Refusal = Literal["full", "no_worker", "timeout"]
 
 
 class Workers(Fleet, Protocol):
@@ -69,11 +67,12 @@ class Waiting:
 class AdmissionQueue:
     """Requests wait here while no worker is ready, or none has room; one line for each model."""
 
-    def __init__(self, workers: Workers, settings: AdmissionSettings) -> None:
+    def __init__(self, workers: Workers, settings: AdmissionSettings, expected: ExpectedModels | None = None) -> None:
+        """`expected` tells who waits for models that no worker has announced yet."""
         self._workers = workers
         self._settings = settings
-        self.refusals: Counter[tuple[str, Refusal]] = Counter()
-        """Requests that were sent away, by model and reason."""
+        self._expected = expected or ExpectedModels()
+        self._refusals: Counter[tuple[str, Refusal]] = Counter()
         self._lines: dict[str, Line] = {}
         self._paces: dict[str, Pace] = {}
         self._waiting: dict[Place, Waiting] = {}
@@ -82,8 +81,14 @@ class AdmissionQueue:
         workers.subscribe(self._changed)
 
     def lengths(self) -> Mapping[str, tuple[int, int]]:
-        """Return for each model with a line how many requests and sequences wait."""
-        return {model: (line.requests, line.sequences) for model, line in self._lines.items()}
+        """Return for each model with a line, or that is expected, how many requests and sequences wait."""
+        lengths = {name: (self._expected.waiting[name],) * 2 for name in self._expected.unknown()}
+        return lengths | {model: (line.requests, line.sequences) for model, line in self._lines.items()}
+
+    @property
+    def refusals(self) -> Counter[tuple[str, Refusal]]:
+        """Requests that were sent away, by model and reason."""
+        return self._refusals + self._expected.refusals
 
     @property
     def waiting_requests(self) -> int:
@@ -126,12 +131,12 @@ class AdmissionQueue:
     def _check_length(self, model: str, line: Line, adapter_id: int, sequences: int) -> None:
         limit = self._settings.max_queue
         if limit is None:
-            limit = max(_LEAST_QUEUE, self._workers.capacity(model))
+            limit = max(LEAST_QUEUE, self._workers.capacity(model))
         # One that is larger than the whole line gets in when nobody else is there: else it never would.
         if limit and (not line.sequences or line.sequences + sequences <= limit) and self._has_memory():
             return
         absence = self._workers.absence(model, adapter_id)
-        self.refusals[model, "no_worker" if absence else "full"] += 1
+        self._refusals[model, "no_worker" if absence else "full"] += 1
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
         wait_s = self._pace(model).wait_s(line.sequences + sequences)
@@ -195,7 +200,7 @@ class AdmissionQueue:
 
     def _give_up(self, model: str, line: Line, place: Place) -> None:
         self._remove(model, line, place)
-        self.refusals[model, "timeout"] += 1
+        self._refusals[model, "timeout"] += 1
         absence = self._workers.absence(model, place.submit.lora.id)
         waited = f"No worker had room for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or waited, retry_after_s=self._pace(model).wait_s(line.sequences))

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tokenwire.errors import InvalidRequest
 
 _TIMEOUT_S = 60.0
 _RL_TIMEOUT_S = 600.0
 UNLIMITED = 2**63
+LEAST_QUEUE = 16
+"""Sequences that may wait for a model in any case, where no bound was set."""
+
+Refusal = Literal["full", "no_worker", "timeout"]
 
 
 @dataclass(frozen=True, slots=True)

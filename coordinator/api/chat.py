@@ -58,7 +58,7 @@ class ChatService:
     async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl-") -> ChatCall:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
-        parsers = self._models.find(body.model).parsers
+        parsers = (await self._models.wait_for(body.model)).parsers
         plan = await _plan(body, parsers)
         request = body.to_generation(request_id(prefix, body.request_id, headers.request_id), headers, plan, self._api)
         prepared = await self._generation.prepare(request)
@@ -70,7 +70,7 @@ class ChatService:
     async def count_tokens(self, body: ChatCompletionRequest) -> int:
         """Count a chat's prompt, which may be longer than the context. Raises what `prepare` raises."""
         body.check()
-        model = self._models.find(body.model)
+        model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)

@@ -22,7 +22,6 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
 
     @router.get("/health")
     @router.get("/health/")
-    @router.get("/health/")
     async def health() -> Response:
         if readiness.stopping:
             raise Unavailable("This coordinator is about to stop.", retry_after_s=1)
@@ -45,13 +44,14 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
     async def show_metrics() -> Response:
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
-    def _card(name: str, root: str, parent: str | None, max_model_len: int) -> dict[str, Any]:
+    def _card(name: str, root: str, parent: str | None, max_model_len: int | None) -> dict[str, Any]:
         shown = {"id": name, "object": "model", "created": started, "owned_by": "tokenwire"}
         return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}
 
     @router.get("/v1/models")
     async def list_models() -> Response:
         data = [_card(name, model.root, None, model.max_model_len) for model in models.list() for name in model.names]
+        data += [_card(name, name, None, None) for name in models.awaited()]
         for adapter in models.adapters():
             base = models.find(adapter.model)
             data.append(_card(adapter.lora.name, adapter.lora.path, adapter.model, base.max_model_len))

@@ -44,20 +44,26 @@ class Snapshot:
             "state": "stopping" if self._readiness.stopping else ready,
             # Counters are read together with the time, so that two snapshots make a rate.
             "uptime_s": round(self._clock() - self._started, 3),
-            "models": [self._model(model) for model in self._models.list()],
+            "models": [self._model(model) for model in self._models.list()] + self._awaited(),
             "workers": [self._worker(session) for session in self._pool.sessions],
         }
 
     def _model(self, model: ServedModel) -> dict[str, Any]:
-        waiting_requests, waiting_sequences = self._queue.lengths().get(model.fleet_name, (0, 0))
         adapters = [each.lora.name for each in self._models.adapters() if each.model in model.names]
         return {
             "names": list(model.names),
             "adapters": adapters,
             "max_model_len": model.max_model_len,
-            "waiting_requests": waiting_requests,
-            "waiting_sequences": waiting_sequences,
+            **self._line(model.fleet_name),
         }
+
+    def _awaited(self) -> list[dict[str, Any]]:
+        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None}
+        return [{"names": [name], **unknown, **self._line(name)} for name in self._models.awaited()]
+
+    def _line(self, model: str) -> dict[str, int]:
+        requests, sequences = self._queue.lengths().get(model, (0, 0))
+        return {"waiting_requests": requests, "waiting_sequences": sequences}
 
     def _worker(self, session: WorkerSession) -> dict[str, Any]:
         status = self._fleet.of(session)

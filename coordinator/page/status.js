@@ -89,7 +89,7 @@ function modelRow(model) {
     cells: [
       { label: "name", text: name, note: others.length ? `also ${others.join(", ")}` : "" },
       { label: "adapters", text: model.adapters.join(", ") || "–" },
-      { label: "context", text: number.format(model.max_model_len), className: "number" },
+      { label: "context", text: model.max_model_len ? number.format(model.max_model_len) : "–", className: "number" },
       { label: "requests in line", text: number.format(model.waiting_requests), className: "number" },
     ],
   };

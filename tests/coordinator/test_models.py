@@ -1,9 +1,11 @@
 """Models come with their workers, and stay known for a while without any."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from coordinator.admission.expected import ExpectedModels
 from coordinator.fleet.targets import Targets
 from coordinator.models import ModelDirectory
 from coordinator.settings import CoordinatorSettings
@@ -89,6 +91,28 @@ async def test_without_any_model_the_error_tells_whether_one_was_there() -> None
         models.find("red")
     with pytest.raises(Unavailable):
         models.find(None)
+
+
+async def test_expected_models_are_waited_for() -> None:
+    """By name, or as the first one; they are listed as awaited until they come, and again when they were forgotten."""
+    clock = Clock(1000.0)
+    settings = CoordinatorSettings(workers=("nowhere:1",), model_linger_s=LINGER_S)
+    models = ModelDirectory(settings, clock=clock, expected=ExpectedModels(["red", "blue"]))
+    asked = [asyncio.create_task(models.wait_for(name)) for name in ("red", None)]
+    await asyncio.sleep(0)
+    assert models.awaited() == ["red", "blue"]
+    with pytest.raises(Unavailable):
+        await models.wait_for("green")
+
+    await models.prepare(pb.Model(names=["red"]), fetch)
+
+    assert [(await task).names for task in asked] == [("red",)] * 2
+    assert models.awaited() == ["blue"]
+    with pytest.raises(NotFound, match="`green` does not exist"):
+        await models.wait_for("green")
+    models.left("red")
+    clock.now += LINGER_S
+    assert models.awaited() == ["red", "blue"]
 
 
 async def test_adapters_go_and_come_with_their_model() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -83,6 +84,29 @@ def test_several_models_come_and_go(folder: Path) -> None:
         listed.write_text(red)
         wait_for(lambda: ask("red").status_code == 200)
         assert sorted(names(url)) == ["blue", "red"]
+
+
+def test_an_expected_model_is_waited_for(folder: Path) -> None:
+    """Before its first worker comes it is listed and in the metrics; requests get their answers once one is there."""
+    listed = folder / "workers"
+    listed.write_text("")
+    waiting = 'tokenwire_queue_sequences{model="red"} 1.0'
+    with (
+        coordinator(folder, [f"file:{listed}"], "--expect-model", "red", ready=False) as (_, url),
+        simulated_worker(folder, "--served-model-name", "red") as (_, red),
+        ThreadPoolExecutor() as threads,
+    ):
+        body = {**ASKED, "max_tokens": 2, "model": "red"}
+        paths = (CHAT, "/v1/messages", "/tokenize")
+        asked = [threads.submit(httpx.post, url + path, json=body, timeout=60) for path in paths]
+        wait_for(lambda: waiting.replace("1.0", "3.0") in httpx.get(f"{url}/metrics").text)
+        assert names(url) == ["red"]
+        assert httpx.post(url + CHAT, json={**body, "model": "blue"}).status_code == 503
+
+        listed.write_text(red)
+
+        assert [answer.result().status_code for answer in asked] == [200] * 3
+        assert waiting.replace("1.0", "0.0") in httpx.get(f"{url}/metrics").text
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

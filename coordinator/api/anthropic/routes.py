@@ -10,6 +10,7 @@ from coordinator.api.anthropic.events import MessageEvents
 from coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from coordinator.api.anthropic.system import SystemPlacement
 from coordinator.api.chat import ChatCall, ChatService, parse_choices
+from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.fields import Headers
 from coordinator.api.message_parts import PartStream, aborted, whole_parts
 from coordinator.models import ModelDirectory
@@ -22,13 +23,14 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     translator = messages_translator()
     placement = SystemPlacement()
 
-    def system_first(body: CountTokensRequest) -> bool:
-        return body.has_inline_system and placement.is_first(models.find(body.model).template)
+    async def to_chat(body: CountTokensRequest) -> ChatCompletionRequest:
+        model = await models.wait_for(body.model) if body.has_inline_system else None
+        return body.to_chat(translator, model is not None and placement.is_first(model.template))
 
     @router.post("/v1/messages")
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         with translator.named():
-            call = await service.prepare(body.to_chat(translator, system_first(body)), Headers.of(request), "msg_")
+            call = await service.prepare(await to_chat(body), Headers.of(request), "msg_")
         if body.stream:
             return service.stream(call, PartStream(call, MessageEvents(call)))
         return JSONResponse(_whole(call, await service.collect(call, request)))
@@ -36,7 +38,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     @router.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountTokensRequest) -> Response:
         with translator.named():
-            count = await service.count_tokens(body.to_chat(translator, system_first(body)))
+            count = await service.count_tokens(await to_chat(body))
         return JSONResponse({"input_tokens": count})
 
     return router

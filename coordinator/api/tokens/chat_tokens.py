@@ -50,7 +50,8 @@ class RenderingCheck:
         """Compare one prompt with its messages. Messages that cannot be rendered differ."""
         self.prompts += 1
         try:
-            rendered = (await prepare_prompt(body.prompt(self._api), self._models.find(body.model))).token_ids
+            model = await self._models.wait_for(body.model)
+            rendered = (await prepare_prompt(body.prompt(self._api), model)).token_ids
         except InvalidRequest as error:
             self._differs(f"its messages cannot be rendered: {error}")
             return

@@ -80,7 +80,7 @@ def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSett
     @router.post("/tokenize")
     @router.post("/v1/tokenize")
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
-        model = models.find(body.model)
+        model = await models.wait_for(body.model)
         prompt = body.to_prompt(api, Headers.of(request))
         token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
@@ -96,7 +96,7 @@ def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSett
     @router.post("/detokenize")
     @router.post("/v1/detokenize")
     async def detokenize(body: DetokenizeRequest) -> Response:
-        model = models.find(body.model)
+        model = await models.wait_for(body.model)
         check_ids(body.tokens, model, "tokens")
         return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})
 

@@ -80,6 +80,12 @@ imagePullSecrets:
 {{- mustMergeOverwrite (deepCopy .root.Values.workerDefaults) (deepCopy (get .root.Values.workers .pool)) | toYaml -}}
 {{- end }}
 
+{{/* The first name under which a pool serves its model. (dict "root" $ "pool" NAME) */}}
+{{- define "tokenwire.pool.model" -}}
+{{- $values := include "tokenwire.pool" . | fromYaml -}}
+{{- $values.servedModelName | default $values.model | default "smollm2-135m-instruct" -}}
+{{- end }}
+
 {{- define "tokenwire.worker.name" -}}
 {{- include "tokenwire.fullname" .root }}-{{ .pool -}}
 {{- end }}

@@ -24,7 +24,7 @@ class Models:
     def __init__(self) -> None:
         self.model = served_model()
 
-    def find(self, name: str | None) -> ServedModel:
+    async def wait_for(self, name: str | None) -> ServedModel:
         """Find it."""
         if name not in (None, "digits"):
             raise NotFound("no such model")
