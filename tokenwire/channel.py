@@ -34,6 +34,10 @@ CLIENT: ChannelOptions = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # Connections to workers must not go through a proxy that the environment names.
     ("grpc.enable_http_proxy", 0),
+    # A worker's frames are small and many: probing for bandwidth would answer each with a ping. Instead the window is
+    # large from the start.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     # Each session has a connection of its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
