@@ -1,6 +1,7 @@
 """Floors to compare with, under the same load in the same run: bare transport writes, and a bare uvicorn."""
 
 import asyncio
+import itertools
 import json
 import socket
 import sys
@@ -30,7 +31,7 @@ def _last(count: int) -> bytes:
 
 
 class _Writer(asyncio.Protocol):
-    """Answers any request with a stream; one timer writes to all connections, as one frame does."""
+    """Answers any request with a stream; a timer writes to all connections of its group, as one frame does."""
 
     def __init__(self, open_streams: "dict[asyncio.Transport, tuple[int, int]]") -> None:
         self._open = open_streams
@@ -51,24 +52,25 @@ class _Writer(asyncio.Protocol):
         self._open.pop(self._transport, None)
 
 
-async def serve_writes(step_s: float) -> None:
-    """Write one chunk to every open stream per step, and nothing else."""
-    streams: dict[asyncio.Transport, tuple[int, int]] = {}
+async def serve_writes(step_s: float, groups: int = 1) -> None:
+    """Write one chunk to every open stream per step, and nothing else; one group of streams after the other."""
+    streams: list[dict[asyncio.Transport, tuple[int, int]]] = [{} for _ in range(groups)]
+    following = itertools.cycle(streams)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Writer(streams), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Writer(next(following)), "127.0.0.1", 0)
     print(f"ready: http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     chunk = _framed(_CHUNK)
     tick = loop.time()
-    while True:
-        tick += step_s
+    for group in itertools.cycle(streams):
+        tick += step_s / groups
         await asyncio.sleep(max(0.0, tick - loop.time()))
-        for transport, (left, count) in list(streams.items()):
+        for transport, (left, count) in list(group.items()):
             if left:
                 transport.write(chunk)
-                streams[transport] = left - 1, count
+                group[transport] = left - 1, count
             else:
                 transport.write(_framed(_last(count)) + b"0\r\n\r\n")
-                del streams[transport]
+                del group[transport]
 
 
 async def _stream(request: Request) -> StreamingResponse:
@@ -101,8 +103,8 @@ def serve_uvicorn(step_s: float) -> None:
 
 
 if __name__ == "__main__":
-    kind, step_ms = sys.argv[1], float(sys.argv[2])
+    kind, step_ms, *groups = sys.argv[1:]
     if kind == "writes":
-        uvloop.run(serve_writes(step_ms / 1000))
+        uvloop.run(serve_writes(float(step_ms) / 1000, *map(int, groups)))
     else:
-        serve_uvicorn(step_ms / 1000)
+        serve_uvicorn(float(step_ms) / 1000)

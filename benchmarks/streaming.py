@@ -98,10 +98,10 @@ async def _window(worker: Measured, coordinator: Measured, addresses: Sequence[s
     return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
 
-def measure_floor(kind: str, case: str, streams: int) -> StreamingRow:
+def measure_floor(kind: str, case: str, streams: int, *options: str) -> StreamingRow:
     """Measure a server that only writes; see benchmarks.floor."""
     step = step_ms(streams)
-    with measured([kind, str(step)], module="benchmarks.floor") as server:
+    with measured([kind, str(step), *options], module="benchmarks.floor") as server:
         url = server.wait_for(r"ready: (http://\S+)")[1]
         return asyncio.run(_measure_floor(case, streams, step, server, url))
 
@@ -181,6 +181,8 @@ def run_fleets() -> Iterator[dict[str, Any]]:
     """Measure the same rate of tokens from one worker, in large frames and in small ones, and from many."""
     step, share = step_ms(_FLEET_STREAMS), _FLEET_STREAMS // _FLEET
     for _ in range(2):
+        yield asdict(measure_floor("writes", "bare writes, at once", _FLEET_STREAMS))
+        yield asdict(measure_floor("writes", f"bare writes, {_FLEET} times a step", _FLEET_STREAMS, str(_FLEET)))
         yield asdict(measure_fleet("1 worker", _FLEET_STREAMS, 1, step))
         yield asdict(measure_fleet("1 worker, as many frames as many", share, 1, step / _FLEET))
         yield asdict(measure_fleet(f"{_FLEET} workers", _FLEET_STREAMS, _FLEET, step))
