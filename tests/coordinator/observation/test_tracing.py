@@ -2,53 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
-import grpc
 import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp")
-
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from coordinator.observation.open_tracing import open_tracing
 from coordinator.observation.record import RequestRecord
 from coordinator.observation.tracing import Tracing
 from coordinator.request import Finish
+from tests.collector import Collector, running_collector, span_attributes
 
 _TRACE, _CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
-class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.service = ""
-        self.spans: dict[str, Any] = {}
-        self.endpoint = ""
-
-    async def Export(self, request: Any, context: Any) -> Any:
-        """Take spans."""
-        for resource in request.resource_spans:
-            self.service = _attributes(resource.resource)["service.name"]
-            for scope in resource.scope_spans:
-                self.spans.update((span.name, span) for span in scope.spans)
-        return trace_service_pb2.ExportTraceServiceResponse()
 
 
 @pytest.fixture
 async def collector() -> AsyncIterator[Collector]:
     """A collector on a port of its own."""
-    servicer, server = Collector(), grpc.aio.server()
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]
-    servicer.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    yield servicer
-    await server.stop(grace=None)
-
-
-def _attributes(holder: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in holder.attributes}
+    async with running_collector() as running:
+        yield running
 
 
 async def _trace(collector: Collector, record: RequestRecord) -> str:
@@ -84,14 +56,14 @@ async def test_a_request_is_a_span_with_its_wait_and_its_generation_inside(colle
         prompt="a secret",
     )
     parent = await _trace(collector, record)
-    assert collector.service == "tokenwire-coordinator"
+    assert collector.services["queue"] == "tokenwire-coordinator"
     server, queue, chat = (collector.spans[name] for name in ("POST /v1/chat/completions", "queue", "chat digits"))
     assert (server.trace_id.hex(), server.parent_span_id.hex()) == (_TRACE, _CLIENT)
     assert parent == f"00-{_TRACE}-{server.span_id.hex()}-01"
     assert queue.parent_span_id == chat.parent_span_id == server.span_id
     lengths = [(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9 for span in (server, queue, chat)]
     assert lengths == pytest.approx([4.0, 0.5, 2.5], abs=0.05)
-    said = _attributes(chat)
+    said = span_attributes(chat)
     assert said["gen_ai.usage.input_tokens"] == 7
     assert said["gen_ai.usage.output_tokens"] == 3
     assert said["gen_ai.latency.time_to_first_token"] == 2.0
