@@ -76,6 +76,22 @@ class Authority:
         return pair
 
 
+def certify_link(folder: Path, authority: Authority) -> None:
+    """Give both ends of a link new certificates of an authority, each file in one move."""
+    (new := folder / "new").mkdir(exist_ok=True)
+    authority.issue(new, "worker", usage=SERVER)
+    authority.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
+    authority.write(new / "link-ca.crt")
+    for file in new.iterdir():
+        file.rename(folder / file.name)
+
+
+def link_options(folder: Path, end: str) -> list[str]:
+    """Return the options with which the worker or the coordinator uses them."""
+    cert, key, ca = (str(folder / name) for name in (f"{end}.crt", f"{end}.key", "link-ca.crt"))
+    return ["--link-cert", cert, "--link-key", key, "--link-ca", ca]
+
+
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 

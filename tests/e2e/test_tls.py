@@ -10,18 +10,10 @@ import httpx
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 
-from tests.certificates import CLIENT, SERVER, Authority
+from tests.certificates import Authority, certify_link, link_options
 from tests.processes import Process, running
 
 STREAMS, TOKENS = 60, 400
-
-
-def link(folder: Path, name: str) -> list[str]:
-    """Return the options of one end of the link."""
-    return [
-        *("--link-cert", str(folder / f"{name}.crt"), "--link-key", str(folder / f"{name}.key")),
-        *("--link-ca", str(folder / "link-ca.crt")),
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +31,9 @@ def authority() -> Authority:
 @pytest.fixture(scope="module")
 def worker(folder: Path) -> Iterator[tuple[Process, str]]:
     """A worker that asks for certificates; its address."""
-    signing = Authority("link authority")
-    signing.write(folder / "link-ca.crt")
-    signing.issue(folder, "worker", usage=SERVER)
-    signing.issue(folder, "coordinator", names=["coordinator"], usage=CLIENT)
+    certify_link(folder, Authority("link authority"))
     arguments = ["worker", "--engine", "sim", "--sim-step-ms", "20", "--listen", "127.0.0.1:0"]
-    with running([*arguments, *link(folder, "worker")], folder, "worker") as process:
+    with running([*arguments, *link_options(folder, "worker")], folder, "worker") as process:
         yield process, process.wait_for(r"ready: .* on (\S+)")[1]
 
 
@@ -54,7 +43,7 @@ def url(worker: tuple[Process, str], authority: Authority, folder: Path) -> Iter
     front = authority.issue(folder, "front", names=["127.0.0.1"])
     arguments = ["coordinator", "--port", "0", "--processes", "2", "--worker", worker[1]]
     https = ["--ssl-certfile", str(front.cert), "--ssl-keyfile", str(front.key)]
-    with running([*arguments, *https, *link(folder, "coordinator")], folder, "coordinator") as process:
+    with running([*arguments, *https, *link_options(folder, "coordinator")], folder, "coordinator") as process:
         yield process.wait_for(r"tokenwire is ready: (https://\S+)")[1]
         assert "--cacert CA.pem https://" in process.log
 
@@ -118,19 +107,17 @@ async def test_rotation_drops_no_stream(
         assert not any(task.done() for task in streams), "the exchange came too late to mean anything"
         assert await asyncio.gather(*streams) == [TOKENS] * STREAMS
     assert late == 200
-    arguments = ["coordinator", "--port", "0", "--worker", worker[1], *link(folder, "coordinator")]
+    arguments = ["coordinator", "--port", "0", "--worker", worker[1], *link_options(folder, "coordinator")]
     with running(arguments, folder, "newcomer") as newcomer:
         newcomer.wait_for(r"tokenwire is ready")
 
 
 def _exchange(folder: Path, front: Authority, signing: Authority) -> None:
-    (new := folder / "new").mkdir()
+    (new := folder / "new front").mkdir()
     front.issue(new, "front", names=["127.0.0.1"])
-    signing.issue(new, "worker", usage=SERVER)
-    signing.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
-    signing.write(new / "link-ca.crt")
     for file in new.iterdir():
         file.rename(folder / file.name)
+    certify_link(folder, signing)
 
 
 async def _ask_anew(url: str, authority: Authority) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.certificates import CLIENT, SERVER, Authority
+from tests.certificates import Authority, certify_link, link_options
 from tests.faults.client import Stream, read_stream
 from tests.faults.clock import FakedClock
 from tests.faults.proxy import Proxy
@@ -100,23 +100,14 @@ class Cluster:
 
     def certify(self) -> None:
         """Give coordinator and workers certificates of an authority that did not exist before."""
-        authority = Authority()
-        (new := self.folder / "new").mkdir(exist_ok=True)
-        authority.issue(new, "worker", usage=SERVER)
-        authority.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
-        authority.write(new / "ca.crt")
-        for file in new.iterdir():
-            file.rename(self.folder / file.name)
+        certify_link(self.folder, Authority())
 
     @property
     def _list(self) -> Path:
         return self.folder / "workers"
 
     def _link(self, end: str) -> list[str]:
-        if not self._layout.secured:
-            return []
-        cert, key, ca = (str(self.folder / name) for name in (f"{end}.crt", f"{end}.key", "ca.crt"))
-        return ["--link-cert", cert, "--link-key", key, "--link-ca", ca]
+        return link_options(self.folder, end) if self._layout.secured else []
 
     def _environment(self) -> dict[str, str]:
         return self.clock.environment if self.clock else {}
