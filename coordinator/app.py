@@ -74,7 +74,14 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = Failover(queue, settings.failover, pool.room)
     pool.watch_drains(failover.drained)
-    generation = Generation(failover, models, history, settings.admission.request_timeout_s, queue.check_open)
+    generation = Generation(
+        failover,
+        models,
+        history,
+        settings.admission.request_timeout_s,
+        queue.check_open,
+        takes_transfers=settings.api.kv_transfer_params,
+    )
     aborts = Aborts(lambda: pool.sessions, queue.end)
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)

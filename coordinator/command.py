@@ -178,6 +178,7 @@ def _api_settings(api: dict[str, Any]) -> ApiSettings:
         force_include_usage=api["enable_force_include_usage"],
         exclude_tools_when_tool_choice_none=api["exclude_tools_when_tool_choice_none"],
         render_route=api["enable_render_route"],
+        kv_transfer_params=api["allow_kv_transfer_params"],
         token_history=api["token_history"],
         abort_all=api["enable_rl"],
         debug_headers=api["enable_debug_headers"],

@@ -113,13 +113,16 @@ class Generation:
         history: TokenHistory,
         timeout_s: float | None = None,
         check_open: Callable[[str, int], None] = lambda model, adapter_id: None,
+        takes_transfers: bool = False,
     ) -> None:
         """`timeout_s` is how long a request may take, where its client is not less patient.
 
         `check_open` raises where the fleet would refuse a request anyway: under overload prompts cost nothing then.
+        `takes_transfers` says whether requests may have engines fetch each other's memory.
         """
         self._timeout_s = timeout_s
         self._check_open = check_open
+        self._takes_transfers = takes_transfers
         self._fleet = fleet
         self._models = models
         self._history = history
@@ -127,6 +130,8 @@ class Generation:
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
         model = await self._models.wait_for(request.model)
+        if not self._takes_transfers:
+            limits.check_no_transfer(request.sampling)
         self._check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)

@@ -1,5 +1,6 @@
 """Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's: clients match on them."""
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ MAX_STOP_CHARS = 4096
 MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
+TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 _MOST_IDS = {"logit_bias": 10_000, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
@@ -77,6 +79,23 @@ def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
         )
     if any(len(word) > MAX_BAD_WORD_CHARS for word in sampling.bad_words):
         raise InvalidRequest(f"A bad word has more than {MAX_BAD_WORD_CHARS} characters.", param="bad_words")
+
+
+def check_no_transfer(sampling: pb.SamplingParams) -> None:
+    """Check that nothing makes an engine fetch memory of other engines. Raises InvalidRequest.
+
+    Engines trust these parameters: wrong ones end an engine, put foreign blocks into its prefix cache, or have it dial
+    any host.
+    """
+    # Inside of extra arguments an engine cannot tell them from its own.
+    extra = json.loads(sampling.extra_args_json or "{}")
+    for name in TRANSFER_PARAMS:
+        if sampling.HasField(f"{name}_json") or extra.get(name) not in (None, {}):
+            raise InvalidRequest(
+                f"`{name}` is not accepted from clients. Operators whose own router fills it can allow it with "
+                "--allow-kv-transfer-params.",
+                param=name,
+            )
 
 
 def check_text_length(text: str, model: ServedModel) -> None:

@@ -38,6 +38,8 @@ class ApiSettings:
     """Whether a client may end everybody's requests at once."""
     debug_headers: bool = False
     """Whether responses say which worker was chosen, and why."""
+    kv_transfer_params: bool = False
+    """Whether requests may have engines fetch each other's memory."""
     token_history: Literal["auto", "exact", "template"] = "auto"  # noqa: S105
     """Whether chats re-use the ids of what was said before."""
 

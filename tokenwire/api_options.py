@@ -95,6 +95,14 @@ _REPLIES = OptionGroup(
         "return_tokens_as_token_ids": 'Write tokens in logprobs as "token_id:N".',
     },
 )
+_DISAGGREGATION = OptionGroup(
+    "Prefill and decode",
+    {},
+    {
+        "allow_kv_transfer_params": "Hand kv_transfer_params and ec_transfer_params of requests on to engines. Only "
+        "where a router of your own fills them: whoever sends them can end engines and read others' prompts.",
+    },
+)
 _STEERING = OptionGroup(
     "Steering",
     {
@@ -122,6 +130,7 @@ _GROUPS = (
     _TOOLS_AND_REASONING,
     _CONVERSATIONS,
     _REPLIES,
+    _DISAGGREGATION,
     _STEERING,
     OBSERVABILITY_OPTIONS,
 )

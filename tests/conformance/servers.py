@@ -64,7 +64,9 @@ class VllmServer(Process):
 @contextmanager
 def serving(folder: Path, options: Sequence[str] = PLAIN, engine_arguments: Sequence[str] = ()) -> Iterator[Service]:
     """Run `tokenwire serve` with the embedded model."""
-    arguments = ["serve", "--port", "0", *options, "--", *ENGINE_ARGUMENTS, *engine_arguments]
+    # vLLM's server always takes transfer parameters.
+    taken = (*options, "--allow-kv-transfer-params")
+    arguments = ["serve", "--port", "0", *taken, "--", *ENGINE_ARGUMENTS, *engine_arguments]
     process = Process(arguments, folder / "serve.log", environment())
     try:
         url = process.wait_for(r"is ready: (http://\S+)", START_TIMEOUT_S)[1]

@@ -10,11 +10,15 @@ from coordinator.api.gate import FieldGate
 from coordinator.api.sampling import checked_number, hand_on, ids
 from coordinator.api.sampling_fields import SamplingFields
 from coordinator.generation import ENGINE_DEFAULTS
+from coordinator.limits import TRANSFER_PARAMS
 from coordinator.request import GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-_NOT_SERVED: dict[str, tuple[Any, ...]] = {"prompt_logprob_token_ids": (None,)}
+_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "prompt_logprob_token_ids": (None,),
+    **dict.fromkeys(TRANSFER_PARAMS, (None, {})),  # they belong beside the sampling parameters
+}
 _ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
 """Sampling parameters that clients send and that say nothing about ids: how an engine reports, how text was made."""
 
