@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from coordinator.api.errors import error_body
@@ -54,7 +55,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse, and bound what the parser keeps to itself."""
         self._delivered = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         if self._delivered:
             self._undelivered = 0
             return
@@ -85,6 +90,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Wait for the body."""
+        if self._parser_skips_body():
+            return
         self._delivered = True
         self._stop_waiting()
         super().on_headers_complete()
@@ -99,6 +106,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Wait for nothing: idle connections are uvicorn's business."""
+        if self._parser_skips_body():
+            return
         self._delivered = True
         self._stop_waiting()
         super().on_message_complete()
@@ -107,6 +116,28 @@ class BoundedProtocol(HttpToolsProtocol):
         """Refuse in the shape of all errors, for the reason that was found."""
         status, reason = self._refusal
         self._refuse(status, reason or msg)
+
+    def _parse(self, data: bytes) -> None:
+        """Ignore `Upgrade`: nothing here takes it up, and the parser would not read the body behind it."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._parser_skips_body():
+                    return
+                (body_begins,) = upgrade.args
+                data = self._head_without_upgrade() + data[body_begins:]
+
+    def _parser_skips_body(self) -> bool:
+        # CONNECT is an upgrade without the header; it has no body, and is refused like any other unknown method.
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

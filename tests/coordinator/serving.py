@@ -24,8 +24,9 @@ Result = TypeVar("Result")
 class Exchange:
     """One request, as a route sees it."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         self.path: str = scope["path"]
+        self.body = body
         self.connection = connection_of(scope, receive, send)
         self.lost = asyncio.Event()
         self.drained = asyncio.Event()
@@ -82,9 +83,11 @@ async def serving(
     errors: list[Exception] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        exchange = Exchange(scope, receive, send)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        exchange = Exchange(scope, receive, send, body)
         try:
             assert isinstance(exchange.connection, LentConnection if lent else AsgiConnection)
             await route(exchange)

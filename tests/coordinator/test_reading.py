@@ -150,3 +150,56 @@ async def test_a_reply_may_take_longer_than_a_request() -> None:
         await client.send_raw(b"x")
 
         assert (await client.read_reply()).body == b"ok"
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket", "TLS/1.3, h2c"])
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+    ids=["length", "chunked"],
+)
+@pytest.mark.parametrize("piece", [1, 7, 10_000])
+async def test_a_request_that_offers_an_upgrade_keeps_its_body(
+    upgrade: str, framing: str, body: bytes, piece: int
+) -> None:
+    """Java's HttpClient offers h2c with every request; who does not take an upgrade answers as if it were not there."""
+    offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}"
+    head = f"POST /%20a HTTP/1.1\r\nHost: x\r\n{offer}\r\n{framing}\r\n\r\n"
+    exchanges: list[Exchange] = []
+
+    async def route(exchange: Exchange) -> None:
+        exchanges.append(exchange)
+        await answer(exchange)
+
+    async with serving(route, lent=True) as port, client_of(port) as client:
+        requests = 3 * (head.encode() + body)
+        for start in range(0, len(requests), piece):
+            await client.send_raw(requests[start : start + piece])
+        replies = [await client.read_reply() for _ in range(3)]
+
+    assert [(reply.status, reply.body) for reply in replies] == [(200, b"ok")] * 3
+    assert [(exchange.path, exchange.body) for exchange in exchanges] == [("/ a", b"hello")] * 3
+
+
+async def test_endless_offers_of_upgrades_are_read_one_after_the_other() -> None:
+    """However many come at once."""
+    async with serving(answer, lent=True) as port, client_of(port) as client:
+        await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * 3000)
+
+        assert all([(await client.read_reply()).complete for _ in range(3000)])
+
+
+async def test_an_upgrade_does_not_hide_a_head_that_is_too_large() -> None:
+    """Its limits are those of any other."""
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\nX: " + b"x" * 5000 + b"\r\n\r\n")
+
+        assert (await refusal(client))[0] == 431
+
+
+async def test_a_tunnel_is_not_opened() -> None:
+    """CONNECT names a host where others have a path."""
+    async with serving(never, lent=True) as port, client_of(port) as client:
+        await client.send_raw(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
+
+        assert (await refusal(client))[0] == 400
