@@ -19,11 +19,19 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc
 class Process:
     """One running `tokenwire` command, its output in a file."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        program: Sequence[str | Path] = (sys.executable, "-P", "-m", "tokenwire"),
+        directory: Path | None = None,
+    ) -> None:
         self.log_path = log
         with log.open("wb") as output:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "tokenwire", *arguments],
+                [*program, *arguments],
+                cwd=directory,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},

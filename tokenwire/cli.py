@@ -1,6 +1,7 @@
 """The `tokenwire` command: loads only the half that was asked for."""
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -89,6 +90,8 @@ def group() -> None:
 
 def main() -> None:
     """Run the command line; errors that a user can mend are one line, not a traceback."""
+    # For every Python that a library starts, such as vLLM's engine: nothing is imported from the working directory.
+    os.environ["PYTHONSAFEPATH"] = "1"
     arguments = sys.argv[1:]
     engine_arguments: list[str] = []
     if "--" in arguments:

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A child process: `python -m tokenwire ARGUMENTS`."""
+    """A child process: `python -P -m tokenwire ARGUMENTS`."""
 
     name: str
     arguments: Sequence[str]
@@ -124,7 +124,8 @@ def _announce(ready: int, processes: int, host: str, port: int, scheme: str) -> 
 
 def _start(part: Part) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tokenwire", *part.arguments],
+        # -P: nothing is imported from the directory in which somebody started us.
+        [sys.executable, "-P", "-m", "tokenwire", *part.arguments],
         pass_fds=list(part.inherit),
         env={**os.environ, **part.environment},
         # Ctrl-C in a terminal reaches the supervisor alone, which stops the parts in order.

@@ -96,7 +96,7 @@ class IsolatedRenderer:
             await self.close()
             limits = [self._limits.seconds, self._limits.made, self._memory_mb]
             self._child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "coordinator.text.isolated", *map(str, limits)),
+                *(sys.executable, "-P", "-m", "coordinator.text.isolated", *map(str, limits)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )
