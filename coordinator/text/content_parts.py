@@ -22,7 +22,6 @@ _MEDIA = (
 _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
-# A line that changes with every request and so would defeat every prefix cache behind it.
 _BILLING_HEADER = "x-anthropic-billing-header"
 
 
@@ -37,11 +36,19 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
     parsed = [_parse_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)]
     parts = [part for part in parsed if part is not None]
     if role == "system":
-        parts = [kept for part in parts if (kept := _without_billing_header(part)) is not None]
+        parts = [part for part in map(_without_billing_header, parts) if part is not None]
     # Tool results are a string in every template, save for references that only templates can expand.
     if form == "openai" and not (role == "tool" and all(part["type"] == "text" for part in parts)):
         return parts
     return join_texts(parts)
+
+
+def without_billing_header(text: str) -> str:
+    """Return a system prompt without the first line that Claude Code gives it, and with all that follows.
+
+    The line has a hash that changes with every request, and would defeat every prefix cache behind it.
+    """
+    return text.partition("\n")[2] if text.startswith(_BILLING_HEADER) else text
 
 
 def join_texts(parts: Iterable[Mapping[str, Any]]) -> str:
@@ -84,7 +91,6 @@ def _refuse(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
 
 
 def _without_billing_header(part: dict[str, Any]) -> dict[str, Any] | None:
-    if part["type"] != "text" or not part["text"].startswith(_BILLING_HEADER):
+    if part["type"] != "text" or (rest := without_billing_header(part["text"])) == part["text"]:
         return part
-    rest = part["text"].partition("\n")[2]
     return part | {"text": rest} if rest else None

@@ -4,21 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.text.content_parts import without_billing_header
 from tokenwire.errors import InvalidRequest
 
 Message = dict[str, Any]
 Blocks = str | Sequence[Mapping[str, Any]]
 
-# A line that Claude Code sends, with a hash that changes each time and would defeat every prefix cache behind it.
-_BILLING_HEADER = "x-anthropic-billing-header"
-
 
 def system_text(system: Blocks | None, where: str) -> str:
     """Return a system prompt's text. Raises InvalidRequest that names the block."""
     if system is None or isinstance(system, str):
-        return system or ""
-    texts = [_text(block, f"{where}[{i}]") for i, block in enumerate(system)]
-    return "".join(text for text in texts if not text.startswith(_BILLING_HEADER))
+        return without_billing_header(system or "")
+    return "".join(without_billing_header(_text(block, f"{where}[{i}]")) for i, block in enumerate(system))
 
 
 def chat_messages(
@@ -36,7 +33,7 @@ def chat_messages(
         if not isinstance(content, str | list):
             raise InvalidRequest(f"{where}.content must be a string or a list of blocks.", param="messages")
         if role == "system":
-            text = "" if _is_billing(content) else system_text(content, f"{where}.content")
+            text = system_text(content, f"{where}.content")
             if system_first:
                 first.append(text)
             elif text:
@@ -53,10 +50,6 @@ def continues(messages: Sequence[Message]) -> bool:
     """Tell whether chat messages end with a text of the assistant's, which the reply is to continue."""
     last = messages[-1] if messages else {}
     return last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last
-
-
-def _is_billing(content: Blocks) -> bool:
-    return isinstance(content, str) and content.startswith(_BILLING_HEADER)
 
 
 def _turn(role: str, content: Blocks, where: str) -> list[Message]:

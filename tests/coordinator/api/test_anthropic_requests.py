@@ -12,6 +12,7 @@ from tokenwire.errors import InvalidRequest
 
 TOOL = {"name": "f", "description": "d", "input_schema": {"properties": {}}}
 HI = {"role": "user", "content": "Hi"}
+HEADER = "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli; cch=36ee5;"
 
 
 def chat(*messages: Any, system_first: bool = False, **body: Any) -> ChatCompletionRequest:
@@ -30,12 +31,39 @@ def blocks(role: str, *content: dict[str, Any]) -> dict[str, Any]:
     [
         ("Be brief.", "Be brief."),
         ([{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}], "Be brief."),
-        ([{"type": "text", "text": "x-anthropic-billing-header: 1"}, {"type": "text", "text": "Be."}], "Be."),
     ],
 )
 def test_system_prompts_come_first(system: Any, text: str) -> None:
-    """As text or blocks; a line that changes with every request is left out, as in vLLM."""
+    """As text or blocks."""
     assert chat(system=system).messages == [{"role": "system", "content": text}, HI]
+
+
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ([HEADER, "Be."], "Be."),
+        ([HEADER + "\nBe brief.\nBe kind."], "Be brief.\nBe kind."),
+        ([HEADER + "\nBe brief.", " Be kind."], "Be brief. Be kind."),
+        (["Be brief.\n" + HEADER], "Be brief.\n" + HEADER),
+        (HEADER + "\nBe brief.\nBe kind.", "Be brief.\nBe kind."),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_billing_header_is_left_out_and_what_follows_it_is_not(
+    system: str | list[str], text: str, inline: bool
+) -> None:
+    """A first line that changes with every request goes, whether a prompt is text or blocks, on top or a message."""
+    content = system if isinstance(system, str) else [{"type": "text", "text": block} for block in system]
+    request = chat(HI, {"role": "system", "content": content}) if inline else chat(system=content)
+
+    assert [m["content"] for m in request.messages if m["role"] == "system"] == [text]
+
+
+@pytest.mark.parametrize("system", [HEADER, HEADER + "\n", [{"type": "text", "text": HEADER}]])
+def test_a_billing_header_alone_is_no_system_prompt(system: Any) -> None:
+    """It leaves no empty message behind."""
+    assert chat(system=system).messages == [HI]
+    assert chat(HI, {"role": "system", "content": system}).messages == [HI]
 
 
 def test_system_messages_stay_where_they_are_if_the_template_lets_them() -> None:
