@@ -51,8 +51,9 @@ proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; writes docs/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
 
-conformance: .venv/.dev  ## run clients' own code, each in an environment of its own, against the real engine
+conformance: .venv/.dev  ## run clients' own code and coding agents, each in an environment of its own
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
+	$(VENV)/python -m tests.conformance.agents
 
 faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)

@@ -232,6 +232,18 @@ def test_calls_are_blocks_with_input(scripted_claude: Anthropic) -> None:
     assert message.stop_reason == "tool_use"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream: bool) -> None:
+    """The rest of the request is served."""
+    tools = [*TOOLS, {"type": "web_search_20250305", "name": "web_search"}]
+    body = {"model": "calls", "max_tokens": 200, "messages": ASKED, "tools": tools, "stream": stream}
+    answer = httpx.post(f"{scripted.url}/v1/messages", json=body, timeout=60)
+
+    assert answer.status_code == 200
+    assert answer.headers["X-Tokenwire-Tools-Left-Out"] == "web_search_20250305"
+    assert "get_weather" in answer.text
+
+
 def test_a_call_goes_back_with_its_result(scripted_claude: Anthropic) -> None:
     """The client sends back what it got, and the result of the call."""
     first = create(scripted_claude, model="calls", tools=TOOLS, max_tokens=200)

@@ -216,6 +216,17 @@ def test_calls_are_items_with_arguments(scripted_client: OpenAI) -> None:
     assert response.usage.output_tokens_details.reasoning_tokens > 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream: bool) -> None:
+    """The rest of the request is served."""
+    body = {"model": "calls", "input": "Hi", "tools": [*TOOLS, {"type": "web_search"}], "stream": stream}
+    answer = httpx.post(f"{scripted.url}/v1/responses", json=body, timeout=60)
+
+    assert answer.status_code == 200
+    assert answer.headers["X-Tokenwire-Tools-Left-Out"] == "web_search"
+    assert "get_weather" in answer.text
+
+
 def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
     """Output items are input items: the client sends back what it got, and the result of the call."""
     first = create(scripted_client, model="calls", tools=TOOLS, max_output_tokens=200)

@@ -1,5 +1,7 @@
 """The body of a Messages request, and the chat request that it becomes."""
 
+import json
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +14,6 @@ from tokenwire.errors import InvalidRequest
 # Known to Anthropic, not served, with the values that change nothing.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "container": (None,),
-    "context_management": (None,),
     "diagnostics": (None,),
     "mcp_servers": (None, []),
     "reasoning_effort": (None,),
@@ -28,6 +29,10 @@ _NAMES = {
 }
 
 
+_KEEPS_ALL_THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
+_HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(regex|bm25))(_\d{8})?")
+
+
 class Tool(BaseModel):
     """A tool that the client runs. Those that Anthropic runs have types of their own, and no schema."""
 
@@ -37,6 +42,11 @@ class Tool(BaseModel):
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
     defer_loading: bool | None = None
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether only Anthropic's servers can run it: clients offer such tools, and do without."""
+        return self.type is not None and _HOSTED.fullmatch(self.type) is not None
 
     def chat(self, where: str) -> dict[str, Any]:
         """Return it in chat's form. Raises InvalidRequest."""
@@ -97,6 +107,26 @@ class OutputConfig(BaseModel):
         return {"type": "json_schema", "json_schema": {"name": "json_schema", "schema": self.format.json_schema}}
 
 
+class ContextManagement(BaseModel):
+    """Anthropic's context_management: what to take out of a long conversation before the model sees it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    edits: list[dict[str, Any]] = Field(default_factory=list)
+
+    def check(self) -> None:
+        """Let edits pass that take nothing out. Raises InvalidRequest for others, and for what is unknown."""
+        for name in self.model_extra or ():
+            raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
+        for i, edit in enumerate(self.edits):
+            if edit != _KEEPS_ALL_THINKING:
+                raise InvalidRequest(
+                    f"context_management.edits[{i}] is not supported: of edits, only "
+                    f"{json.dumps(_KEEPS_ALL_THINKING)} is, which takes nothing out.",
+                    param="context_management",
+                )
+
+
 class CountTokensRequest(BaseModel):
     """What makes a prompt; vLLM's extensions are in `model_extra`."""
 
@@ -110,8 +140,14 @@ class CountTokensRequest(BaseModel):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    context_management: ContextManagement | None = None
     cache_control: Any = None
     """Prefixes are cached whether a client asks for it or not."""
+
+    @property
+    def left_out_tools(self) -> list[str]:
+        """Types of the tools that only Anthropic's servers can run."""
+        return [tool.type or "" for tool in self.tools or () if tool.is_hosted]
 
     @property
     def has_inline_system(self) -> bool:
@@ -126,8 +162,10 @@ class CountTokensRequest(BaseModel):
         config, thinking = self.output_config or OutputConfig(), self.thinking
         messages = chat_messages(self.system, self.messages, system_first)
         continued = continues(messages) or None
-        tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ())] or None
+        tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ()) if not tool.is_hosted] or None
         choice = self.tool_choice
+        if self.context_management is not None:
+            self.context_management.check()
         disabled = thinking is not None and thinking.type == "disabled"
         return {
             "model": self.model,
@@ -135,13 +173,23 @@ class CountTokensRequest(BaseModel):
             "continue_final_message": continued,
             "add_generation_prompt": False if continued else None,
             "tools": tools,
-            "tool_choice": choice.chat() if choice else "auto" if tools else None,
+            "tool_choice": self._tool_choice(has_tools=tools is not None),
             "parallel_tool_calls": False if choice and choice.disable_parallel_tool_use else None,
             "response_format": config.response_format(),
             "reasoning_effort": "none" if disabled else config.effort,
             "thinking_token_budget": None if disabled or thinking is None else thinking.budget_tokens,
             "chat_template_kwargs": self._template_kwargs(),
         }
+
+    def _tool_choice(self, has_tools: bool) -> str | dict[str, Any] | None:
+        choice = self.tool_choice
+        if choice is None or (choice.type == "auto" and not has_tools):
+            return "auto" if has_tools else None
+        if choice.type == "tool" and any(tool.is_hosted and tool.name == choice.name for tool in self.tools or ()):
+            raise InvalidRequest(
+                f"`tool_choice` forces {choice.name!r}, which only Anthropic's servers can run.", param="tool_choice"
+            )
+        return choice.chat()
 
     def _template_kwargs(self) -> dict[str, Any] | None:
         # Some templates think only when told to; that they are not to think they hear as an effort of "none".

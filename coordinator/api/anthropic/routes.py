@@ -12,6 +12,7 @@ from coordinator.api.anthropic.system import SystemPlacement
 from coordinator.api.chat import ChatCall, ChatService, parse_choices
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.fields import Headers
+from coordinator.api.left_out import LeftOutTools
 from coordinator.api.message_parts import PartStream, aborted, whole_parts
 from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
@@ -22,6 +23,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     router = APIRouter()
     translator = messages_translator()
     placement = SystemPlacement()
+    left_out = LeftOutTools()
 
     async def to_chat(body: CountTokensRequest) -> ChatCompletionRequest:
         model = await models.wait_for(body.model) if body.has_inline_system else None
@@ -31,9 +33,12 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         with translator.named():
             call = await service.prepare(await to_chat(body), Headers.of(request), "msg_")
+        answer: Response
         if body.stream:
-            return service.stream(call, PartStream(call, MessageEvents(call)))
-        return JSONResponse(_whole(call, await service.collect(call, request)))
+            answer = service.stream(call, PartStream(call, MessageEvents(call)))
+        else:
+            answer = JSONResponse(_whole(call, await service.collect(call, request)))
+        return left_out.name_in(answer, body.left_out_tools)
 
     @router.post("/v1/messages/count_tokens")
     async def count_tokens(body: CountTokensRequest) -> Response:

@@ -8,6 +8,7 @@ from coordinator.api.chat import ChatCall
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs
 from coordinator.api.message_parts import Part
 from coordinator.api.responses.request import ResponsesRequest
+from coordinator.api.responses.tools import Tools
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -36,14 +37,17 @@ def reasoning_part(text: str) -> dict[str, Any]:
     return {"type": "reasoning_text", "text": text}
 
 
-def opened_item(part: Part, id_: str) -> dict[str, Any]:
+def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
     """Return an item that has begun."""
-    return {**_item(part, id_, "in_progress"), **({"arguments": ""} if part.kind == "tool_call" else {"content": []})}
+    return {
+        **_item(part, id_, "in_progress", tools),
+        **({"arguments": ""} if part.kind == "tool_call" else {"content": []}),
+    }
 
 
-def closed_item(part: Part, id_: str, status: Status, style: LogprobStyle | None) -> dict[str, Any]:
+def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: LogprobStyle | None) -> dict[str, Any]:
     """Return an item that is complete, or cut."""
-    item = _item(part, id_, status)
+    item = _item(part, id_, status, tools)
     match part.kind:
         case "text":
             item["content"] = [text_part(part.text, shown_logprobs(part.logprobs, style))]
@@ -54,14 +58,15 @@ def closed_item(part: Part, id_: str, status: Status, style: LogprobStyle | None
     return item
 
 
-def _item(part: Part, id_: str, status: Status) -> dict[str, Any]:
+def _item(part: Part, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
     match part.kind:
         case "text":
             return {"id": id_, "type": "message", "status": status, "role": "assistant"}
         case "reasoning":
             return {"id": id_, "type": "reasoning", "status": status, "summary": []}
         case "tool_call":
-            return {"id": id_, "type": "function_call", "status": status, "call_id": part.call_id, "name": part.name}
+            call = {"id": id_, "type": "function_call", "status": status, "call_id": part.call_id}
+            return {**call, **tools.own_name(part.name)}
 
 
 def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) -> list[Any]:
@@ -74,6 +79,7 @@ class ResponseObject:
     """The Response of one request in all of its states."""
 
     def __init__(self, body: ResponsesRequest, call: ChatCall) -> None:
+        self.tools = body.sorted_tools
         self._call = call
         self._echo = _echo(body, call)
 
@@ -136,7 +142,7 @@ def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "text": {"format": form.model_dump(by_alias=True, exclude_unset=True) if form else {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",
-        "tools": body.tools or [],
+        "tools": body.sorted_tools.served,
         "top_logprobs": body.top_logprobs or 0,
         "top_p": sampling.top_p,
         "truncation": body.truncation or "disabled",

@@ -48,7 +48,7 @@ class ResponseEvents:
     def opened(self, part: Part) -> str:
         """Render the beginning of an item and of its only part."""
         self._ids.append(item_id(part))
-        item = opened_item(part, self._ids[part.index])
+        item = opened_item(part, self._ids[part.index], self._response.tools)
         events = self._event("response.output_item.added", output_index=part.index, item=item)
         where = self._where(part)
         kind = _DELTAS[part.kind]
@@ -71,12 +71,14 @@ class ResponseEvents:
 
     def closed(self, part: Part, finish: Finish | None) -> str:
         """Render the end of an item's part and of the item."""
-        item = closed_item(part, self._ids[part.index], status_of(finish), self._style)
+        item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools, self._style)
         self._items.append(item)
         where, text = self._where(part), part.text
         match part.kind:
             case "tool_call":
-                events = self._event("response.function_call_arguments.done", **where, name=part.name, arguments=text)
+                events = self._event(
+                    "response.function_call_arguments.done", **where, name=item["name"], arguments=text
+                )
             case "reasoning":
                 events = self._event("response.reasoning_text.done", **where, text=text)
             case "text":

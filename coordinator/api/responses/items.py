@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.api.responses.tools import prompt_name
 from tokenwire.errors import InvalidRequest
 
 Message = dict[str, Any]
@@ -77,9 +78,10 @@ def _assistant(messages: list[Message], field: str | None = None) -> Message:
 
 
 def _tool_call(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+    name = _string(item, "name", where)
     if item.get("namespace"):
-        raise InvalidRequest(f"{where}.namespace is not supported.", param="input")
-    function = {"name": _string(item, "name", where), "arguments": _string(item, "arguments", where)}
+        name = prompt_name(_string(item, "namespace", where), name)
+    function = {"name": name, "arguments": _string(item, "arguments", where)}
     return {"id": _string(item, "call_id", where), "function": function, "type": "function"}
 
 

@@ -1,12 +1,13 @@
 """The body of a Responses request, and the chat request that it becomes."""
 
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.responses.items import continues, messages_of
-from coordinator.api.responses.tools import chat_tool_choice, chat_tools
+from coordinator.api.responses.tools import Tools
 from coordinator.api.translation import ChatTranslator
 from tokenwire.errors import InvalidRequest
 
@@ -131,6 +132,11 @@ class ResponsesRequest(BaseModel):
         if self.text and self.text.format and self.text.format.type != "text" and "structured_outputs" in self.extra:
             raise InvalidRequest("Cannot specify both structured_outputs and text.format", param="structured_outputs")
 
+    @cached_property
+    def sorted_tools(self) -> Tools:
+        """The tools: those to serve, and those left out. Raises InvalidRequest."""
+        return Tools.of(self.tools)
+
     @property
     def extra(self) -> dict[str, Any]:
         """Fields that are not declared here, those of vLLM among them."""
@@ -146,8 +152,8 @@ class ResponsesRequest(BaseModel):
             "messages": messages_of(self.instructions, self.input),
             "add_generation_prompt": False if continued else None,
             "continue_final_message": continued or None,
-            "tools": chat_tools(self.tools),
-            "tool_choice": chat_tool_choice(self.tool_choice, self.tools),
+            "tools": self.sorted_tools.chat(),
+            "tool_choice": self.sorted_tools.chat_choice(self.tool_choice),
             "parallel_tool_calls": self.parallel_tool_calls,
             "max_completion_tokens": self.max_output_tokens,
             "temperature": self.temperature,

@@ -5,6 +5,7 @@ from starlette.responses import JSONResponse, Response
 
 from coordinator.api.chat import ChatCall, ChatService, parse_choices
 from coordinator.api.fields import Headers
+from coordinator.api.left_out import LeftOutTools
 from coordinator.api.message_parts import PartStream, aborted, whole_parts
 from coordinator.api.responses.answer import ResponseObject, closed_item, item_id, status_of
 from coordinator.api.responses.events import ResponseEvents
@@ -17,6 +18,7 @@ def responses_routes(service: ChatService) -> APIRouter:
     """Return the routes of the Responses API."""
     router = APIRouter()
     translator = responses_translator()
+    left_out = LeftOutTools()
 
     @router.post("/v1/responses")
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
@@ -29,9 +31,12 @@ def responses_routes(service: ChatService) -> APIRouter:
                 param="include",
             )
         response = ResponseObject(body, call)
+        answer: Response
         if body.stream:
-            return service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
-        return JSONResponse(_whole(response, call, await service.collect(call, request)))
+            answer = service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
+        else:
+            answer = JSONResponse(_whole(response, call, await service.collect(call, request)))
+        return left_out.name_in(answer, body.sorted_tools.left_out)
 
     @router.get("/v1/responses/{response_id}")
     @router.delete("/v1/responses/{response_id}")
@@ -51,6 +56,9 @@ def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoi
     usage.cached_tokens = choice.prefill.cached_tokens
     parts = whole_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
-    items = [closed_item(part, item_id(part), status, style) for part, status in zip(parts, statuses, strict=True)]
+    items = [
+        closed_item(part, item_id(part), status, response.tools, style)
+        for part, status in zip(parts, statuses, strict=True)
+    ]
     error = aborted(choice.finish.reason)
     return response.ended(items, choice.finish, usage) if error is None else response.failed(items, error)

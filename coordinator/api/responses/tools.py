@@ -1,39 +1,125 @@
-"""A Responses request's tools and tool choice in chat's form; what only OpenAI's own servers can run is refused."""
+"""A Responses request's tools and tool choice in chat's form.
+
+Functions in a namespace are called `<namespace>__<name>` in the prompt, as in vLLM, and get their own names back in
+the reply. Tools that OpenAI's servers run are left out of the prompt: clients offer them, and do without.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
 
 _CHOICES = ("none", "auto", "required")
+_HOSTED = frozenset(
+    {
+        *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
+        *("file_search", "code_interpreter", "image_generation", "mcp"),
+    }
+)
 
 
-def chat_tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Return tools in chat's form, None for none. Raises InvalidRequest that names the first one not served."""
-    return [_chat_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools or ())] or None
+@dataclass(slots=True)
+class Tools:
+    """The tools of one request."""
 
+    served: list[Mapping[str, Any]] = field(default_factory=list)
+    """Those that the model may call, as the client wrote them."""
+    left_out: list[str] = field(default_factory=list)
+    """Types of those that only OpenAI's servers can run."""
+    _functions: list[dict[str, Any]] = field(default_factory=list)
+    """In chat's form."""
+    _names: set[str] = field(default_factory=set)
+    """The functions' names in the prompt."""
+    _namespaced: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Namespace and own name, by the name in the prompt."""
 
-def _chat_tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    kind = tool.get("type")
-    if kind != "function":
-        raise InvalidRequest(f"{where} is of type {kind!r}: only function tools are supported.", param="tools")
-    if not isinstance(tool.get("name"), str) or not tool["name"]:
-        raise InvalidRequest(f"{where}.name is required and must be a string.", param="tools")
-    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+    @classmethod
+    def of(cls, tools: Sequence[Mapping[str, Any]] | None) -> "Tools":
+        """Sort a request's tools. Raises InvalidRequest that names the first one not served."""
+        sorted_ = cls()
+        for i, tool in enumerate(tools or ()):
+            sorted_._add(tool, f"tools[{i}]")
+        return sorted_
 
+    def chat(self) -> list[dict[str, Any]] | None:
+        """Return the tools in chat's form, None for none."""
+        return self._functions or None
 
-def chat_tool_choice(
-    choice: str | Mapping[str, Any] | None, tools: Sequence[Mapping[str, Any]] | None
-) -> str | dict[str, Any] | None:
-    """Return the choice in chat's form. Raises InvalidRequest."""
-    if isinstance(choice, Mapping):
-        kind = choice.get("type")
+    def chat_choice(self, choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
+        """Return a tool choice in chat's form. Raises InvalidRequest."""
+        if isinstance(choice, Mapping):
+            kind = choice.get("type")
+            if kind != "function":
+                raise InvalidRequest(f"`tool_choice` of type {kind!r} is not supported.", param="tool_choice")
+            return {"type": "function", "function": {"name": self._prompt_name(choice.get("name"))}}
+        if choice is not None and choice not in _CHOICES:
+            raise InvalidRequest(
+                f"`tool_choice` must be one of {', '.join(_CHOICES)}, or a function, not {choice!r}.",
+                param="tool_choice",
+            )
+        # OpenAI's default is "auto", with tools or without.
+        return None if choice == "auto" and not self._functions else choice
+
+    def own_name(self, name: str) -> dict[str, str]:
+        """Return the fields of a call that name its function, from the name in the prompt."""
+        if name not in self._namespaced:
+            return {"name": name}
+        namespace, own = self._namespaced[name]
+        return {"name": own, "namespace": namespace}
+
+    def _add(self, tool: Mapping[str, Any], where: str) -> None:
+        kind = tool.get("type")
+        if isinstance(kind, str) and kind in _HOSTED:
+            self.left_out.append(kind)
+            return
+        if kind == "namespace":
+            self._add_namespace(tool, where)
+        else:
+            self._add_function(tool, where)
+        self.served.append(tool)
+
+    def _add_namespace(self, tool: Mapping[str, Any], where: str) -> None:
+        namespace, members = _name(tool, where), tool.get("tools")
+        if not isinstance(members, list) or not all(isinstance(member, Mapping) for member in members):
+            raise InvalidRequest(f"{where}.tools is required and must be a list of tools.", param="tools")
+        for i, member in enumerate(members):
+            self._add_function(member, f"{where}.tools[{i}]", namespace)
+
+    def _add_function(self, tool: Mapping[str, Any], where: str, namespace: str | None = None) -> None:
+        kind = tool.get("type")
         if kind != "function":
-            raise InvalidRequest(f"`tool_choice` of type {kind!r} is not supported.", param="tool_choice")
-        return {"type": "function", "function": {"name": choice.get("name")}}
-    if choice is not None and choice not in _CHOICES:
-        raise InvalidRequest(
-            f"`tool_choice` must be one of {', '.join(_CHOICES)}, or a function, not {choice!r}.", param="tool_choice"
-        )
-    # OpenAI's default is "auto", with tools or without.
-    return None if choice == "auto" and not tools else choice
+            raise InvalidRequest(f"{where} is of type {kind!r}: only function tools are supported.", param="tools")
+        name = own = _name(tool, where)
+        if namespace is not None:
+            name = prompt_name(namespace, own)
+            self._namespaced[name] = namespace, own
+        if name in self._names and name in self._namespaced:
+            raise InvalidRequest(f"{where}: there are two functions with the name {name!r}.", param="tools")
+        self._names.add(name)
+        function = {key: value for key, value in tool.items() if key != "type"}
+        self._functions.append({"type": "function", "function": {**function, "name": name}})
+
+    def _prompt_name(self, chosen: object) -> object:
+        """Return a chosen function's name in the prompt; the namespace may be missing where only one has the name."""
+        if chosen in self._names:
+            return chosen
+        names = [name for name, (_, own) in self._namespaced.items() if own == chosen]
+        if len(names) > 1:
+            raise InvalidRequest(
+                f"`tool_choice` names {chosen!r}, which is in several namespaces: choose one of {', '.join(names)}.",
+                param="tool_choice",
+            )
+        return names[0] if names else chosen
+
+
+def prompt_name(namespace: str, name: str) -> str:
+    """Return what a namespace's function is called in the prompt."""
+    return f"{namespace}__{name}"
+
+
+def _name(tool: Mapping[str, Any], where: str) -> str:
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"{where}.name is required and must be a string.", param="tools")
+    return name

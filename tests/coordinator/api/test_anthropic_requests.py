@@ -11,6 +11,8 @@ from coordinator.text.template import ChatTemplate
 from tokenwire.errors import InvalidRequest
 
 TOOL = {"name": "f", "description": "d", "input_schema": {"properties": {}}}
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
+KEEP_ALL = {"type": "clear_thinking_20251015", "keep": "all"}
 HI = {"role": "user", "content": "Hi"}
 HEADER = "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli; cch=36ee5;"
 
@@ -164,7 +166,11 @@ def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0] is of type"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0] is of type"),
+        ({"tools": [SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}}, "only Anthropic's servers"),
+        ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management.edits[0]"),
+        ({"context_management": {"edits": [KEEP_ALL, {**KEEP_ALL, "keep": 1}]}}, "context_management.edits[1]"),
+        ({"context_management": {"compact": True}}, "`context_management.compact`"),
         ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"thinking": {"type": "enabled"}}, "budget_tokens is required"),
@@ -179,6 +185,22 @@ def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], words: str)
         chat(**body)
 
     assert words in raised.value.message
+
+
+@pytest.mark.parametrize("management", [None, {}, {"edits": []}, {"edits": [KEEP_ALL]}])
+def test_context_management_that_takes_nothing_out_passes(management: Any) -> None:
+    """Claude Code asks for all thinking to be kept, which is what happens."""
+    assert chat(context_management=management).messages == chat().messages
+
+
+def test_tools_of_anthropics_servers_are_left_out() -> None:
+    """Agents offer them beside their own and do without."""
+    body = MessagesRequest.model_validate({"model": "m", "max_tokens": 9, "messages": [HI], "tools": [SEARCH, TOOL]})
+    request = body.to_chat(messages_translator())
+
+    assert [tool["function"]["name"] for tool in request.tools or ()] == ["f"]
+    assert body.left_out_tools == ["web_search_20250305"]
+    assert chat(tools=[SEARCH], tool_choice={"type": "auto"}).tool_choice is None
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "stri
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"}
 
 
+def namespace(name: str) -> dict[str, Any]:
+    """Return a namespace with one function."""
+    return {"type": "namespace", "name": name, "description": "d", "tools": [TOOL]}
+
+
 def chat(given: Any = "Hi", **body: Any) -> ChatCompletionRequest:
     """Return the chat request that a request becomes."""
     return ResponsesRequest(input=given, **body).to_chat(responses_translator())
@@ -107,8 +112,14 @@ def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
         ({"include": ["file_search_call.results"]}, "include"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "custom", "name": "f"}]}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "namespace", "name": "n"}]}, "tools"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": ["f"]}]}, "tools"),
+        ({"tools": [{"type": "namespace", "tools": [TOOL]}]}, "tools"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "f"}]}]}, "tools"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [TOOL, TOOL]}]}, "tools"),
+        ({"tools": [namespace("a"), namespace("b")], "tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
@@ -121,6 +132,43 @@ def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], param: str)
         chat(**body)
 
     assert raised.value.param == param
+
+
+def test_functions_of_a_namespace_are_functions_with_longer_names() -> None:
+    """In the prompt and in earlier calls a function is named with its namespace."""
+    call = {**CALL, "namespace": "n"}
+    request = chat([user("Hi"), call], tools=[TOOL, namespace("n")])
+
+    assert request.tools is not None
+    assert [tool["function"]["name"] for tool in request.tools] == ["f", "n__f"]
+    assert request.messages[1]["tool_calls"][0]["function"]["name"] == "n__f"
+
+
+@pytest.mark.parametrize("name", ["f", "n__f"])
+def test_a_namespaces_function_is_chosen_with_or_without_the_namespace(name: str) -> None:
+    """As long as no other namespace has a function of that name."""
+    request = chat(tools=[namespace("n")], tool_choice={"type": "function", "name": name})
+
+    assert request.tool_choice == {"type": "function", "function": {"name": "n__f"}}
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "file_search", "code_interpreter", "mcp"])
+def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
+    """Agents offer them beside their own and do without; the response shows those that are left."""
+    body = ResponsesRequest.model_validate({"input": "Hi", "tools": [TOOL, {"type": kind}], "tool_choice": "auto"})
+    request = body.to_chat(responses_translator())
+
+    assert [tool["function"]["name"] for tool in request.tools or ()] == ["f"]
+    assert body.sorted_tools.left_out == [kind]
+    assert ResponseObject(body, call_of()).in_progress()["tools"] == [TOOL]
+
+
+def test_nothing_is_chosen_from_tools_that_are_all_left_out() -> None:
+    """A choice of "auto" among no tools is none."""
+    request = chat(tools=[{"type": "web_search"}], tool_choice="auto")
+
+    assert request.tools is None
+    assert request.tool_choice is None
 
 
 def test_empty_input_is_refused() -> None:
@@ -216,6 +264,16 @@ def test_events_come_in_order_and_are_numbered() -> None:
     assert [item["type"] for item in done] == ["reasoning", "message", "function_call"]
     assert done[1]["content"][0]["text"] == "a\n“b”"
     assert response["usage"]["output_tokens_details"]["reasoning_tokens"] == 1
+
+
+def test_calls_of_a_namespaces_function_have_its_own_name() -> None:
+    """Wherever a call is shown, it names the namespace and the function apart."""
+    events = stream(call_of([tool_call(0, "{}", "n__f")]), [""], tools=[namespace("n")])
+
+    items = [event.data["item"] for event in events if "output_item" in event.kind]
+    assert [(item["namespace"], item["name"]) for item in items] == [("n", "f")] * 2
+    assert events[-1].data["response"]["output"] == items[1:]
+    assert [event.data["name"] for event in events if event.kind.endswith("arguments.done")] == ["f"]
 
 
 def test_deltas_name_their_item() -> None:
