@@ -2,25 +2,32 @@
 
 from typing import Any
 
+import numpy as np
+
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def columns_wanted(params: Any) -> int | None:
-    """Count the columns of each row that a request asked for: none, or 0 for as many as there are."""
+def columns_wanted(params: Any, vocab_size: int) -> int | None:
+    """Count the columns of each row that a request asked for, if it asked for any."""
     count: int | None = params.num_logprobs
     if count is None:
         return None
-    return 0 if count < 0 else count + 1
+    return (vocab_size if count < 0 else count) + 1
 
 
 def sampled_rows(logprobs: Any, columns: int) -> pb.LogprobRows:
-    """Convert one sequence's LogprobsLists of a step; 0 columns keeps all of them."""
+    """Convert one sequence's LogprobsLists of a step into rows of so many columns.
+
+    The engine gives all rows of a batch one width: that of the widest request, or that of the one with the most
+    `logprob_token_ids` if there is any. What is missing becomes id 0 at -inf: rows of a sequence are of one width.
+    """
     token_ids, values, ranks = logprobs[:3]
-    if columns and columns < token_ids.shape[1]:
-        # The engine pads every row of a batch to the widest request.
-        token_ids, values = token_ids[:, :columns], values[:, :columns]
+    token_ids, values = token_ids[:, :columns], values[:, :columns]
+    if token_ids.shape[1] < columns:
+        missing = ((0, 0), (0, columns - token_ids.shape[1]))
+        token_ids, values = np.pad(token_ids, missing), np.pad(values, missing, constant_values=-np.inf)
     return pb.LogprobRows(
-        width=token_ids.shape[1],
+        width=columns,
         token_ids=token_ids.ravel().tolist(),
         logprobs=values.ravel().tolist(),
         sampled_ranks=ranks.tolist(),
@@ -48,13 +55,19 @@ def scored_rows(token_ids: Any, values: Any) -> pb.LogprobRows:
 
 
 def flat_rows(logprobs: Any) -> pb.LogprobRows:
-    """Convert FlatLogprobs, leaving out positions without any (a prompt's first token)."""
-    starts = [start for start, end in zip(logprobs.start_indices, logprobs.end_indices, strict=True) if end > start]
-    if not starts:
-        return pb.LogprobRows()
-    return pb.LogprobRows(
-        width=len(logprobs.token_ids) // len(starts),
-        token_ids=logprobs.token_ids,
-        logprobs=logprobs.logprobs,
-        sampled_ranks=[logprobs.ranks[start] for start in starts],
-    )
+    """Convert FlatLogprobs, leaving out positions without any (a prompt's first token).
+
+    Rows that vLLM merged into an earlier output went through a dict: a sampled token that is also among the likeliest
+    is there once, with its later rank, which is its column. The first row is always as the engine made it.
+    """
+    spans = [span for span in zip(logprobs.start_indices, logprobs.end_indices, strict=True) if span[0] < span[1]]
+    rows = pb.LogprobRows(width=max((end - start for start, end in spans), default=0))
+    for start, end in spans:
+        token_ids, values, rank = logprobs.token_ids[start:end], logprobs.logprobs[start:end], logprobs.ranks[start]
+        while len(token_ids) < rows.width:
+            token_ids.insert(rank, token_ids[0])
+            values.insert(rank, values[0])
+        rows.token_ids.extend(token_ids)
+        rows.logprobs.extend(values)
+        rows.sampled_ranks.append(rank)
+    return rows

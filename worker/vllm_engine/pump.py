@@ -68,6 +68,7 @@ class Pump:
         self._prefills: dict[str, _Prefill] = {}
         self._queued_tokens = 0
         self._columns: dict[str, int] = {}
+        self._vocab_size = llm.model_config.get_vocab_size()
         self._loads: dict[int, Any] = {}
         self._statistics = Statistics(llm)
         self._weight_version = ""
@@ -129,7 +130,7 @@ class Pump:
         prompt_tokens = len(child.prompt_token_ids)
         self._prefills[request_id] = _Prefill(prompt_tokens, _cached_elsewhere(params), params.prompt_logprob_token_ids)
         self._queued_tokens += prompt_tokens
-        columns = columns_wanted(params)
+        columns = columns_wanted(params, self._vocab_size)
         if columns is not None:
             self._columns[request_id] = columns
 

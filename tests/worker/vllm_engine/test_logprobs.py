@@ -1,0 +1,89 @@
+"""vLLM's log-probability containers as rows, without an engine."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tokenwire.v1 import inference_pb2 as pb
+
+pytest.importorskip("vllm")
+
+from vllm.logprobs import FlatLogprobs
+from vllm.outputs import CompletionOutput, RequestOutput
+
+from worker.vllm_engine.logprobs import flat_rows, sampled_rows
+
+pytestmark = pytest.mark.engine
+
+
+def _output(*rows: tuple[list[int], list[float], int]) -> RequestOutput:
+    """One step's output: for each token the sampled id and the likeliest ones, their values, the sampled id's rank."""
+    logprobs = FlatLogprobs()
+    for token_ids, values, rank in rows:
+        ranks: Any = [rank, *range(1, len(token_ids))]
+        logprobs.append_fast(token_ids, values, ranks, [None] * len(token_ids))
+    ids = [row[0][0] for row in rows]
+    completion = CompletionOutput(0, "", ids, cumulative_logprob=0.0, logprobs=logprobs)
+    return RequestOutput("r", None, [1], None, [completion], finished=False)
+
+
+def _merged(*outputs: RequestOutput) -> pb.LogprobRows:
+    first = outputs[0]
+    for output in outputs[1:]:
+        first.add(output, aggregate=True)
+    return flat_rows(first.outputs[0].logprobs)
+
+
+def test_steps_that_vllm_merged_have_the_rows_of_each() -> None:
+    """A sampled token that is also the likeliest is told twice in every row, in merged ones too."""
+    rows = _merged(
+        _output(([504, 504, 2068, 10345], [-0.5, -0.5, -1.0, -2.0], 1)),
+        _output(([2988, 2988, 1230, 4352], [-0.25, -0.25, -3.0, -4.0], 1)),
+    )
+    assert rows.width == 4
+    assert list(rows.token_ids) == [504, 504, 2068, 10345, 2988, 2988, 1230, 4352]
+    assert list(rows.logprobs) == [-0.5, -0.5, -1.0, -2.0, -0.25, -0.25, -3.0, -4.0]
+    assert list(rows.sampled_ranks) == [1, 1]
+
+
+def test_a_sampled_token_returns_to_its_place_among_the_likeliest() -> None:
+    """In merged rows it may be any of them, or none: then nothing was dropped."""
+    rows = _merged(
+        _output(([9, 1, 2, 3], [-9.0, -1.0, -2.0, -3.0], 40)),
+        _output(([3, 1, 2, 3], [-3.0, -1.0, -2.0, -3.0], 3), ([7, 1, 2, 3], [-7.0, -1.0, -2.0, -3.0], 12)),
+        _output(([2, 1, 2, 3], [-2.0, -1.0, -2.0, -3.0], 2)),
+    )
+    assert rows.width == 4
+    assert list(rows.token_ids) == [9, 1, 2, 3, 3, 1, 2, 3, 7, 1, 2, 3, 2, 1, 2, 3]
+    assert list(rows.logprobs) == [-9, -1, -2, -3, -3, -1, -2, -3, -7, -1, -2, -3, -2, -1, -2, -3]
+    assert list(rows.sampled_ranks) == [40, 3, 12, 2]
+
+
+def test_a_prompts_first_token_has_no_row() -> None:
+    """Positions without log-probabilities are left out; without any there are no rows."""
+    prompt = FlatLogprobs()
+    prompt.append(None)
+    assert flat_rows(prompt) == pb.LogprobRows()
+    ranks: Any = [5, 1]
+    prompt.append_fast([8, 4], [-2.0, -1.0], ranks, [None, None])
+    rows = flat_rows(prompt)
+    assert (rows.width, list(rows.token_ids), list(rows.sampled_ranks)) == (2, [8, 4], [5])
+
+
+@pytest.mark.parametrize(
+    ("columns", "token_ids", "logprobs"),
+    [
+        (1, [7, 8], [-1.0, -2.0]),
+        (2, [7, 5, 8, 5], [-1.0, -3.0, -2.0, -4.0]),
+        (3, [7, 5, 0, 8, 5, 0], [-1.0, -3.0, float("-inf"), -2.0, -4.0, float("-inf")]),
+    ],
+)
+def test_rows_have_the_width_that_the_request_asked_for(
+    columns: int, token_ids: list[int], logprobs: list[float]
+) -> None:
+    """Whatever else is in the batch and makes the engine's rows wider or narrower: rows are merged on their way."""
+    engine = (np.array([[7, 5], [8, 5]]), np.array([[-1.0, -3.0], [-2.0, -4.0]]), np.array([1, 2]))
+    rows = sampled_rows(engine, columns)
+    assert (rows.width, list(rows.sampled_ranks)) == (columns, [1, 2])
+    assert (list(rows.token_ids), list(rows.logprobs)) == (token_ids, logprobs)
