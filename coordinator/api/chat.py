@@ -16,6 +16,7 @@ from coordinator.api.logprobs import chat_logprobs, prompt_logprobs
 from coordinator.api.parsed_chunks import ParsedChatChunks
 from coordinator.api.respond import EventStream, collect
 from coordinator.api.token_history import shown_history, shown_message_ids
+from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.history.recording import Recording
 from coordinator.models import ModelDirectory
@@ -199,12 +200,14 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:
         shown |= shown_message_ids(call.prepared, choice.token_ids, logprobs)
+    token_ids = choice.token_ids if body.return_token_ids and not hidden else None
     return {
         "index": index,
         "message": shown,
         "logprobs": logprobs,
         "finish_reason": message.finish_reason,
         "stop_reason": choice.finish.stop_reason,
-        "token_ids": choice.token_ids if body.return_token_ids and not hidden else None,
+        "token_ids": token_ids,
         "routed_experts": None,
+        **({} if token_ids is None else {"weight_versions": shown_weight_versions(choice.finish)}),
     }

@@ -9,6 +9,7 @@ from coordinator.api.errors import error_event
 from coordinator.api.json_text import compact
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
 from coordinator.api.token_history import shown_history
+from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
@@ -138,7 +139,9 @@ class ChunkWriter:
         if finish is not None or self._always_stop_reason:
             after["stop_reason"] = finish.stop_reason if finish else None
         after.update(self._first_delta_extras(index))
-        after["token_ids"] = self._shown_ids(token_ids)
+        after["token_ids"] = shown = self._shown_ids(token_ids)
+        if finish is not None and shown is not None:
+            after["weight_versions"] = shown_weight_versions(finish)
         end = compact(after)[1:] + "]"
         if self._usages is not None:
             self._count(index, token_ids)

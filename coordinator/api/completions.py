@@ -14,6 +14,7 @@ from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from coordinator.api.respond import EventStream, collect
 from coordinator.api.sampling import checked_number
+from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice
 from coordinator.request import GenerationRequest, Prompt, ScoredPosition, TextPrompt, TokenPrompt, Usage
@@ -180,6 +181,7 @@ def _choice(
         "prompt_logprobs": prompt_logprobs(choice.prefill.logprobs),
         "prompt_token_ids": list(prepared.prompt_of(index).token_ids) if body.return_token_ids else None,
         "routed_experts": None,
+        **({"weight_versions": shown_weight_versions(choice.finish)} if body.return_token_ids else {}),
     }
 
 

@@ -1,6 +1,7 @@
 """Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from coordinator.api.chunks import ChatChunks, ChunkOptions
@@ -50,7 +51,7 @@ class ParsedChatChunks(ChatChunks):
             self._token_ids[index] += token_ids
         if finish is not None:
             reason = self._parsers[index].finish_reason(finish.reason)
-            finish = Finish(reason, finish.stop_reason, finish.kv_transfer_params)
+            finish = replace(finish, reason=reason)
         elif message is None and not self._shows_tokens:
             self._count(index, token_ids)
             return b""

@@ -240,24 +240,51 @@ def test_completions_are_read_by_their_ids(service: Service) -> None:
     assert [list(top) for top in choice["logprobs"]["top_logprobs"]] == [[name] for name in names]
 
 
-def test_new_weights_in_mid_reply_are_told(tmp_path: Path) -> None:
-    """The spans of a reply that saw two versions touch each other and cover all of its ids, streamed or not."""
+WITH_IDS = {"ignore_eos": True, "max_tokens": 200, "return_token_ids": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/inference/v1/generate", {"token_ids": PROMPT, "sampling_params": {"ignore_eos": True, "max_tokens": 200}}),
+        ("/v1/completions", {"prompt": PROMPT, **WITH_IDS}),
+        ("/v1/chat/completions", {"messages": MESSAGES, **WITH_IDS}),
+        ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT, **WITH_IDS}),
+    ],
+)
+def test_new_weights_in_mid_reply_are_told(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    """The spans of a reply that saw two versions touch each other and cover all of its ids."""
     with simulated_service(tmp_path, "--sim-step-ms", "5") as service:
-        sampling = {"ignore_eos": True, "max_tokens": 200}
-        body = {"token_ids": PROMPT, "sampling_params": sampling, "stream": True}
         choices: list[Any] = []
-        with httpx.stream("POST", service.url + "/inference/v1/generate", json=body, timeout=30) as stream:
+        with httpx.stream("POST", service.url + path, json={**body, "stream": True}, timeout=30) as stream:
             for line in stream.iter_lines():
                 if line.startswith("data: {"):
                     choices += json.loads(line.removeprefix("data: "))["choices"]
-                if len(choices) == 5:
+                if len(choices) == 6:
                     _label_weights(service, "v2")
 
-    assert [choice["weight_versions"] for choice in choices[:-1]] == [None] * (len(choices) - 1)
+    assert [choice.get("weight_versions") for choice in choices[:-1]] == [None] * (len(choices) - 1)
     first, second = choices[-1]["weight_versions"]
     assert (first["version"], second["version"]) == ("default", "v2")
     assert (first["start"], first["end"], second["end"]) == (0, second["start"], 200)
     assert first["end"] >= 5
+
+
+@pytest.mark.parametrize(
+    ("path", "prompt"),
+    [
+        ("/v1/completions", {"prompt": PROMPT}),
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT}),
+    ],
+)
+def test_whole_replies_with_ids_tell_their_weights(service: Service, path: str, prompt: dict[str, Any]) -> None:
+    """Each choice for itself; who asks for no ids gets OpenAI's fields."""
+    body = {**prompt, "n": 2, "max_tokens": 3, "ignore_eos": True}
+    told = post(service, path, {**body, "return_token_ids": True})["choices"]
+
+    assert [choice["weight_versions"] for choice in told] == [[{"version": "default", "start": 0, "end": 3}]] * 2
+    assert all("weight_versions" not in choice for choice in post(service, path, body)["choices"])
 
 
 def _label_weights(service: Service, version: str) -> None:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from json.encoder import encode_basestring
 from typing import Any
 
 from coordinator.api.errors import error_event
 from coordinator.api.json_text import compact
 from coordinator.api.tokens.generate_request import GenerateRequest
+from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
 from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
@@ -44,13 +44,12 @@ def _scored(token: ScoredToken, shows_text: bool) -> dict[str, Any]:
 
 def ending_fields(finish: Finish | None) -> dict[str, Any]:
     """Return what a choice says of its end; nulls before it."""
-    spans = None if finish is None else finish.weight_versions
     return {
         "finish_reason": finish and finish.reason,
         "stop_reason": finish and finish.stop_reason,
         "routed_experts": None,
         "sampling_mask": None,
-        "weight_versions": None if spans is None else [asdict(span) for span in spans],
+        "weight_versions": finish and shown_weight_versions(finish),
     }
 
 

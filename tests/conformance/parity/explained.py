@@ -138,7 +138,16 @@ def _token_history(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     return "token_history" in path and theirs == ABSENT
 
 
+def _weight_versions(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    return path.endswith("weight_versions") and theirs == ABSENT and bool(request.field("return_token_ids"))
+
+
 EXPLANATIONS = (
+    Explanation(
+        "weights of ids",
+        _weight_versions,
+        "Who asks for ids also hears which weights made them, as on vLLM's /inference/v1/generate.",
+    ),
     Explanation(
         "ids of earlier turns",
         _token_history,

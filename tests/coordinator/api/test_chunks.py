@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from coordinator.api.chunks import ChatChunks, ChunkOptions, CompletionChunks
 from coordinator.api.logprobs import LogprobStyle
+from coordinator.api.parsed_chunks import ParsedChatChunks
 from coordinator.generation import PreparedRequest
+from coordinator.parsing.message import MessageDelta
 from coordinator.prompts import PreparedPrompt
 from coordinator.request import (
     Finish,
@@ -20,7 +22,9 @@ from coordinator.request import (
     ScoredToken,
     TokenPrompt,
     Usage,
+    WeightSpan,
 )
+from tests.coordinator.api.replies import ScriptedParser
 from tests.coordinator.fakes import served_model
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
@@ -38,6 +42,21 @@ def chat(echo: str = "", **options: Any) -> ChatChunks:
     """Return chat chunks of two choices."""
     request = prepared(TokenPrompt([1, 2]), n=2)
     return ChatChunks(request, 7, ChunkOptions(**options), role="assistant", echo=echo)
+
+
+def parsed_chat(**options: Any) -> ParsedChatChunks:
+    """Return chat chunks of one choice, read by a parser."""
+    parser = ScriptedParser([MessageDelta("x"), MessageDelta("y")])
+    return ParsedChatChunks(
+        prepared(TokenPrompt([1, 2])),
+        7,
+        ChunkOptions(**options),
+        role="assistant",
+        echo="",
+        parsers=[parser],
+        hides_tokens=False,
+        counts_reasoning=False,
+    )
 
 
 def completion(**options: Any) -> CompletionChunks:
@@ -82,6 +101,29 @@ def test_a_finish_has_reason_and_stop_reason() -> None:
     choice = chunk["choices"][0]
     assert (choice["index"], choice["finish_reason"], choice["stop_reason"]) == (1, "stop", "END")
     assert choice["delta"] == {"content": ""}
+
+
+@pytest.mark.parametrize("kind", [chat, parsed_chat, completion])
+def test_who_asks_for_ids_hears_which_weights_made_them(kind: Any) -> None:
+    """With the finish, in the words of /inference/v1/generate; others hear nothing of weights."""
+    finish = Finish("stop", weight_versions=[WeightSpan("v1", 0, 2), WeightSpan("v2", 2, 3)])
+    asked = kind(return_token_ids=True)
+    first, last = (parse(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
+    (unasked,) = parse(kind().delta(0, "x", [5], finish))
+
+    assert "weight_versions" not in first
+    assert last["weight_versions"] == [
+        {"version": "v1", "start": 0, "end": 2},
+        {"version": "v2", "start": 2, "end": 3},
+    ]
+    assert "weight_versions" not in unasked["choices"][0]
+
+
+def test_weights_without_a_label_are_null() -> None:
+    """Who asks for ids sees that there is nothing to know."""
+    (chunk,) = parse(chat(return_token_ids=True).delta(0, "x", [5], Finish("stop")))
+
+    assert chunk["choices"][0]["weight_versions"] is None
 
 
 def test_a_chat_opens_with_the_role_of_every_choice() -> None:
