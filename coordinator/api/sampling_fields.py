@@ -9,6 +9,7 @@ from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
 from coordinator.request import TextRules
 from tokenwire.errors import InvalidRequest
+from tokenwire.seeds import NO_SEED
 from tokenwire.v1 import inference_pb2 as pb
 
 INT64_MAX = 2**63 - 1
@@ -113,8 +114,7 @@ class SamplingFields(BaseModel):
             top_p=self.top_p,
             top_k=int32(self.top_k, "top_k"),
             min_p=self.min_p,
-            # vLLM takes -1 for no seed.
-            seed=None if self.seed == -1 else self.seed,
+            seed=None if self.seed == NO_SEED else self.seed,
             stop_token_ids=ids(self.stop_token_ids, "stop_token_ids"),
             ignore_eos=self.ignore_eos,
             max_tokens=min(max_tokens, 2**32 - 1) if max_tokens is not None else None,

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.prefix_hash import scope_of
+from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence
 from worker.simulated_engine.generation import Generation
@@ -76,7 +77,7 @@ class Admission:
         return names
 
     def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
-        seed = 0 if _is_greedy(params) else params.seed + index
+        seed = 0 if _is_greedy(params) else sequence_seed(params.seed, index)
         model = (self.settings.seed, weights) if weights else (self.settings.seed,)
         return stable_hash(*model, seed, lora_id)
 

@@ -6,6 +6,7 @@ from vllm import SamplingParams
 from vllm.sampling_params import RepetitionDetectionParams, RequestOutputKind, StructuredOutputsParams
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
@@ -42,7 +43,7 @@ def child_params(params: Any, index: int) -> Any:
     child = params.clone()
     child.n = 1
     if params.seed is not None:
-        child.seed = params.seed + index
+        child.seed = sequence_seed(params.seed, index)
     return child
 
 

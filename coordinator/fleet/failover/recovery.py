@@ -9,10 +9,10 @@ import enum
 import random
 from collections.abc import Sequence
 
+from tokenwire.seeds import NO_SEED, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 _GREEDY_BELOW = 1e-5
-_NO_SEED = -1
 _LARGEST_SEED = (1 << 62) - 1
 # Have an effect that depends on where the output begins. The repetition penalty has none: it counts the prompt too.
 _SEES_OUTPUT_ALONE = (
@@ -67,7 +67,7 @@ def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_sc
     if params.min_tokens:
         params.min_tokens = max(0, params.min_tokens - len(token_ids))
     if _has_seed(params):
-        params.seed += index
+        params.seed = sequence_seed(params.seed, index)
     if prompt_scored:
         params.ClearField("prompt_logprobs")
         params.ClearField("prompt_logprob_start")
@@ -80,7 +80,7 @@ def _is_greedy(params: pb.SamplingParams) -> bool:
 
 
 def _has_seed(params: pb.SamplingParams) -> bool:
-    return params.HasField("seed") and params.seed != _NO_SEED and not _is_greedy(params)
+    return params.HasField("seed") and params.seed != NO_SEED and not _is_greedy(params)
 
 
 def _sees_output_alone(params: pb.SamplingParams) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
@@ -57,7 +58,7 @@ def _sampling(params: pb.SamplingParams, index: int) -> dict[str, Any]:
     if params.HasField("max_tokens"):
         given["max_tokens"] = params.max_tokens
     if params.HasField("seed"):
-        given["seed"] = params.seed + index
+        given["seed"] = sequence_seed(params.seed, index)
     if params.HasField("logprobs"):
         # Servers count the sampled token among the likeliest, wherever it stands: with one more none is missing.
         more = 0 < params.logprobs < _MOST_LOGPROBS

@@ -10,6 +10,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 vllm = pytest.importorskip("vllm")
 exceptions = pytest.importorskip("vllm.exceptions")
+msgspec = pytest.importorskip("msgspec")
 
 from worker.vllm_engine.sampling import child_params, to_vllm  # noqa: E402
 
@@ -187,3 +188,16 @@ def test_children_count_their_seeds_up() -> None:
     assert [(child.n, child.seed) for child in children] == [(1, 10), (1, 11), (1, 12)]
     assert (parent.n, parent.seed) == (3, 10)
     assert child_params(to_vllm(pb.SamplingParams(), 2), 1).seed is None
+
+
+def test_each_sequence_of_a_seeded_request_has_a_seed() -> None:
+    """Also where counting up comes to -1, which the engine's process reads as none."""
+    params = to_vllm(pb.SamplingParams(seed=-2), n=2)
+
+    seeds = []
+    for index in range(2):
+        on_the_way = msgspec.msgpack.encode(child_params(params, index))
+        seeds.append(msgspec.msgpack.decode(on_the_way, type=vllm.SamplingParams).seed)
+
+    assert seeds[0] == -2
+    assert seeds[1] is not None

@@ -78,9 +78,11 @@ def test_min_tokens_are_not_less_than_none() -> None:
 
 
 def test_each_sequence_has_its_own_seed() -> None:
-    """Sequence i draws with seed + i; a greedy one draws nothing."""
+    """Sequence i draws with seed + i, and never with -1, which engines read as none; a greedy one draws nothing."""
     assert remainder(submit(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
     assert remainder(submit(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
+    alone = remainder(submit(temperature=1.0, seed=-2), 1, [], prompt_scored=True)
+    assert recovery_of(alone.sampling_params) is Recovery.REPLAY
 
 
 def test_only_what_needs_a_seed_gets_one() -> None:
