@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from coordinator.fleet.routing import Candidate, Policy, Router
-from coordinator.fleet.slots import DEAF, SlotTable
+from coordinator.fleet.slots import Deaf, SlotTable
 from coordinator.fleet.submission import NEW
 from coordinator.fleet.workload import Workload
 from tokenwire.bench import percentile
@@ -149,7 +149,7 @@ class Simulation:
         submit = pb.Submit(prompt_token_ids=asked.prompt, sampling_params=params, session_id=asked.session or None)
         decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
         session = decision.worker
-        submit.slots.append(session.slots.take(DEAF))
+        submit.slots.append(session.slots.take(Deaf()))
         session.workload.sent(submit.slots, decision.new)
         session.engine.submit(session, submit, asked)
 

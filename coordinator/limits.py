@@ -19,6 +19,7 @@ MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
+MAX_SEED = 2**63 - 1
 _MOST_IDS = {"logit_bias": 10_000, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
@@ -51,6 +52,11 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
     _check_ranges(sampling)
     if request.n > 1 and sampling.temperature < 1e-5:
         raise InvalidRequest(f"n must be 1 when using greedy sampling, got {request.n}.", param="n")
+    if sampling.seed > MAX_SEED - request.n + 1:
+        raise InvalidRequest(
+            f"seed must be at most {MAX_SEED - request.n + 1} with n={request.n}: sequence i samples with seed + i.",
+            param="seed",
+        )
     for name, most in _MOST_IDS.items():
         if len(getattr(sampling, name)) > most:
             raise InvalidRequest(f"{name} has {len(getattr(sampling, name))} entries, more than {most}.", param=name)

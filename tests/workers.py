@@ -1,7 +1,7 @@
 """Workers inside the test's own process, on unix sockets: real ones with a simulated engine, and scripted ones."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -90,12 +90,14 @@ async def scripted_worker(address: str, script: Script) -> AsyncIterator[None]:
         await server.stop(grace=None)
 
 
-def welcome(major: int = protocol.MAJOR, draining: bool = False) -> pb.SessionResponse:
+def welcome(
+    major: int = protocol.MAJOR, draining: bool = False, names: Sequence[str] = ("scripted",)
+) -> pb.SessionResponse:
     """Return a scripted worker's first event."""
     return pb.SessionResponse(
         welcome=pb.Welcome(
             protocol=pb.ProtocolVersion(major=major),
-            model=pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1),
+            model=pb.Model(names=names, engine="scripted", max_num_seqs=1),
             draining=draining,
         )
     )

@@ -15,6 +15,7 @@ TokenwireError
 │   ├── WorkerDraining   this worker takes no new requests
 │   └── WorkerLost       the worker that had it is gone
 ├── EngineFailed         the engine broke on it
+├── ProtocolError        the other half broke the rules of the wire
 ├── DeadlineExceeded     it took longer than it was given
 └── FleetFailed          not every worker did it
 """
@@ -147,6 +148,13 @@ class EngineFailed(TokenwireError):
     """The engine broke on the request."""
 
 
+class ProtocolError(TokenwireError):
+    """The other half sent what it must never send; nothing that it says can be relied on any more."""
+
+    http_status = 502
+    openai_type = "BadGatewayError"
+
+
 class DeadlineExceeded(TokenwireError):
     """The request took longer than its client or the server gave it."""
 
@@ -181,6 +189,11 @@ def from_refusal(refusal: pb.Refusal) -> TokenwireError:
     """Rebuild the error that a worker put into a refusal."""
     kind = _BY_REFUSAL.get(refusal.code, EngineFailed)
     return kind(refusal.message, param=refusal.param if refusal.HasField("param") else None)
+
+
+def reply_error(error: Exception) -> EngineFailed:
+    """Say what becomes of a reply that could not be processed: never a loss, which another worker could make good."""
+    return error if isinstance(error, EngineFailed) else EngineFailed(f"The reply could not be processed: {error}")
 
 
 def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:

@@ -4,22 +4,42 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.fleet.slots import SlotTable
-from tokenwire.errors import EngineFailed, TokenwireError
+from coordinator.fleet.slots import SlotTable, fail_listener
+from tokenwire.errors import ProtocolError, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 
-def deal(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
-    """Hand a frame to its listeners and free the slots that it ends. Returns slots whose listeners want no more."""
-    listeners = slots.listeners
-    broken = [info.slot for info in frame.prefills if not _tell(slots, info.slot, listeners[info.slot].prefilled, info)]
+def deal(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = False) -> list[int]:
+    """Hand a frame to its listeners and free the slots that it ends. Returns slots whose listeners want no more.
+
+    Raises ProtocolError for what a worker must not send; listeners have what came before it.
+    """
+    _check_lengths(frame)
+    broken = _tell_weights(frame.weight_version, slots) if has_new_weights else []
+    for info in frame.prefills:
+        if not _tell(slots, info.slot, slots.holder(info.slot).prefilled, info):
+            broken.append(info.slot)
     for scores in frame.logprobs:
-        if not _tell(slots, scores.slot, listeners[scores.slot].scored, scores.rows):
+        if not _tell(slots, scores.slot, slots.holder(scores.slot).scored, scores.rows):
             broken.append(scores.slot)
     stopped = _step_mixed(frame, slots) if frame.finishes or frame.counts else _step_plain(frame, slots)
-    return stopped + broken if broken else stopped
+    # A slot that broke may have ended in the same frame, or broken twice.
+    return stopped + [slot for slot in set(broken) if slots.is_open(slot)] if broken else stopped
+
+
+def _check_lengths(frame: pb.StepFrame) -> None:
+    slots, counts, token_ids = len(frame.slots), frame.counts, len(frame.token_ids)
+    if (len(counts), sum(counts)) != (slots, token_ids) if counts else slots != token_ids:
+        raise ProtocolError(
+            f"the worker sent {token_ids} tokens in a frame for {slots} slots with {len(counts)} counts"
+        )
+
+
+def _tell_weights(version: str, slots: SlotTable) -> list[int]:
+    taken = [slot for slot in range(len(slots.listeners)) if slots.is_open(slot)]
+    return [slot for slot in taken if not _tell(slots, slot, slots.holder(slot).weights, version)]
 
 
 def _step_plain(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
@@ -38,6 +58,8 @@ def _step_plain(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
 
 def _step_mixed(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
     finishes = {finish.slot: finish for finish in frame.finishes}
+    if len(finishes) != len(frame.finishes):
+        raise ProtocolError("the worker ended a slot twice in one frame")
     token_ids = list(frame.token_ids)
     counts = frame.counts or [1] * len(frame.slots)
     stopped: list[int] = []
@@ -75,7 +97,8 @@ def _tell(slots: SlotTable, slot: int, hear: Callable[[Any], None], what: Any) -
 
 
 def _break(slots: SlotTable, slot: int, error: Exception) -> None:
-    # One reply that cannot be decoded or written must not end its neighbours.
+    """End a reply that cannot be decoded or written, and not its neighbours. Raises ProtocolError for a free slot."""
+    listener = slots.holder(slot)
     log.error("slot %d broke", slot, exc_info=error)
-    told = error if isinstance(error, TokenwireError) else EngineFailed(f"The reply could not be processed: {error}")
-    slots.listeners[slot].fail(told)
+    slots.give_up(slot)
+    fail_listener(listener, reply_error(error))

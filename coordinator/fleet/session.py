@@ -12,12 +12,12 @@ from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.conversation import Conversation, Converse
 from coordinator.fleet.frames import deal
 from coordinator.fleet.grpc_conversation import GrpcConversation
-from coordinator.fleet.slots import SlotListener, SlotTable
+from coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
 from coordinator.fleet.tally import Tallies, Tally
 from coordinator.fleet.vigil import Vigil, VigilSettings
 from coordinator.fleet.workload import Workload
 from tokenwire import protocol
-from tokenwire.errors import TokenwireError, Unavailable, WorkerLost, from_refusal
+from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.link.client import Link
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
@@ -119,10 +119,10 @@ class WorkerSession:
 
         `new_tokens` of the prompt are expected to be computed, the rest to be found in the worker's cache.
         """
+        for listener in listeners:  # first of all: one that raises must not keep its slot
+            listener.weights(self.weight_version)
         slots = [self._slots.take(listener) for listener in listeners]
         self.workload.sent(slots, new_tokens)
-        for listener in listeners:
-            listener.weights(self.weight_version)
         submit.slots[:] = slots
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
@@ -130,7 +130,7 @@ class WorkerSession:
     def abort(self, slots: Sequence[int]) -> None:
         """Give slots up: their listeners hear nothing more, the worker stops computing them."""
         for slot in slots:
-            self._slots.listeners[slot] = self._slots.deaf
+            self._slots.give_up(slot)
         self._commands.put_nowait(pb.SessionRequest(abort=pb.Abort(slots=slots)))
 
     def listens(self, slot: int, listener: SlotListener) -> bool:
@@ -189,13 +189,16 @@ class WorkerSession:
     async def _serve(self, conversation: Conversation) -> bool:
         event = await conversation.read()
         if event is None or event.WhichOneof("event") != "welcome":
-            raise Unavailable("the worker did not begin with a welcome")
+            raise ProtocolError("the worker did not begin with a welcome")
         await self._welcomed(event.welcome, conversation)
         try:
             await (self._listen_closely(conversation) if event.welcome.heartbeat_ms else self._listen(conversation))
             self.last_error = "closed by the worker"
         except TokenwireError as error:
             self.last_error = error.message
+        except Exception as error:
+            log.exception("session with %s broke", self.address)
+            self.last_error = f"its session broke: {error}"
         return True
 
     async def _listen(self, conversation: Conversation) -> None:
@@ -219,6 +222,8 @@ class WorkerSession:
 
     async def _welcomed(self, welcome: pb.Welcome, conversation: Conversation) -> None:
         protocol.check_peer(welcome.protocol, f"worker {self.address}")
+        if not welcome.model.names:
+            raise ProtocolError("the worker's welcome names no model")
         await self._prepare(welcome.model, conversation.fetch_tokenizer)
         self.model, self.weight_version = welcome.model, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
@@ -243,11 +248,7 @@ class WorkerSession:
             case "frame":
                 self._take(event.frame)
             case "refusal":
-                error = from_refusal(event.refusal)
-                for slot in event.refusal.slots:
-                    self.workload.computed(slot)
-                    self._slots.release(slot).fail(error)
-                self._freed()
+                self._refused(event.refusal)
             case "draining":
                 log.info("worker %s drains", self.address)
                 self.worker_drains = True
@@ -262,6 +263,8 @@ class WorkerSession:
                     raise Unavailable(problem)
             case "cache":
                 self._hear_cache(self, event.cache)
+            case "welcome":
+                raise ProtocolError("the worker sent a second welcome")
 
     def _settle(self) -> None:
         """Find the state of a connected session, and tell of it."""
@@ -275,22 +278,29 @@ class WorkerSession:
             self.ready.set()
         self._notice(self)
 
+    def _refused(self, refusal: pb.Refusal) -> None:
+        if not refusal.slots:
+            raise ProtocolError("the worker sent a refusal without slots")
+        error = from_refusal(refusal)
+        for slot in refusal.slots:
+            self.workload.computed(slot)
+            fail_listener(self._slots.release(slot), error)
+        self._freed()
+
     def _take(self, frame: pb.StepFrame) -> None:
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
             # Whatever goes on elsewhere must not come back here.
             self.worker_drains = True
             self._settle()
-        if frame.weight_version != self.weight_version:
-            self.weight_version = frame.weight_version
-            for listener in self._slots.listeners:
-                listener.weights(frame.weight_version)
+        has_new_weights = frame.weight_version != self.weight_version
+        self.weight_version = frame.weight_version
         self.workload.heard(frame)
         if self._frame_at is not None and frame.slots:
             self._count_gap(self._frame_at, frame)
         if self.breaker.on_probation and frame.token_ids:
             self.breaker.proved()
             self._freed()
-        unwanted = deal(frame, self._slots)
+        unwanted = deal(frame, self._slots, has_new_weights)
         if unwanted:
             self.abort(unwanted)
         if frame.finishes:
@@ -305,7 +315,7 @@ class WorkerSession:
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)
         for listener in self._slots.release_all():
-            listener.fail(error)
+            fail_listener(listener, error)
 
     def _note_failure(self, message: str) -> None:
         if message != self.last_error:

@@ -1,10 +1,13 @@
 """Slots of one session: small integers, each with the listener that its tokens go to."""
 
+import logging
 from typing import Protocol
 
 from coordinator.fleet.tally import Tally
-from tokenwire.errors import TokenwireError
+from tokenwire.errors import ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 
 class SlotListener(Protocol):
@@ -49,12 +52,35 @@ class Deaf:
         pass
 
 
-DEAF: SlotListener = Deaf()
-"""Stands in a slot that nobody has."""
+class _Free(Deaf):
+    """Stands in a slot that nobody has: the hot path need not ask whether a slot is open."""
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        raise ProtocolError("the worker sent a prefill for a slot that is not open")
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        raise ProtocolError("the worker sent log-probabilities for a slot that is not open")
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        raise ProtocolError("the worker sent tokens for a slot that is not open")
+
+
+_FREE: SlotListener = _Free()
+
+
+def fail_listener(listener: SlotListener, error: TokenwireError) -> None:
+    """Fail a listener; what it raises itself is logged, because others wait for theirs."""
+    try:
+        listener.fail(error)
+    except Exception:
+        log.exception("a reply could not be failed")
 
 
 class SlotTable:
-    """Maps slots to listeners. A slot is reused only after `release`."""
+    """Maps slots to listeners. A slot is reused only after `release`.
+
+    A worker that names a slot which is not open has lost count, or this side has: whose tokens come next nobody knows.
+    """
 
     def __init__(self) -> None:
         self.listeners: list[SlotListener] = []
@@ -77,10 +103,24 @@ class SlotTable:
         self.listeners.append(listener)
         return len(self.listeners) - 1
 
+    def is_open(self, slot: int) -> bool:
+        """Tell whether a slot's terminal event has yet to come."""
+        return slot < len(self.listeners) and self.listeners[slot] is not _FREE
+
+    def holder(self, slot: int) -> SlotListener:
+        """Return the listener of an open slot. Raises ProtocolError for another one."""
+        if not self.is_open(slot):
+            raise ProtocolError(f"the worker named slot {slot}, which is not open")
+        return self.listeners[slot]
+
+    def give_up(self, slot: int) -> None:
+        """Have nobody hear what still comes for a slot."""
+        self.listeners[slot] = self.deaf
+
     def release(self, slot: int) -> SlotListener:
-        """Free a slot whose terminal event arrived; returns its listener."""
-        listener = self.listeners[slot]
-        self.listeners[slot] = DEAF
+        """Free a slot whose terminal event arrived; returns its listener. Raises ProtocolError if it was free."""
+        listener = self.holder(slot)
+        self.listeners[slot] = _FREE
         self._free.append(slot)
         return listener
 

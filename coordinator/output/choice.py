@@ -178,6 +178,8 @@ class _Logprobs:
 
     def take(self, count: int) -> list[ScoredPosition]:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        if len(taken) != count:
+            raise EngineFailed("The worker did not send log-probabilities for each token.")
         return taken
 
 

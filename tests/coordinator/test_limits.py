@@ -24,6 +24,8 @@ def test_ordinary_requests_pass() -> None:
     """Bounds belong to what is allowed."""
     limits.check_request(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]), MODEL)
     limits.check_request(request(n=limits.MAX_N), MODEL)
+    limits.check_request(request(n=2, seed=2**63 - 2), MODEL)
+    limits.check_request(request(seed=2**63 - 1), MODEL)
     limits.check_prompt([0] * 9, MODEL)
 
 
@@ -33,6 +35,7 @@ def test_ordinary_requests_pass() -> None:
         (request(n=0), "n"),
         (request(n=limits.MAX_N + 1), "n"),
         (request(n=2, temperature=0.0), "n"),
+        (request(n=2, seed=2**63 - 1), "seed"),
         (request(stop=("a", "")), "stop"),
         (request(max_tokens=11), "max_tokens"),
         (request(temperature=2.1), "temperature"),

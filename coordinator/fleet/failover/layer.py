@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator.each import for_each
 from coordinator.fleet.failover.recovery import Recovery, recovery_of, remainder, repeatable
 from coordinator.fleet.failover.replay import Replay
 from coordinator.fleet.failover.sequence import Loss, ResumableSequence
@@ -13,7 +14,7 @@ from coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
 from coordinator.fleet.failover.suspicion import Suspicion, is_undecided
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
-from tokenwire.errors import EngineFailed, Overloaded, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerLost, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.05
 """How soon a request is sent again that a worker refused, and how often trials and moves are looked at."""
 _MOVED_AT_ONCE = 8
+_LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
 
 
 class ResumableRequest:
     """One submitted request and its sequences, each of which goes on by itself once it was lost."""
 
-    __slots__ = ("_whole", "model", "placement", "recovery", "sequences", "submit")
+    __slots__ = ("_whole", "model", "placement", "recovery", "running", "sequences", "submit")
 
     def __init__(self, model: str, submit: pb.Submit, placement: Placement) -> None:
         self.model = model
@@ -37,6 +39,8 @@ class ResumableRequest:
         self.placement = placement
         self.recovery = recovery_of(submit.sampling_params)
         self.sequences: Sequence[ResumableSequence] = ()
+        self.running = 0
+        """Sequences that have not ended."""
         self._whole: Submission | None = None
 
     def begin(self, below: Fleet) -> None:
@@ -92,7 +96,7 @@ class Failover:
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
         """Workers that stop, as long as they have something that can be moved."""
-        self._waiting: list[tuple[ResumableSequence, Callable[[], None]]] = []
+        self._waiting: list[ResumableSequence] = []
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -104,7 +108,7 @@ class Failover:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, repeatable(submit), placement)
         sequences = [ResumableSequence(request, index, listener, self) for index, listener in enumerate(listeners)]
-        request.sequences = sequences
+        request.sequences, request.running = sequences, len(sequences)
         request.begin(self._below)
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
@@ -130,38 +134,46 @@ class Failover:
         self._lost.append((sequence, loss))
 
     def ended(self, sequence: ResumableSequence) -> None:
-        """Forget a sequence."""
+        """Forget a sequence, and with the last one its request."""
         self._live.discard(sequence)
-        self._suspicion.forget(sequence.request)
+        request = _request_of(sequence)
+        request.running -= 1
+        if not request.running:
+            self._suspicion.forget(request)
 
     # What becomes of them.
 
     def _settle(self) -> None:
-        lost, self._lost = self._lost, []
-        give_up = {sequence: loss.give_up for sequence, loss in lost}
+        losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
+        self._lost = []
         dead: dict[str, list[ResumableSequence]] = {}
-        for sequence, loss in lost:
-            if sequence.ended:
-                continue
-            if self._stopped or sequence.losses > self._settings.attempts or not _can_resume(sequence):
-                self.stats.failed += 1
-                loss.give_up()
-            elif loss.died:
-                dead.setdefault(loss.instance_id, []).append(sequence)
-            elif loss.refused:
-                self._waiting.append((sequence, loss.give_up))
-            else:
-                self._resume(sequence, loss.give_up)
-        for instance_id, sequences in dead.items():
-            verdict = self._suspicion.judge(instance_id, sequences)
-            log.warning("a worker died: %d sequences go on elsewhere", len(verdict.innocent))
-            for sequence in verdict.guilty:
-                self._stop_poison(sequence)
-            for sequence in verdict.innocent:
-                self._resume(sequence, give_up[sequence])
+        _each(losses, lambda sequence: self._decide(sequence, losses[sequence], dead))
+        for_each(dead, lambda instance_id: self._judge(instance_id, dead[instance_id]))
         self._schedule()
 
-    def _resume(self, sequence: ResumableSequence, give_up: Callable[[], None]) -> None:
+    def _judge(self, instance_id: str, sequences: list[ResumableSequence]) -> None:
+        verdict = self._suspicion.judge(instance_id, sequences)
+        log.warning("a worker died: %d sequences go on elsewhere", len(verdict.innocent))
+        _each(verdict.guilty, self._stop_poison)
+        _each(verdict.innocent, self._resume)
+
+    def _decide(self, sequence: ResumableSequence, loss: Loss, dead: dict[str, list[ResumableSequence]]) -> None:
+        if self._stopped or sequence.losses > self._settings.attempts or not _can_resume(sequence):
+            self._give_up(sequence)
+        elif loss.died:
+            dead.setdefault(loss.instance_id, []).append(sequence)
+        elif loss.refused:
+            self._waiting.append(sequence)
+        else:
+            self._resume(sequence)
+
+    def _give_up(self, sequence: ResumableSequence, error: TokenwireError = _LOST) -> None:
+        self.stats.failed += 1
+        sequence.give_up(error)
+
+    def _resume(self, sequence: ResumableSequence) -> None:
+        if sequence.ended:
+            return
         request = _request_of(sequence)
         replayed = request.recovery is Recovery.REPLAY and bool(sequence.token_ids)
         prefix: Sequence[int] = () if replayed else sequence.token_ids
@@ -173,9 +185,8 @@ class Failover:
             return
         try:
             sequence.submission = self._below.submit(request.model, rest, [listener], placement)
-        except (Unavailable, Overloaded):
-            self.stats.failed += 1
-            give_up()
+        except (Unavailable, Overloaded) as error:
+            self._give_up(sequence, error)
             return
         self.stats.replayed += replayed
         self.stats.resumed += not replayed
@@ -188,13 +199,12 @@ class Failover:
     def _look_again(self) -> None:
         self._tick = None
         waiting, self._waiting = self._waiting, []
-        for sequence, give_up in waiting:
-            if not sequence.ended:
-                self._resume(sequence, give_up)
+        _each(waiting, self._resume)
         self._draining = [session for session in self._draining if self._move_some(session)]
-        for sequence in self._suspicion.next_trial(_is_on_trial):
+        trial = self._suspicion.next_trial(_is_on_trial)
+        for sequence in trial:
             log.warning("request %s is tried alone: two workers died near it", _name(sequence))
-            self._resume(sequence, lambda: None)
+        _each(trial, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
@@ -216,7 +226,7 @@ class Failover:
             wanted = request.model, request.submit.lora.id
             rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
             if rooms[wanted] >= 0:
-                self._move(sequence, session)
+                _each([sequence], lambda sequence: self._move(sequence, session))
         return bool(movable)
 
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
@@ -231,7 +241,17 @@ class Failover:
             request.leave_first_worker()
         for each in together:
             each.avoid |= {session.instance_id}
-            self._resume(each, lambda: None)
+        _each(together, self._resume)
+
+
+def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequence], None]) -> None:
+    """Do something with each of many: what one raises ends that one alone."""
+    for_each(sequences, act, _break)
+
+
+def _break(sequence: ResumableSequence, error: Exception) -> None:
+    log.error("request %s cannot go on", _name(sequence), exc_info=error)
+    sequence.end_with(reply_error(error))
 
 
 def _request_of(sequence: ResumableSequence) -> ResumableRequest:

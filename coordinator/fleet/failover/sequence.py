@@ -1,7 +1,6 @@
 """One sequence on its way through several workers: keeps its tokens, so that another worker can go on with them."""
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,8 +25,6 @@ class Loss:
     """Whether it uses up one of the request's attempts."""
     refused: bool
     """Whether the worker is there but did not take the request."""
-    give_up: Callable[[], None]
-    """Ends the sequence as if nobody could go on with it."""
 
 
 class Keeper(Protocol):
@@ -46,6 +43,7 @@ class ResumableSequence:
     __slots__ = (
         "_began_at",
         "_keeper",
+        "_last_word",
         "_listener",
         "_prefilled",
         "_session",
@@ -71,6 +69,8 @@ class ResumableSequence:
         self.ended = False
         self._listener = listener
         self._keeper = keeper
+        self._last_word: TokenwireError | pb.Finish | None = None
+        """What the worker said that it was lost with."""
         self._session: WorkerSession | None = None
         self._began_at = 0
         self._prefilled = False
@@ -134,7 +134,7 @@ class ResumableSequence:
         died = lost and not self._session.worker_drains
         refused = not lost and not draining
         counts = died or (isinstance(error, Unavailable) and refused)
-        self._lose(died, counts, refused, lambda: self.end_with(error))
+        self._lose(died, counts, refused, error)
 
     def verified(self, count: int) -> None:
         """Hear from a replay that its worker makes tokens."""
@@ -159,8 +159,14 @@ class ResumableSequence:
 
     def end_at_limit(self) -> None:
         """End as one that has all tokens that it may have."""
-        self._end()
-        self._listener.step([], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+        self._close([], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    def give_up(self, error: TokenwireError) -> None:
+        """End with what its worker said last; with this error where it said nothing."""
+        if isinstance(self._last_word, pb.Finish):
+            self._close([], self._last_word)
+        else:
+            self.end_with(self._last_word or error)
 
     def leave(self) -> None:
         """Give the worker up that has it; nothing more is heard from there."""
@@ -168,31 +174,33 @@ class ResumableSequence:
 
     def abandon(self) -> None:
         """End without a word: nobody listens any more."""
-        if not self.ended:
-            self._end()
+        self._end()
 
     def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:
         if not finish.handed_back:
-            self._end()
-            return self._listener.step(token_ids, finish)
+            return self._close(token_ids, finish)
         if token_ids and self.step(token_ids, None):
             return True
         died = finish.reason == pb.FINISH_REASON_ERROR
-        self._lose(died, died, False, lambda: self._pass_ending(finish))
+        self._lose(died, died, False, finish)
         return False
 
-    def _pass_ending(self, finish: pb.Finish) -> None:
+    def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
+        # Not ended before it is told: a listener that breaks on its last tokens has to hear of the failure.
+        wants_no_more = self._listener.step(token_ids, finish)
         self._end()
-        self._listener.step([], finish)
+        return wants_no_more
 
-    def _lose(self, died: bool, counts: bool, refused: bool, give_up: Callable[[], None]) -> None:
+    def _lose(self, died: bool, counts: bool, refused: bool, last_word: TokenwireError | pb.Finish) -> None:
         session, self._session = self._session, None
         instance_id = session.instance_id if session is not None else ""
         self.avoid |= {instance_id}
         self.losses += counts
-        self._keeper.lost(self, Loss(instance_id, died, counts, refused, give_up))
+        self._last_word = last_word
+        self._keeper.lost(self, Loss(instance_id, died, counts, refused))
 
     def _end(self) -> None:
-        self.ended = True
-        self._session = None
-        self._keeper.ended(self)
+        if not self.ended:
+            self.ended = True
+            self._session = None
+            self._keeper.ended(self)

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.fleet.recent import Recent
 from coordinator.fleet.routing import SESSION_TOKENS, Router
-from coordinator.fleet.slots import DEAF, SlotTable
+from coordinator.fleet.slots import Deaf, SlotTable
 from coordinator.fleet.submission import NEW, Placement
 from coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tests.clock import Clock
@@ -29,7 +29,7 @@ class Worker:
 
     def take(self, sequences: int = 1, prompt: int = 0) -> None:
         """Get a request."""
-        slots = [self.slots.take(DEAF) for _ in range(sequences)]
+        slots = [self.slots.take(Deaf()) for _ in range(sequences)]
         self.workload.sent(slots, prompt)
 
     def tell(self, **load: float) -> None:

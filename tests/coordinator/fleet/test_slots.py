@@ -1,6 +1,6 @@
 """The slot table: a slot is one sequence's until its terminal event."""
 
-from coordinator.fleet.slots import DEAF, SlotTable
+from coordinator.fleet.slots import SlotTable
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -41,7 +41,7 @@ def test_a_given_up_slot_stays_taken() -> None:
     """A slot whose listener went deaf is not reused before its terminal event."""
     table = SlotTable()
     slot = table.take(Listener())
-    table.listeners[slot] = DEAF
+    table.give_up(slot)
 
     assert table.take(Listener()) != slot
 
@@ -51,7 +51,7 @@ def test_losing_the_session_returns_those_that_still_listen() -> None:
     table = SlotTable()
     first, second = Listener(), Listener()
     table.take(first)
-    table.listeners[table.take(second)] = DEAF
+    table.give_up(table.take(second))
 
     assert table.release_all() == [first]
     assert table.open == 0

@@ -166,6 +166,27 @@ async def test_each_sequence_of_a_request_goes_on_with_its_own_seed(cluster: Clu
     assert [listener.token_ids for listener in listeners] == wholes
 
 
+async def test_a_sequence_that_cannot_go_on_fails_alone(cluster: Cluster) -> None:
+    """Whatever is wrong with it: all others that were lost with it go on."""
+    _, listeners = cluster.send(n=2, temperature=1.0, seed=2**63 - 1)
+    await some_tokens(listeners[1])
+    holder = await cluster.holder()
+    others: list[Listener] = []
+    while len(others) < 2:
+        submission, (listener,) = cluster.send()
+        if submission.explain().split(";")[0].endswith(f"{holder}.sock"):
+            others.append(listener)
+    await some_tokens(others[-1])
+
+    await cluster.lose(holder)
+
+    for listener in (*listeners, *others):
+        await listener.ended.wait()
+    assert isinstance(listeners[1].error, EngineFailed)
+    assert [listener.error for listener in (listeners[0], *others)] == [None] * 3
+    assert {len(listener.token_ids) for listener in (listeners[0], *others)} == {120}
+
+
 async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
     """With no worker left it goes on when one is back, several times if need be."""
     whole = await cluster.undisturbed()

@@ -1,0 +1,137 @@
+"""One sequence: whatever its listener raises, it hears of one ending."""
+
+import pytest
+
+from coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from coordinator.fleet.frames import deal
+from coordinator.fleet.session import WorkerSession
+from coordinator.fleet.slots import SlotTable
+from coordinator.output.choice import Choice
+from coordinator.output.sse import DONE, StreamedReply
+from coordinator.parsing.message import ParserFailed
+from coordinator.request import Finish, ScoredPosition
+from tests.coordinator.fleet.test_frames import Breaking
+from tests.coordinator.output.test_choice import Letters
+from tests.coordinator.output.test_sse import Reader, Shape
+from tests.workers import Listener, accept
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
+
+
+class Keeper:
+    """Remembers what became of sequences."""
+
+    def __init__(self) -> None:
+        self.losses: list[Loss] = []
+        self.ends = 0
+
+    def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
+        """Remember."""
+        self.losses.append(loss)
+
+    def ended(self, sequence: ResumableSequence) -> None:
+        """Remember."""
+        self.ends += 1
+
+
+class BreaksAtTheEnd(Shape):
+    """Renders like a parser that breaks on the last delta."""
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Show it, unless it is the last."""
+        if finish is not None:
+            raise ParserFailed("the parser broke")
+        return super().delta(index, text, token_ids, finish, logprobs)
+
+
+def placed(sequence: ResumableSequence) -> SlotTable:
+    """Place a sequence on a worker; returns its slots."""
+    slots = SlotTable()
+    slots.take(sequence)
+    sequence.placed(WorkerSession("nowhere", "test", accept))
+    return slots
+
+
+def end(finish: pb.Finish = STOP) -> pb.StepFrame:
+    """Return the last frame of a reply."""
+    return pb.StepFrame(slots=[0], token_ids=[2], finishes=[finish])
+
+
+async def test_a_reply_that_breaks_on_its_last_tokens_ends_with_the_error() -> None:
+    """As when its parser breaks there: the client gets the error and the end of the stream."""
+    reply, reader, keeper = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), Keeper()
+    reply.attach(reader)
+    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), keeper))
+    deal(pb.StepFrame(slots=[0], token_ids=[1]), slots)
+
+    deal(end(), slots)
+
+    await reply.wait()
+    assert reader.data == b"<[0 b 1]!the parser broke" + DONE
+    assert (keeper.ends, keeper.losses, slots.open) == (1, [], 0)
+
+
+async def test_an_ending_that_cannot_be_understood_is_an_error() -> None:
+    """As when what is to be handed on to the next stage is no JSON."""
+    reply, reader, keeper = StreamedReply(Shape(), 1, 3), Reader(), Keeper()
+    reply.attach(reader)
+    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), keeper))
+
+    deal(end(pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP, kv_transfer_params_json="{")), slots)
+
+    await reply.wait()
+    assert reader.data.startswith(b"<!The reply could not be processed")
+    assert keeper.ends == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), Unavailable("history is away")])
+def test_what_a_listener_raises_is_never_a_loss(error: Exception) -> None:
+    """Whatever kind of error it is: another worker cannot make it good."""
+
+    class Raising(Listener):
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            raise error
+
+    listener, keeper = Raising(), Keeper()
+    slots = placed(ResumableSequence(None, 0, listener, keeper))
+
+    assert deal(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
+
+    assert isinstance(listener.error, EngineFailed)
+    assert (keeper.ends, keeper.losses) == (1, [])
+
+
+def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
+    """Giving up from within is no second ending."""
+
+    class Leaving(Listener):
+        def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+            sequence.abandon()
+            return super().step(token_ids, finish)
+
+    listener, keeper = Leaving(), Keeper()
+    sequence = ResumableSequence(None, 0, listener, keeper)
+
+    deal(end(), placed(sequence))
+
+    assert (keeper.ends, listener.finish, listener.error) == (1, STOP, None)
+
+
+def test_a_listener_that_cannot_even_fail_is_over() -> None:
+    """There is nobody else to tell."""
+    listener, keeper = Breaking("step", fails=False), Keeper()
+    slots = placed(ResumableSequence(None, 0, listener, keeper))
+
+    deal(end(), slots)
+
+    assert isinstance(listener.error, TokenwireError)
+    assert (keeper.ends, slots.open) == (1, 0)

@@ -1,0 +1,124 @@
+"""Dealing frames out: what breaks one reply, and what shows that a worker has lost count."""
+
+import pytest
+
+from coordinator.fleet.frames import deal
+from coordinator.fleet.slots import SlotTable
+from tests.workers import Listener
+from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
+from tokenwire.v1 import inference_pb2 as pb
+
+LENGTH = pb.FINISH_REASON_LENGTH
+ROWS = pb.LogprobRows(width=1, token_ids=[1], logprobs=[-1.0], sampled_ranks=[1])
+
+
+class Breaking(Listener):
+    """Raises in one of its methods, and perhaps when it is told so."""
+
+    def __init__(self, breaks: str, fails: bool = True) -> None:
+        super().__init__()
+        self._breaks = breaks
+        self._fails = fails
+
+    def prefilled(self, info: pb.PrefillInfo) -> None:
+        """Break, or remember."""
+        self._break("prefilled")
+
+    def scored(self, rows: pb.LogprobRows) -> None:
+        """Break, or remember."""
+        self._break("scored")
+
+    def weights(self, version: str) -> None:
+        """Break, or remember."""
+        self._break("weights")
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Break, or remember."""
+        self._break("step")
+        return super().step(token_ids, finish)
+
+    def fail(self, error: TokenwireError) -> None:
+        """Remember, and break."""
+        super().fail(error)
+        if not self._fails:
+            raise ValueError("cannot even fail")
+
+    def _break(self, name: str) -> None:
+        if name == self._breaks:
+            raise ValueError(f"cannot take {name}")
+
+
+def full(*finishes: pb.Finish) -> pb.StepFrame:
+    """Return a frame that has everything for slots 0 and 1."""
+    return pb.StepFrame(
+        slots=[0, 1],
+        token_ids=[7, 8],
+        prefills=[pb.PrefillInfo(slot=0), pb.PrefillInfo(slot=1)],
+        logprobs=[pb.Logprobs(slot=0, rows=ROWS), pb.Logprobs(slot=1, rows=ROWS)],
+        finishes=finishes,
+        weight_version="new",
+    )
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("breaks", ["prefilled", "scored", "weights", "step"])
+def test_a_listener_that_breaks_breaks_alone(breaks: str, ends: bool, fails: bool) -> None:
+    """Whatever it raises, and when: it hears of it once, its slot is given up or free, its neighbour has everything."""
+    slots, broken, whole = SlotTable(), Breaking(breaks, fails), Listener()
+    slots.take(broken)
+    slots.take(whole)
+
+    unwanted = deal(full(*([pb.Finish(slot=0, reason=LENGTH)] if ends else [])), slots, has_new_weights=True)
+
+    assert isinstance(broken.error, EngineFailed)
+    assert f"cannot take {breaks}" in broken.error.message
+    assert (broken.token_ids, broken.steps_after_end) == ([], 0)
+    assert (whole.token_ids, len(whole.prefills), whole.versions) == ([8], 1, [(0, "new")])
+    assert (unwanted, slots.open) == (([], 1) if ends else ([0], 2))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pb.StepFrame(slots=[0], token_ids=[7, 8]),
+        pb.StepFrame(slots=[0, 1], token_ids=[7]),
+        pb.StepFrame(slots=[0, 1], counts=[2], token_ids=[7, 8]),
+        pb.StepFrame(slots=[0], counts=[2], token_ids=[7]),
+        pb.StepFrame(slots=[2], token_ids=[7]),
+        pb.StepFrame(slots=[99], token_ids=[7]),
+        pb.StepFrame(slots=[99], counts=[2], token_ids=[7, 8]),
+        pb.StepFrame(prefills=[pb.PrefillInfo(slot=2)]),
+        pb.StepFrame(prefills=[pb.PrefillInfo(slot=99)]),
+        pb.StepFrame(logprobs=[pb.Logprobs(slot=2, rows=ROWS)]),
+        pb.StepFrame(logprobs=[pb.Logprobs(slot=99, rows=ROWS)]),
+        pb.StepFrame(finishes=[pb.Finish(slot=2, reason=LENGTH)]),
+        pb.StepFrame(finishes=[pb.Finish(slot=99, reason=LENGTH)]),
+        pb.StepFrame(finishes=[pb.Finish(slot=0, reason=LENGTH)] * 2),
+    ],
+)
+def test_a_frame_that_breaks_the_rules_is_a_protocol_error(frame: pb.StepFrame) -> None:
+    """Lengths that do not match, slots that are free or were never taken, two endings of one slot."""
+    slots, listeners = SlotTable(), [Listener() for _ in range(3)]
+    for listener in listeners:
+        slots.take(listener)
+    slots.release(2)
+
+    with pytest.raises(ProtocolError):
+        deal(frame, slots)
+
+    assert slots.open <= 2
+    assert len({slots.take(Listener()) for _ in range(3)}) == 3
+    assert listeners[2].token_ids == []
+
+
+def test_tokens_for_a_slot_that_was_given_up_are_in_order() -> None:
+    """Its terminal event has yet to come: until then the worker may send for it whatever it likes."""
+    slots, listener = SlotTable(), Listener()
+    slots.take(listener)
+    slots.take(Listener())
+    slots.give_up(0)
+
+    assert deal(full(pb.Finish(slot=0, reason=LENGTH)), slots) == []
+
+    assert (listener.token_ids, slots.open) == ([], 1)

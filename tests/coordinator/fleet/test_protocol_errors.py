@@ -1,0 +1,138 @@
+"""What a worker must never send ends its session: requests are lost in good order, and none of them hangs."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.fleet.failover.layer import Failover
+from coordinator.fleet.failover.settings import FailoverSettings
+from coordinator.fleet.pool import WorkerPool
+from tests.coordinator.fleet.test_session import connected
+from tests.workers import (
+    PROMPT,
+    Listener,
+    SessionContext,
+    accept,
+    running_worker,
+    scripted_worker,
+    submission,
+    unix_address,
+    until,
+    welcome,
+)
+from tokenwire.errors import WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+Requests = AsyncIterator[pb.SessionRequest]
+Event = Callable[[int], pb.SessionResponse]
+
+
+def frame(**fields: object) -> pb.SessionResponse:
+    """Return an event with a frame."""
+    return pb.SessionResponse(frame=pb.StepFrame(**fields))  # type: ignore[arg-type]
+
+
+def finish(slot: int) -> pb.SessionResponse:
+    """Return the end of a slot."""
+    return frame(finishes=[pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)])
+
+
+def refusal(*slots: int) -> pb.SessionResponse:
+    """Return a refusal of slots."""
+    return pb.SessionResponse(refusal=pb.Refusal(slots=slots, code=pb.REFUSAL_CODE_INVALID, message="no"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda slot: finish(slot + 1),
+        lambda slot: frame(slots=[slot], token_ids=[1, 2]),
+        lambda slot: frame(slots=[slot + 1], token_ids=[1]),
+        lambda slot: refusal(slot + 1),
+        lambda slot: refusal(),
+        lambda slot: welcome(),
+    ],
+    ids=["finish", "lengths", "tokens", "refusal", "empty refusal", "welcome"],
+)
+async def test_a_worker_that_breaks_the_rules_is_lost(tmp_path: Path, wrong: Event) -> None:
+    """Every request of the session hears that its worker is gone and why; then the worker is tried again."""
+    sessions = 0
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        nonlocal sessions
+        sessions += 1
+        await anext(requests)
+        await context.write(welcome())
+        submit = (await anext(requests)).submit
+        await context.write(wrong(submit.slots[0]))
+        await anext(requests)
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, script), connected(address) as session:
+        listener = Listener()
+        session.submit(submission(), [listener])
+
+        await listener.ended.wait()
+
+        assert isinstance(listener.error, WorkerLost)
+        assert session.open_slots == 0
+        await until(lambda: sessions == 2)
+
+
+async def test_a_slot_that_ends_twice_is_not_handed_out_twice(tmp_path: Path) -> None:
+    """The second ending ends the session, before any other request can get the slot."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(finish(slot))
+        await context.write(finish(slot))
+        async for _ in requests:
+            pass
+
+    address = unix_address(tmp_path)
+    async with scripted_worker(address, script), connected(address) as session:
+        first = Listener()
+        session.submit(submission(), [first])
+        await first.ended.wait()
+
+        await until(lambda: "not open" in session.last_error)
+
+        assert first.finish is not None
+        assert session.open_slots == 0
+
+
+async def test_requests_of_a_worker_that_breaks_the_rules_go_on_elsewhere(tmp_path: Path) -> None:
+    """Its tokens count as far as they came in order; the client notices nothing."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome(names=("simulated",)))
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(frame(slots=[slot], token_ids=[65]))
+        await context.write(finish(slot + 1))
+        async for _ in requests:
+            pass
+
+    wrong, right = unix_address(tmp_path, "wrong"), unix_address(tmp_path, "right")
+    pool = WorkerPool("test", accept)
+    failover = Failover(pool, FailoverSettings(), pool.room)
+    async with scripted_worker(wrong, script), running_worker(right):
+        pool.update([wrong])
+        await until(pool.is_ready)
+        listener = Listener()
+        submit = pb.Submit(prompt_token_ids=PROMPT, sampling_params=pb.SamplingParams(temperature=0.0, max_tokens=20))
+        pool.update([wrong, right])
+        await until(lambda: pool.serves(right))
+        holder = next(session for session in pool.sessions if session.address == right)
+        holder.retire()
+        failover.submit("simulated", submit, [listener])
+        holder.readmit()
+
+        await listener.ended.wait()
+
+        assert (listener.token_ids[0], len(listener.token_ids)) == (65, 20)
+        failover.stop()
+        await pool.stop()
