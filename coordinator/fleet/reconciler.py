@@ -1,13 +1,11 @@
 """Brings workers that missed fleet operations to the target, again and again until they are there."""
 
 import asyncio
-import contextlib
 import logging
 
 from coordinator.fleet.calls import ControlCall, ask
 from coordinator.fleet.session import WorkerSession
 from coordinator.fleet.targets import Targets
-from tokenwire.errors import TokenwireError
 from tokenwire.v1 import control_pb2
 
 log = logging.getLogger(__name__)
@@ -29,10 +27,10 @@ class Reconciler:
 
     def consider(self, session: WorkerSession) -> None:
         """Look at a worker; begins to bring it along when it is behind."""
-        if session not in self._tasks and self._is_behind(session):
-            task = asyncio.create_task(self._bring_along(session))
-            self._tasks[session] = task
-            task.add_done_callback(lambda _: self._tasks.pop(session, None))
+        running = self._tasks.get(session)
+        if (running is None or running.done()) and self._is_behind(session):
+            self._tasks[session] = task = asyncio.create_task(self._bring_along(session))
+            task.add_done_callback(lambda done: self._left(session, done))
 
     def problem(self, session: WorkerSession) -> str:
         """Say why a worker could not be brought to the target; empty when nothing is known against it."""
@@ -46,10 +44,14 @@ class Reconciler:
 
     async def stop(self) -> None:
         """Leave all workers as they are."""
-        for task in list(self._tasks.values()):
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _left(self, session: WorkerSession, done: asyncio.Task[None]) -> None:
+        if self._tasks.get(session) is done:  # another one may have begun since
+            del self._tasks[session]
 
     def _is_behind(self, session: WorkerSession) -> bool:
         return session.control is not None and self._targets.differs(session.name, session.serving)
@@ -60,8 +62,8 @@ class Reconciler:
         while self._is_behind(session):
             try:
                 answer = await ask(session, self._adopt(session))
-            except TokenwireError as error:
-                self._note(session, error.message)
+            except Exception as error:  # whatever it is: a worker that is left behind gets no requests
+                self._note(session, str(error))
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:

@@ -145,6 +145,8 @@ class Router:
         if known != cache:
             if known is not None:
                 self._prefixes.forget(known[0])
+                if known[0] != worker.instance_id:
+                    self._last_turn.pop(known[0], None)
             self._caches[worker.address] = cache
 
     def hear_cache(self, worker: Candidate, change: pb.CacheChange) -> None:

@@ -7,6 +7,9 @@ from coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
+_ORDERED = frozenset({pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR})
+"""Endings that come from outside the sequence and may come at any token; all others are its own."""
+
 
 class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
@@ -63,9 +66,7 @@ class Replay:
         if finish is not None and finish.handed_back:
             return self._behind.step([], finish)  # lost again, wherever it was
         if not self._caught_up:
-            if finish is not None:
-                self._behind.diverged(self._seen)
-            return finish is not None
+            return finish is not None and self._end_early(finish)
         self._behind.weights(self._version)
         new = token_ids[len(known) :]
         if not new and finish is None:
@@ -77,6 +78,12 @@ class Replay:
     def fail(self, error: TokenwireError) -> None:
         """Pass on."""
         self._behind.fail(error)
+
+    def _end_early(self, finish: pb.Finish) -> bool:
+        if finish.reason in _ORDERED:
+            return self._behind.step([], finish)
+        self._behind.diverged(self._seen)
+        return True
 
     @property
     def _caught_up(self) -> bool:

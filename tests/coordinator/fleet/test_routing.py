@@ -247,3 +247,22 @@ def test_uses_are_bounded_and_expire() -> None:
     clock.now += 61
     assert recent.get("a") is None
     assert len(recent) == 2
+
+
+def test_a_worker_process_leaves_nothing_behind() -> None:
+    """However often a worker restarts at its address, only the process of the moment is remembered."""
+    router, sizes = Router(), set()
+    for number in range(5):
+        worker = Worker("one", f"instance {number}")
+        router.notice(worker, "weights")
+        router.choose([worker], request(prompt()), NEW)
+        sizes.add(_size(router))
+
+    router.notice(Worker("one", "instance 4"), "other weights")
+
+    assert sizes == {_size(router)}
+
+
+def _size(router: Router) -> int:
+    """Count what a router has in its tables, whatever these are."""
+    return sum(len(value) for value in vars(router).values() if isinstance(value, dict))

@@ -2,6 +2,8 @@
 
 from array import array
 
+import pytest
+
 from coordinator.fleet.failover.replay import Replay
 from tests.workers import Listener
 from tokenwire.v1 import inference_pb2 as pb
@@ -82,6 +84,23 @@ def test_an_earlier_end_is_a_difference() -> None:
     listener.step([1, 2], END)
     assert behind.diverged_at == 2
     assert behind.finish is None
+
+
+@pytest.mark.parametrize("reason", [pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR])
+@pytest.mark.parametrize("token_ids", [[], [1, 2]])
+def test_an_end_that_is_not_its_own_may_come_at_any_token(token_ids: list[int], reason: "pb.FinishReason") -> None:
+    """An abort or an engine's error while it catches up, or while it waits, ends the reply with what the client has."""
+    listener, behind = replay(1, 2, 3)
+    finish = pb.Finish(reason=reason)
+    listener.step(token_ids, finish)
+    assert (behind.token_ids, behind.finish, behind.diverged_at) == ([], finish, None)
+
+
+def test_an_abort_behind_another_token_is_still_a_difference() -> None:
+    """What was said differently is not covered up."""
+    listener, behind = replay(1, 2, 3)
+    listener.step([1, 9], pb.Finish(reason=pb.FINISH_REASON_ABORT))
+    assert (behind.diverged_at, behind.finish) == (1, None)
 
 
 def test_an_end_where_the_client_is_is_passed_on() -> None:

@@ -1,0 +1,78 @@
+"""Bringing workers to the target, whenever it changes."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from coordinator.fleet.reconciler import Reconciler
+from coordinator.fleet.session import WorkerSession
+from coordinator.fleet.targets import Targets
+from tests.workers import until
+from tokenwire.v1 import control_pb2
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Worker:
+    """A session with a worker that adopts whatever it is told."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.name = "m"
+        self.address = "nowhere"
+        self.last_error = ""
+        self.serving = pb.ServingState()
+        self.control = self
+        self.adopted: list[int] = []
+        self.on_adopted: Callable[[], None] = lambda: None
+        self._errors = list(errors)
+
+    async def AdoptState(self, request: control_pb2.AdoptStateRequest, timeout: float) -> Any:
+        """Do so, once all errors were raised."""
+        if self._errors:
+            raise self._errors.pop(0)
+        return control_pb2.AdoptStateResponse(serving=request.target)
+
+    def hear(self, serving: pb.ServingState) -> None:
+        """Take the state."""
+        self.serving = serving
+        self.adopted.append(serving.epoch)
+        self.on_adopted()
+
+
+def session_of(worker: Worker) -> WorkerSession:
+    """Return the worker as the reconciler sees it."""
+    return cast("WorkerSession", worker)
+
+
+async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> None:
+    """The attempt has looked at the worker for the last time, and nobody has been told of its end."""
+    targets, worker = Targets(), Worker()
+    reconciler, session = Reconciler(targets), session_of(worker)
+    targets.hear("m", pb.ServingState(epoch=1))
+
+    def change() -> None:
+        worker.on_adopted = lambda: None
+        targets.hear("m", pb.ServingState(epoch=2))
+        reconciler.consider(session)
+
+    def change_soon() -> None:
+        asyncio.get_running_loop().call_soon(change)
+
+    worker.on_adopted = change_soon
+    reconciler.consider(session)
+
+    await until(lambda: worker.adopted == [1, 2])
+    await reconciler.stop()
+
+
+async def test_an_attempt_that_breaks_is_made_again() -> None:
+    """Whatever it breaks with, the worker is not left behind; what was wrong is said meanwhile."""
+    targets, worker = Targets(), Worker(ValueError("unforeseen"))
+    reconciler, session = Reconciler(targets, first_retry_s=0.01), session_of(worker)
+    targets.hear("m", pb.ServingState(epoch=1))
+
+    reconciler.consider(session)
+
+    await until(lambda: reconciler.problem(session) == "unforeseen")
+    await until(lambda: worker.adopted == [1])
+    await until(lambda: reconciler.problem(session) == "")
+    await reconciler.stop()
