@@ -1,6 +1,6 @@
 # Each target sets up what it needs, once, in .venv.
 VENV := .venv/bin
-SETUP := pyproject.toml constraints.txt scripts/setup.sh scripts/overrides.txt
+SETUP := pyproject.toml scripts/setup.sh
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
 # Even where the environment forbids it, modules are compiled once: vLLM's take 12 s of every process otherwise.
@@ -16,7 +16,7 @@ help:  ## show this list
 	@touch $@
 
 .venv/.dev: $(SETUP)
-	@scripts/setup.sh cpu,dev
+	@scripts/setup.sh cpu dev
 	@touch $@ .venv/.serve
 
 setup: .venv/.dev  ## install everything into .venv
@@ -59,7 +59,7 @@ faults: .venv/.dev  ## break workers, networks and coordinators under streams; w
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
-	@scripts/setup.sh cpu,dev,deploy
+	@scripts/setup.sh cpu dev deploy
 	@scripts/deploy-tools.sh
 	@touch $@
 

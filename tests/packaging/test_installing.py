@@ -1,0 +1,60 @@
+"""Every install line that README, documents or error messages name works where nothing of tokenwire is configured."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.packaging.conftest import ROOT
+from tests.processes import Process
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+_LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
+
+
+def named_extras() -> dict[str, str]:
+    """Find what is installed anywhere, as extras ("" for none), with a file that says so."""
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+    files += [path for half in ("tokenwire", "coordinator", "worker") for path in (ROOT / half).rglob("*.py")]
+    return {found[1] or "": path.name for path in sorted(files) for found in _LINE.finditer(path.read_text())}
+
+
+def test_install_lines_are_found() -> None:
+    """The test below sees those of the README and those of messages."""
+    assert {"", "worker", "parsers", "redis", "otel"} <= set(named_extras())
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.13"])
+@pytest.mark.parametrize("extras", named_extras())
+def test_an_install_line_can_be_resolved(extras: str, python: str, tmp_path: Path) -> None:
+    """From PyPI alone, from wheels alone, on a Linux machine with any supported Python."""
+    requirement = f"tokenwire[{extras}] @ {ROOT.as_uri()}" if extras else f"tokenwire @ {ROOT.as_uri()}"
+    command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-build", "--no-sources"]
+    command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_35", "-"]
+
+    ran = subprocess.run(command, cwd=tmp_path, input=requirement, capture_output=True, text=True, timeout=300)
+
+    assert ran.returncode == 0, f"{named_extras()[extras]}: {ran.stderr}"
+
+
+def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
+    """`pip install tokenwire` in an empty environment brings no torch, and all that the simulated engine needs."""
+    environment = tmp_path / "environment"
+    uv = [sys.executable, "-m", "uv", "--no-config"]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, environment], check=True, timeout=60)
+    install = [*uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), str(wheel)]
+    subprocess.run(install, check=True, timeout=400)
+    arguments, program = ["serve", "--engine", "sim", "--port", "0"], [environment / "bin" / "tokenwire"]
+    serve = Process(arguments, tmp_path / "log", {"PYTHONPATH": ""}, program=program)
+    try:
+        url = serve.wait_for(r"is ready: (http://\S+)", 60)[1]
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+        assert "tokenwire" in httpx.get(f"{url}/").text
+    finally:
+        serve.stop()
+    assert not list(environment.glob("lib/*/site-packages/torch"))
