@@ -20,7 +20,8 @@ MAX_BAD_WORD_CHARS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 MAX_SEED = 2**63 - 1
-_MOST_IDS = {"logit_bias": 10_000, "stop_token_ids": 1024}
+MAX_BIASES = 10_000
+_MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
     "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",

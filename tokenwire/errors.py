@@ -27,9 +27,13 @@ import grpc
 
 from tokenwire.v1 import inference_pb2 as pb
 
+MAX_MESSAGE_CHARS = 4096
+"""Of a message, which may quote what a client sent; it goes into answers, logs and gRPC's trailers."""
+MAX_PARAM_CHARS = 256
+
 
 class TokenwireError(Exception):
-    """Base of all errors that a client may see; the message is written for the client."""
+    """Base of all errors that a client may see; the message is written for the client, and cut where it is too long."""
 
     http_status: ClassVar[int] = 500
     grpc_code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
@@ -37,10 +41,14 @@ class TokenwireError(Exception):
     openai_type: ClassVar[str] = "InternalServerError"
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
+        self.message = _cut(message, MAX_MESSAGE_CHARS)
+        super().__init__(self.message)
+        self.param = None if param is None else _cut(param, MAX_PARAM_CHARS)
         self.retry_after_s = retry_after_s
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class InvalidRequest(TokenwireError):

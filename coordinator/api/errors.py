@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.anthropic.errors import anthropic_error
-from tokenwire.errors import FleetFailed, TokenwireError
+from tokenwire.errors import FleetFailed, Malformed, TokenwireError
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +69,13 @@ async def _on_tokenwire_error(request: Request, error: Exception) -> JSONRespons
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = error.errors()
-    lines = [_line(problem) for problem in problems]
-    count = len(lines)
+    count = len(problems)
+    lines = [_line(problem) for problem in problems[:_MAX_REPORTED]]
     if count > _MAX_REPORTED:
-        lines[_MAX_REPORTED:] = [f"... and {count - _MAX_REPORTED} more"]
+        lines.append(f"... and {count - _MAX_REPORTED} more")
     message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
     param = _path(problems[0]["loc"]) if problems else None
-    return JSONResponse(_body_of(request.url.path)(message, "Bad Request", 400, param), 400)
+    return error_response(Malformed(message, param=param), request.url.path)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -107,7 +107,8 @@ def _body_of(path: str) -> ErrorBody:
 
 def _path(location: tuple[int | str, ...]) -> str:
     """Name the field as the client wrote it: pydantic's own union markers say nothing to them."""
-    parts = [str(part) for part in location if part != "body" and not _is_marker(str(part))]
+    shown = [str(part)[:_MAX_INPUT_CHARS] for part in location if part != "body"]
+    parts = [part for part in shown if not _is_marker(part)]
     return ".".join(parts) or "body"
 
 
@@ -125,5 +126,7 @@ def _shorten(problem: dict[str, Any]) -> str:
     value = problem.get("input")
     if isinstance(value, list | dict):
         return f"a {type(value).__name__} of {len(value)} items"
+    if isinstance(value, str | bytes) and len(value) > _MAX_INPUT_CHARS:
+        return repr(value[:_MAX_INPUT_CHARS]) + "..."
     text = repr(value)
     return text if len(text) <= _MAX_INPUT_CHARS else text[:_MAX_INPUT_CHARS] + "..."

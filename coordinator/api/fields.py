@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from coordinator.access.caller import caller_of
 from coordinator.api.sampling import checked_cache_salt, hand_on
@@ -13,6 +13,7 @@ from coordinator.api.sampling_fields import INT64_MAX, Int64, SamplingFields
 from coordinator.api.structured import ResponseFormat, structured_outputs
 from coordinator.request import Truncation
 from coordinator.settings import ApiSettings
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -23,7 +24,7 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
 }
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(RequestModel):
     """OpenAI's stream_options."""
 
     include_usage: bool | None = False

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.limits import out_of_vocabulary
+from coordinator.limits import MAX_BIASES, out_of_vocabulary
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -26,6 +26,8 @@ def ids(token_ids: list[int] | None, param: str) -> list[int]:
 
 def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
     """Return biases by id, cut to the allowed range. Raises InvalidRequest."""
+    if bias and len(bias) > MAX_BIASES:  # before each is looked at
+        raise InvalidRequest(f"logit_bias has {len(bias)} entries, more than {MAX_BIASES}.", param="logit_bias")
     resolved: dict[int, float] = {}
     invalid: list[str] = []
     for key, value in (bias or {}).items():

@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.api.sampling import checked_budget, checked_number, ids, int32, logit_bias
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
 from coordinator.request import TextRules
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.seeds import NO_SEED
 from tokenwire.v1 import inference_pb2 as pb
@@ -18,7 +19,7 @@ UInt32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
 StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | None
 
 
-class RepetitionDetection(BaseModel):
+class RepetitionDetection(RequestModel):
     """vLLM's repetition_detection: ends a sequence that repeats itself."""
 
     max_pattern_size: int = 0
@@ -43,7 +44,7 @@ class RepetitionDetection(BaseModel):
         return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=max(count, 0))
 
 
-class SamplingFields(BaseModel):
+class SamplingFields(RequestModel):
     """How to sample and what ends a sequence, with vLLM's names."""
 
     model_config = ConfigDict(extra="allow")
@@ -66,7 +67,7 @@ class SamplingFields(BaseModel):
     spaces_between_special_tokens: bool = True
     logit_bias: dict[str, float] | None = None
     allowed_token_ids: list[int] | None = None
-    bad_words: list[str] = []
+    bad_words: list[str] = Field(default_factory=list)
     prompt_logprobs: Annotated[int | None, BeforeValidator(checked_number("prompt_logprobs"))] = None
     logprob_token_ids: list[int] | None = None
     structured_outputs: StructuredOutputs | None = None

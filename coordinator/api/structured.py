@@ -3,8 +3,9 @@
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -14,7 +15,7 @@ _CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural
 _EXCLUSIVE = ("json", "regex", "choice")
 
 
-class JsonSchema(BaseModel):
+class JsonSchema(RequestModel):
     """The schema inside a response_format."""
 
     model_config = ConfigDict(extra="allow")
@@ -25,7 +26,7 @@ class JsonSchema(BaseModel):
     strict: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(RequestModel):
     """OpenAI's response_format, and vLLM's structural tags in both of their spellings."""
 
     model_config = ConfigDict(extra="allow")
@@ -56,7 +57,7 @@ class ResponseFormat(BaseModel):
         return json.dumps({"type": self.type, **tag})
 
 
-class StructuredOutputs(BaseModel):
+class StructuredOutputs(RequestModel):
     """vLLM's structured_outputs."""
 
     model_config = ConfigDict(extra="allow")

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel
-
 from coordinator.generation import PreparedRequest
 from coordinator.request import ChatPrompt, ExactHistory, KnownPrefix
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest, Malformed
 
 HistoryMode = Literal["auto", "exact", "template"]
@@ -15,7 +14,7 @@ _MESSAGE_IDS = ("prompt_token_ids", "generation_token_ids")
 _MESSAGE_FIELDS = {*_MESSAGE_IDS, "generation_log_probs"}
 
 
-class TokenHistoryFields(BaseModel):
+class TokenHistoryFields(RequestModel):
     """Fields of requests that hold a conversation."""
 
     token_history: HistoryMode | None = None

@@ -31,10 +31,15 @@ from coordinator.parsing.rules import (
     require_tool_parser,
 )
 from coordinator.parsing.settings import ModelFacts, ParserSettings
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 T = TypeVar("T")
+
+
+class FailFastChatRequest(RequestModel, ChatCompletionRequest):  # type: ignore[misc]
+    """vLLM's request, whose lists stop at their first wrong item."""
 
 
 def check_names(settings: ParserSettings) -> None:
@@ -87,7 +92,7 @@ class VllmParsers:
             require_tool_parser(choice, self.settings.enable_auto_tool_choice)
         if self._changes_nothing(choice, body):
             return None
-        request = _as_request(lambda: ChatCompletionRequest.model_validate(copy_body(body)))
+        request = _as_request(lambda: FailFastChatRequest.model_validate(copy_body(body)))
         return VllmPlan(self, request)
 
     @property

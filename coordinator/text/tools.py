@@ -1,13 +1,14 @@
 """A request's tools in the form that a chat template takes: vLLM's, whose key order and nulls reach the prompt."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import FailFast, TypeAdapter, ValidationError
 
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest, Malformed
 
 
-class _Function(BaseModel):
+class _Function(RequestModel):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -15,14 +16,14 @@ class _Function(BaseModel):
     defer_loading: bool | None = None
 
 
-class _Tool(BaseModel):
+class _Tool(RequestModel):
     type: Literal["function"] = "function"
     function: _Function
     defer_loading: bool | None = None
 
 
 MAX_TOOLS = 1024
-_TOOLS = TypeAdapter(list[_Tool])
+_TOOLS = TypeAdapter(Annotated[list[_Tool], FailFast()])
 
 # These appear only where they were given.
 _OPTIONAL = ("strict", "defer_loading")

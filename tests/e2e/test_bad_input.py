@@ -38,6 +38,8 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
         (CHAT, {"messages": MESSAGES, "stop_token_ids": [-1]}, 400, "stop_token_ids", "out-of-vocab"),
         (CHAT, {"messages": MESSAGES, "stop_token_ids": [10**6]}, 400, "stop_token_ids", "out-of-vocab"),
         (CHAT, {"messages": MESSAGES, "logit_bias": {"x": 1}}, 400, "logit_bias", "integer"),
+        (TEXT, {"prompt": "x", "logit_bias": {f"k{i}": 0 for i in range(9999)}}, 400, "logit_bias", "'k0', 'k1'"),
+        (TEXT, {"prompt": "x", "logit_bias": {f"{i}": 0 for i in range(10_001)}}, 400, "logit_bias", "more than"),
         (CHAT, {"messages": MESSAGES, "seed": 2**70}, 400, "seed", "less than"),
         (CHAT, {"messages": MESSAGES, "stream_options": {"include_usage": True}}, 400, "stream_options", "stream=True"),
         (CHAT, {"messages": MESSAGES, "top_logprobs": 2}, 400, "top_logprobs", "must be set to true"),
@@ -99,6 +101,31 @@ def test_wrong_requests_are_named(
     assert error["param"].startswith(param)
     assert words in error["message"]
     assert [service.server_info(number).generated_tokens for number in range(2)] == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "count"),
+    [
+        (TEXT, {"prompt": [{}] * 50_000}, 4),
+        (TEXT, {"prompt": "x", "bad_words": [0] * 50_000}, 1),
+        (TEXT, {"prompt": "x", "temperature": "x" * 1_000_000}, 1),
+        (TEXT, {"prompt": "x", "logit_bias": {f"{i}" + "y" * 1000: {} for i in range(1000)}}, 1),
+        (CHAT, {"messages": [0] * 50_000}, 1),
+        (CHAT, {"messages": MESSAGES, "tools": [0] * 50_000}, 1),
+        ("/detokenize", {"tokens": [{}] * 50_000}, 1),
+        ("/generate/", {"prompts": [{}] * 50_000}, 2),
+        ("/generate/", {"prompts": ["x"], "generation_kwargs": {"stop_token_ids": [{}] * 50_000}}, 1),
+        ("/v1/messages", {"model": "sim", "max_tokens": 1, "messages": [0] * 50_000}, 1),
+        ("/v1/responses", {"input": "x", "bad_words": [0] * 50_000}, 1),
+    ],
+)
+def test_what_is_wrong_many_times_is_one_error(service: Service, path: str, body: dict[str, Any], count: int) -> None:
+    """For each type that a field may have; the answer is short, however long the body."""
+    response = httpx.post(service.url + path, json=body)
+
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith(f"{count} validation error")
+    assert len(response.content) < 5000
 
 
 def test_malformed_json_is_a_400(service: Service) -> None:

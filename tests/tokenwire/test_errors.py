@@ -45,3 +45,12 @@ def test_errors_survive_the_wire(error: errors.TokenwireError) -> None:
 
     assert type(again) is type(error)
     assert (again.message, again.param) == (error.message, error.param)
+
+
+def test_long_messages_are_cut() -> None:
+    """They quote what clients sent, and go into answers, logs and gRPC's trailers."""
+    error = errors.InvalidRequest("wrong: " + "x" * 1_000_000, param="logit_bias." + "y" * 1_000_000)
+
+    assert len(error.message) == len(str(error)) == errors.MAX_MESSAGE_CHARS
+    assert (error.message[:8], error.message[-4:]) == ("wrong: x", "x...")
+    assert len(error.param or "") == errors.MAX_PARAM_CHARS

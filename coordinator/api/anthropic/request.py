@@ -4,11 +4,12 @@ import json
 import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from coordinator.api.anthropic.blocks import chat_messages, continues
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.translation import ChatTranslator
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 # Known to Anthropic, not served, with the values that change nothing.
@@ -33,7 +34,7 @@ _KEEPS_ALL_THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
 _HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(regex|bm25))(_\d{8})?")
 
 
-class Tool(BaseModel):
+class Tool(RequestModel):
     """A tool that the client runs. Those that Anthropic runs have types of their own, and no schema."""
 
     type: str | None = None
@@ -64,7 +65,7 @@ class Tool(BaseModel):
         return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
 
 
-class ToolChoice(BaseModel):
+class ToolChoice(RequestModel):
     """Which tools the model may or must call."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -80,21 +81,21 @@ class ToolChoice(BaseModel):
         return "required" if self.type == "any" else self.type
 
 
-class Thinking(BaseModel):
+class Thinking(RequestModel):
     """Whether the model is to think, and how much. What it thinks always shows."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = Field(default=None, ge=1)
 
 
-class OutputFormat(BaseModel):
+class OutputFormat(RequestModel):
     """A schema for the reply."""
 
     type: Literal["json_schema"] = "json_schema"
     json_schema: dict[str, Any] = Field(alias="schema")
 
 
-class OutputConfig(BaseModel):
+class OutputConfig(RequestModel):
     """Anthropic's output_config."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
@@ -107,7 +108,7 @@ class OutputConfig(BaseModel):
         return {"type": "json_schema", "json_schema": {"name": "json_schema", "schema": self.format.json_schema}}
 
 
-class ContextManagement(BaseModel):
+class ContextManagement(RequestModel):
     """Anthropic's context_management: what to take out of a long conversation before the model sees it."""
 
     model_config = ConfigDict(extra="allow")
@@ -127,7 +128,7 @@ class ContextManagement(BaseModel):
                 )
 
 
-class CountTokensRequest(BaseModel):
+class CountTokensRequest(RequestModel):
     """What makes a prompt; vLLM's extensions are in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")

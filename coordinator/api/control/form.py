@@ -5,14 +5,15 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 Fields = TypeVar("Fields", bound="Form")
 
 
-class Form(BaseModel):
+class Form(RequestModel):
     """What every control request may say. Fields that nobody knows are ignored, as vLLM does."""
 
     model: str | None = None

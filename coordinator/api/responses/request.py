@@ -3,12 +3,13 @@
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.responses.items import continues, messages_of
 from coordinator.api.responses.tools import Tools
 from coordinator.api.translation import ChatTranslator
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 LOGPROBS = "message.output_text.logprobs"
@@ -45,7 +46,7 @@ _NAMES = {
 }
 
 
-class TextFormat(BaseModel):
+class TextFormat(RequestModel):
     """How the text of the reply is to be formed."""
 
     model_config = ConfigDict(extra="allow")
@@ -68,14 +69,14 @@ class TextFormat(BaseModel):
         return {"type": "json_schema", "json_schema": {**schema, "description": self.description}}
 
 
-class TextConfig(BaseModel):
+class TextConfig(RequestModel):
     """OpenAI's text."""
 
     format: TextFormat | None = None
     verbosity: Literal["medium"] | None = None
 
 
-class Reasoning(BaseModel):
+class Reasoning(RequestModel):
     """OpenAI's reasoning. A summary may be asked for and never comes: the reasoning itself does."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
@@ -85,7 +86,7 @@ class Reasoning(BaseModel):
     mode: Literal["standard"] | None = None
 
 
-class ResponsesRequest(BaseModel):
+class ResponsesRequest(RequestModel):
     """OpenAI's Responses request; vLLM's extensions are in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")

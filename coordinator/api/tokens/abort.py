@@ -3,11 +3,11 @@
 from typing import Protocol
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.control.gate import AdminGate
 from coordinator.settings import ApiSettings
+from coordinator.validation import RequestModel
 from tokenwire.errors import Forbidden, InvalidRequest
 
 
@@ -21,13 +21,13 @@ class Aborts(Protocol):
         """End every request; returns how many sequences that ended. Raises Unavailable."""
 
 
-class AbortRequests(BaseModel):
+class AbortRequests(RequestModel):
     """Names requests by the ids that their answers carry."""
 
     request_ids: list[str] | None = None
 
 
-class SglangAbort(BaseModel):
+class SglangAbort(RequestModel):
     """Names one request, or all of them."""
 
     rid: str = ""

@@ -2,25 +2,26 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.api.fields import Headers, StreamOptions
 from coordinator.api.sampling import checked_cache_salt, hand_on
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.tokens.sampling_params import SamplingParams
 from coordinator.request import GenerationRequest, TokenPrompt
+from coordinator.validation import RequestModel
 
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"features": (None, {}), "content_parts": (None, [])}
 """Of media, which this service does not take."""
 
 
-class ReasoningParserKwargs(BaseModel):
+class ReasoningParserKwargs(RequestModel):
     """What an engine's reasoning parser has to know of the prompt's rendering."""
 
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
-class GenerateRequest(BaseModel):
+class GenerateRequest(RequestModel):
     """vLLM's request of ids."""
 
     model_config = ConfigDict(extra="allow")

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.api.tokens.sampling_params import SamplingParams
 from coordinator.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -49,7 +50,7 @@ class SglangSamplingParams(SamplingParams):
 _SamplingParams = Annotated[SglangSamplingParams, BeforeValidator(lambda given: {} if given is None else given)]
 
 
-class SglangRequest(BaseModel):
+class SglangRequest(RequestModel):
     """SGLang's request: one prompt or several, as text or as ids."""
 
     model_config = ConfigDict(extra="allow")

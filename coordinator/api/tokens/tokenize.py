@@ -3,7 +3,6 @@
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.fields import Headers
@@ -15,6 +14,7 @@ from coordinator.request import ChatPrompt, TextPrompt
 from coordinator.settings import ApiSettings
 from coordinator.text.options import TemplateOptions
 from coordinator.text.tools import parse_tools
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 
@@ -66,7 +66,7 @@ class TokenizeRequest(TokenHistoryFields):
         return ChatPrompt(messages, options, bool(self.add_special_tokens), history)
 
 
-class DetokenizeRequest(BaseModel):
+class DetokenizeRequest(RequestModel):
     """Ids to turn into text."""
 
     model: str | None = None

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from coordinator.api.tokens.sampling_params import SamplingParams
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from coordinator.text.options import TemplateOptions
 from coordinator.text.tools import parse_tools
+from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 
-class TrlSampling(BaseModel):
+class TrlSampling(RequestModel):
     """How to sample: some parameters by name, and any other of vLLM's in `generation_kwargs`, which come first."""
 
     n: int = 1
@@ -66,7 +67,7 @@ class TrlChat(TrlSampling):
         return [ChatPrompt(messages, options) for messages in self.messages]
 
 
-class TrlSequenceLogprobs(BaseModel):
+class TrlSequenceLogprobs(RequestModel):
     """Sequences to score: prompts with their completions."""
 
     sequences: Annotated[list[list[int]], Field(min_length=1)]

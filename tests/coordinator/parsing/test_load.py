@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from coordinator.parsing import grammar
 from coordinator.parsing.folders import folder_of, harmony_vocabulary, tiktoken_file
@@ -52,6 +53,19 @@ def test_unknown_names_list_the_known_ones(settings: ParserSettings) -> None:
     known = "hermes, .*qwen3_coder" if settings.tool_call_parser else "deepseek_r1, .*qwen3"
     with pytest.raises(ParserUnusable, match=f"has no such parser. It has: .*{known}"):
         import_parsers(settings)
+
+
+@pytest.mark.engine
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_messages_are_few_errors_of_vllms_request() -> None:
+    """One for each kind of message, however many there are."""
+    pytest.importorskip("vllm")
+    from coordinator.parsing.vllm_parsers import FailFastChatRequest
+
+    with pytest.raises(ValidationError) as wrong:
+        FailFastChatRequest.model_validate({"messages": [{}] * 500, "tools": [{}] * 500})
+
+    assert wrong.value.error_count() < 30
 
 
 def test_files_stay_in_their_folder() -> None:
