@@ -19,6 +19,8 @@ from coordinator.api.control.gate import AdminGate
 from coordinator.api.control.routes import control_routes
 from coordinator.api.debug_headers import DebugHeaders
 from coordinator.api.errors import install_error_handlers
+from coordinator.api.openapi.document import Security
+from coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
 from coordinator.api.service import service_routes
@@ -48,7 +50,6 @@ from coordinator.page.routes import PAGE_PATHS, page_routes
 from coordinator.page.snapshot import Snapshot
 from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
-from tokenwire import __version__
 from tokenwire.link.client import Link
 
 
@@ -103,7 +104,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
 
-    app = FastAPI(title="tokenwire", version=__version__, lifespan=lifespan)
+    app = FastAPI(openapi_url=None, lifespan=lifespan)
     app.state.pool = pool
     app.state.readiness = readiness
     chat = ChatService(generation, models, settings.api)
@@ -119,13 +120,15 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.include_router(service_routes(pool, models, readiness, metrics))
     if settings.status_page:
         app.include_router(page_routes(Snapshot(coordinator_id, pool, fleet, models, queue, readiness)))
+    keys = open_keys(settings.access)
+    free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
+    security = Security(keys is not None, settings.control.admin_key is not None, free_paths, gate.guards)
+    app.include_router(documentation_routes(app.routes, security))
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
-    keys = open_keys(settings.access)
     if keys is not None:
-        free_paths = FREE_PATHS | PAGE_PATHS if settings.status_page else FREE_PATHS
         app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)
     listeners: list[RequestListener] = [metrics.requests]
     if settings.observation.request_log:

@@ -1,11 +1,9 @@
 """GET /, its files and /status.json. The files hold no data: the page asks for it, with the API key of its user."""
 
-from pathlib import Path
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
+from coordinator.page.files import add_files
 from coordinator.page.snapshot import Snapshot
 
 _FILES = {
@@ -20,34 +18,14 @@ _FILES = {
 PAGE_PATHS = frozenset(_FILES)
 """What needs no API key."""
 
-_HEADERS = {
-    # Nothing from elsewhere, nothing inline, and nowhere to send anything but here.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
-
 
 def page_routes(snapshot: Snapshot) -> APIRouter:
     """Return the routes of the status page."""
-    router = APIRouter(include_in_schema=False)
-    folder = Path(__file__).parent
-    for path, (name, media_type) in _FILES.items():
-        router.add_api_route(path, _file(folder / name, media_type), methods=["GET", "HEAD"])
+    router = APIRouter()
+    add_files(router, _FILES)
 
     @router.get("/status.json")
     async def status() -> Response:
         return JSONResponse(snapshot.take(), headers={"Cache-Control": "no-store"})
 
     return router
-
-
-def _file(path: Path, media_type: str) -> Any:
-    content = path.read_bytes()
-
-    async def send() -> Response:
-        return Response(content, media_type=media_type, headers=_HEADERS)
-
-    return send

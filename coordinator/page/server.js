@@ -1,9 +1,12 @@
 // Asks this coordinator, and nobody else; with the API key that the user gave, if any.
 
 const KEY = "tokenwire-key";
+const ADMIN_KEY = "tokenwire-admin-key";
 
 export const getKey = () => sessionStorage.getItem(KEY) ?? "";
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
+export const getAdminKey = () => sessionStorage.getItem(ADMIN_KEY) ?? "";
+export const keepAdminKey = (key) => sessionStorage.setItem(ADMIN_KEY, key);
 export const forgetKey = () => sessionStorage.removeItem(KEY);
 
 /** An answer that is not what was asked for. */

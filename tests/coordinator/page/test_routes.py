@@ -10,6 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from coordinator.access.keys import AccessSettings
+from coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from coordinator.app import build_app
 from coordinator.fleet.pool import WorkerPool
 from coordinator.page.routes import PAGE_PATHS
@@ -97,14 +98,14 @@ async def test_its_files_hold_to_a_strict_policy() -> None:
     app = build_app(CoordinatorSettings(("127.0.0.1:1",)))
     served = set()
     async with client_of(app) as client:
-        for path in PAGE_PATHS:
+        for path in PAGE_PATHS | DOCUMENTATION_PATHS - {"/openapi.json"}:
             answer = await client.get(path)
             policy = answer.headers["content-security-policy"]
             assert answer.status_code == 200
             assert policy.startswith("default-src 'none'")
             assert "unsafe" not in policy
             assert not re.search(r"https?://|innerHTML|outerHTML|insertAdjacent|document\.write|style=", answer.text)
-            served.add(path.rpartition("/")[2] or "index.html")
+            served.add({"/": "index.html", "/docs": "docs.html"}.get(path, path.rpartition("/")[2]))
     assert served == {path.name for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js")}
 
 

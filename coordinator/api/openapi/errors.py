@@ -1,0 +1,63 @@
+"""The errors that a route may answer with, as responses of an OpenAPI document."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator.api.openapi.error_answers import AnthropicError, Error
+from coordinator.api.openapi.operation import Operation
+from coordinator.api.openapi.schemas import Schemas
+
+_MEANINGS = {
+    400: "The request is wrong; `param` names the field.",
+    401: "A key is missing, or nobody knows it.",
+    403: "This key may not have that, or nobody may.",
+    404: "What the request names does not exist: a model, most often.",
+    409: "A newer operation came first, or a worker cannot be made like the others.",
+    413: "The body is too large.",
+    429: "Too many requests, of this key or of all; the header Retry-After says when to try again.",
+    500: "Something broke here.",
+    501: "The engine cannot do that.",
+    502: "The operation failed on some workers; `workers` says on which.",
+    503: "Nobody can take the request now; the header Retry-After says when to try again.",
+    504: "It took longer than the client or the server gave it.",
+}
+_RETRIED = (429, 503)
+
+
+class ErrorResponses:
+    """Error responses, each of them once; routes refer to them."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self.responses: dict[str, Any] = {}
+        """By name: the `components.responses` of the document."""
+
+    def of(self, operation: Operation, method: str, asks_key: bool) -> dict[str, Any]:
+        """Return what a route may answer with instead of 200, by status."""
+        kind = AnthropicError if operation.group == "Anthropic" else Error
+        statuses = sorted({*_statuses(operation, method, asks_key)})
+        return {str(status): self._response(status, kind) for status in statuses}
+
+    def _response(self, status: int, kind: type[Error] | type[AnthropicError]) -> dict[str, str]:
+        name = f"{kind.__name__}{status}"
+        if name not in self.responses:
+            content = {"application/json": {"schema": self._schemas.of(kind)}}
+            self.responses[name] = {"description": _MEANINGS[status], "content": content}
+            if status in _RETRIED:
+                header = {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+                self.responses[name]["headers"] = {"Retry-After": header}
+        return {"$ref": f"#/components/responses/{name}"}
+
+
+def _statuses(operation: Operation, method: str, asks_key: bool) -> Iterator[int]:
+    yield 500
+    if asks_key:
+        yield from (401, 403, 429)
+    if method != "GET" or operation.form is not None:
+        yield from (400, 404, 413, 503)
+    if operation.answer is None:
+        yield from (403, 404, 503)
+    if operation.generates:
+        yield from (429, 504)
+    if operation.form is not None:
+        yield from (409, 501, 502)

@@ -1,0 +1,40 @@
+"""GET /openapi.json, and /docs: the document as a page that needs nothing from elsewhere."""
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from functools import partial
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+
+from coordinator.api.openapi.document import Security, openapi_document
+from coordinator.page.files import add_files
+
+_FILES = {
+    "/docs": ("docs.html", "text/html"),
+    "/docs/style.css": ("style.css", "text/css"),
+    "/docs/docs.js": ("docs.js", "text/javascript"),
+    "/docs/attempt.js": ("attempt.js", "text/javascript"),
+    "/docs/schema.js": ("schema.js", "text/javascript"),
+    "/docs/elements.js": ("elements.js", "text/javascript"),
+    "/docs/server.js": ("server.js", "text/javascript"),
+}
+_DOCUMENT = "/openapi.json"
+DOCUMENTATION_PATHS = frozenset({*_FILES, _DOCUMENT})
+"""What needs no API key: it says no more than this project's documentation does."""
+
+
+def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> APIRouter:
+    """Return the routes that describe the others."""
+    router = APIRouter(include_in_schema=False)
+    add_files(router, _FILES)
+    # Made when first asked for, in a thread: it takes a while.
+    document = functools.cache(partial(openapi_document, routes, security))
+
+    @router.get(_DOCUMENT)
+    async def show_document() -> Response:
+        return JSONResponse(await asyncio.to_thread(document))
+
+    return router

@@ -1,0 +1,45 @@
+"""The schemas of an OpenAPI document: those of bodies, which FastAPI made, and those that are added to them."""
+
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+class Schemas:
+    """The `components.schemas` of a document that is being made."""
+
+    def __init__(self, schemas: dict[str, Any]) -> None:
+        self._schemas = schemas
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a type; those that it refers to are added."""
+        schema = TypeAdapter(kind).json_schema(ref_template=_REFERENCE)
+        for name, part in schema.pop("$defs", {}).items():
+            self._add(name, part)
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return schema
+        self._add(kind.__name__, schema)
+        return {"$ref": _REFERENCE.format(model=kind.__name__)}
+
+    def parameters(self, form: type[BaseModel]) -> list[dict[str, Any]]:
+        """Return the fields of a model that fit into a query, as parameters of one."""
+        fields: dict[str, Any] = TypeAdapter(form).json_schema(ref_template=_REFERENCE)["properties"]
+        return [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in fields.items()
+            if not _is_object(schema)
+        ]
+
+    def drop(self, name: str) -> None:
+        """Forget a schema to which nothing refers any more."""
+        self._schemas.pop(name, None)
+
+    def _add(self, name: str, schema: dict[str, Any]) -> None:
+        if self._schemas.setdefault(name, schema) != schema:
+            raise ValueError(f"there are two different schemas of the name {name}")
+
+
+def _is_object(schema: dict[str, Any]) -> bool:
+    return any(part.get("type") == "object" for part in (schema, *schema.get("anyOf", ())))

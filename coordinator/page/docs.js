@@ -1,0 +1,82 @@
+// Shows the OpenAPI document of this server: its routes in groups, each with its fields and a form that tries it.
+
+import { attemptForm } from "./attempt.js";
+import { byId, look, make, say } from "./elements.js";
+import { schemaView } from "./schema.js";
+import { ask, getAdminKey, getKey, keepAdminKey, keepKey } from "./server.js";
+
+async function start() {
+  try {
+    show(await (await ask("openapi.json")).json());
+    say(byId("state"), "");
+  } catch (error) {
+    look(byId("state"), "state bad");
+    say(byId("state"), `There is no document (${error.message}).`);
+  }
+}
+
+function show(api) {
+  say(byId("version"), api.info.version);
+  say(byId("description"), api.info.description);
+  showKeys(api.components.securitySchemes);
+  for (const { name, description } of api.tags) {
+    const section = make("section");
+    section.append(make("h2", "", name), make("p", "note", description));
+    for (const [path, methods] of Object.entries(api.paths))
+      for (const [method, operation] of Object.entries(methods))
+        if (operation.tags[0] === name) section.append(operationView(api, path, method, operation));
+    byId("operations").append(section);
+  }
+}
+
+function showKeys(schemes) {
+  keyField("api-key", schemes.apiKey, getKey, keepKey);
+  keyField("admin-key", schemes.adminKey, getAdminKey, keepAdminKey);
+  byId("keys").hidden = !schemes.apiKey && !schemes.adminKey;
+  byId("keys").addEventListener("submit", (event) => event.preventDefault());
+}
+
+function keyField(id, scheme, get, keep) {
+  byId(`${id}-field`).hidden = !scheme;
+  byId(id).value = get();
+  byId(id).addEventListener("input", () => keep(byId(id).value.trim()));
+}
+
+function operationView(api, path, method, operation) {
+  const view = make("details", "operation");
+  const summary = make("summary");
+  summary.append(make("code", "method", method.toUpperCase()), make("code", "", path), make("span", "", operation.summary));
+  view.append(summary);
+  // Filled when somebody opens it: there are many.
+  view.addEventListener("toggle", () => view.childElementCount > 1 || fill(view, api, path, method, operation));
+  return view;
+}
+
+function fill(view, api, path, method, operation) {
+  if (operation.description) view.append(make("p", "", operation.description));
+  const body = operation.requestBody?.content["application/json"];
+  if (operation.parameters?.length) view.append(make("h3", "", "Parameters"), parametersView(api, operation.parameters));
+  if (body) view.append(make("h3", "", "Body"), schemaView(api, body.schema));
+  view.append(make("h3", "", "Answers"));
+  for (const [status, answer] of Object.entries(operation.responses)) view.append(answerView(api, status, answer));
+  view.append(make("h3", "", "Try it"), attemptForm(path, method, operation));
+}
+
+function parametersView(api, parameters) {
+  const properties = Object.fromEntries(parameters.map(({ name, schema }) => [name, schema]));
+  const required = parameters.filter((each) => each.required).map(({ name }) => name);
+  return schemaView(api, { type: "object", properties, required });
+}
+
+function answerView(api, status, answer) {
+  const told = answer.$ref ? api.components.responses[answer.$ref.split("/").pop()] : answer;
+  const view = make("details");
+  const summary = make("summary");
+  summary.append(make("code", "", status), make("span", "", told.description));
+  view.append(summary);
+  for (const [type, { schema }] of Object.entries(told.content ?? {}))
+    view.append(make("p", "note", type), schemaView(api, schema));
+  return view;
+}
+
+start();

@@ -1,0 +1,33 @@
+"""The files of pages, read once and served with headers that allow them nothing but this server."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+_HEADERS = {
+    # Nothing from elsewhere, nothing inline, and nowhere to send anything but here.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def add_files(router: APIRouter, files: Mapping[str, tuple[str, str]]) -> None:
+    """Add a route for each path: a file of this folder, and its media type."""
+    folder = Path(__file__).parent
+    for path, (name, media_type) in files.items():
+        send = _file(folder / name, media_type)
+        router.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _file(path: Path, media_type: str) -> Callable[[], Awaitable[Response]]:
+    content = path.read_bytes()
+
+    async def send() -> Response:
+        return Response(content, media_type=media_type, headers=_HEADERS)
+
+    return send

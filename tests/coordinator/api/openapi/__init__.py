@@ -1,0 +1,1 @@
+"""Tests of the service's description of itself."""

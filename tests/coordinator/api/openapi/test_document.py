@@ -1,0 +1,271 @@
+"""The OpenAPI document: valid, complete, and true of what routes answer."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from coordinator.access.admin_key import AdminKey
+from coordinator.access.keys import AccessSettings
+from coordinator.api.openapi.operations import OPERATIONS
+from coordinator.api.openapi.routes import DOCUMENTATION_PATHS
+from coordinator.app import build_app
+from coordinator.fleet.pool import WorkerPool
+from coordinator.page.routes import PAGE_PATHS
+from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
+from tests.coordinator.api.openapi.described import Described
+from tests.workers import running_worker, unix_address, until
+
+ADMIN = {"Authorization": "Bearer open"}
+TALK = [{"role": "user", "content": "Hi"}]
+LOGPROBS = {"logprobs": True, "top_logprobs": 2}
+IDS = {"return_token_ids": True, "return_prompt_text": True}
+SAMPLING = {"max_tokens": 3, "logprobs": 2, "prompt_logprobs": 1}
+SGLANG = {"input_ids": [65, 66], "return_logprob": True, "logprob_start_len": 0, "top_logprobs_num": 2}
+RESPONSES = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "stream": True}
+STREAM = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+SHORT = {"sampling_params": {"max_new_tokens": 3}}
+
+POSTS: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3}),
+    ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **LOGPROBS, **IDS, "prompt_logprobs": 1, "n": 2}),
+    ("/v1/chat/completions", {"messages": TALK, "max_tokens": 3, **STREAM, **LOGPROBS, **IDS}),
+    ("/v1/chat/completions/tokens", {"messages": TALK, "tokens": [65, 66], "max_tokens": 3}),
+    ("/v1/chat/completions/render", {"messages": TALK, **IDS}),
+    ("/v1/completions", {"prompt": "Hi", "max_tokens": 3}),
+    ("/v1/completions", {"prompt": ["Hi", "Ho"], "max_tokens": 3, "logprobs": 2, "echo": True, **IDS}),
+    ("/v1/completions", {"prompt": "Hi", "max_tokens": 3, **STREAM, "logprobs": 2, "echo": True, **IDS}),
+    ("/v1/completions/render", {"prompt": "Hi"}),
+    ("/v1/responses", {"input": "Hi", "max_output_tokens": 3}),
+    ("/v1/responses", {"input": "Hi", "max_output_tokens": 3, **RESPONSES}),
+    ("/v1/responses/{response_id}/cancel", {}),
+    ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3}),
+    ("/v1/messages", {"model": "simulated", "messages": TALK, "max_tokens": 3, "stream": True}),
+    ("/v1/messages/count_tokens", {"model": "simulated", "messages": TALK}),
+    ("/inference/v1/generate", {"token_ids": [65, 66], "sampling_params": SAMPLING, "return_token_ids": True}),
+    (
+        "/inference/v1/generate",
+        {"token_ids": [65], "sampling_params": {"max_tokens": 3}, "output_mode": "text", **STREAM},
+    ),
+    ("/tokenize", {"prompt": "Hi", "return_token_strs": True}),
+    ("/v1/tokenize", {"messages": TALK}),
+    ("/detokenize", {"tokens": [65]}),
+    ("/v1/detokenize", {"tokens": [65]}),
+    ("/generate", {"text": "Hi", **SHORT}),
+    ("/generate", {**SGLANG, **SHORT, "stream": True}),
+    ("/generate", {"text": ["Hi", "Ho"], **SHORT}),
+    ("/generate/", {"prompts": ["Hi"], "max_tokens": 3, "logprobs": 1}),
+    ("/chat/", {"messages": [TALK], "max_tokens": 3}),
+    ("/get_sequence_logprobs/", {"sequences": [[65, 66]], "prompt_lengths": [1], "top_logprobs": 5}),
+    (
+        "/get_sequence_logprobs/",
+        {"sequences": [[65, 66]], "prompt_lengths": [1], "top_logprobs": 5, "response_format": "binary"},
+    ),
+    ("/inference/v1/abort_requests", {"request_ids": ["x"]}),
+    ("/abort_requests", {"request_ids": ["x"]}),
+    ("/abort_requests", {}),
+    ("/abort_request", {"rid": "x"}),
+    ("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "/a"}),
+    ("/load_lora_adapter", {"lora_name": "a", "lora_path": "/a"}),
+    ("/v1/rl/load_lora_adapter", {"lora_name": "a", "lora_path": "/a"}),
+    ("/v1/unload_lora_adapter", {"lora_name": "a"}),
+    ("/v1/rl/unload_lora_adapter", {"lora_name": "a"}),
+    ("/pause", {}),
+    ("/resume", {}),
+    ("/sleep", {}),
+    ("/wake_up", {"tags": ["weights"]}),
+    ("/wake_up", {}),
+    ("/update_weights", {"weight_dir": "/"}),
+    ("/reload_weights", {}),
+    ("/update_weight_version", {"new_version": "v"}),
+    ("/init_weight_transfer_engine", {"init_info": {}}),
+    ("/shutdown_weight_transfer_engine", {}),
+    ("/start_weight_update", {}),
+    ("/update_weights", {"update_info": {}}),
+    ("/start_draft_weight_update", {}),
+    ("/finish_weight_update", {}),
+    ("/reset_prefix_cache", {}),
+    ("/reset_prefix_cache/", {}),
+    ("/collective_rpc", {"method": "x"}),
+    ("/v1/rl/pause", {}),
+    ("/v1/rl/resume", {}),
+    ("/v1/rl/update_weights", {"weight_dir": "/"}),
+    ("/init_communicator/", {"host": "127.0.0.1", "port": 1}),
+    ("/update_named_param/", {"name": "a", "dtype": "float32", "shape": [1]}),
+    ("/close_communicator/", {}),
+]
+
+
+READING = ("get", "delete")
+MAY_BE_REFUSED = {
+    *("/v1/responses/{response_id}", "/v1/responses/{response_id}/input_items", "/v1/responses/{response_id}/cancel"),
+    *("/collective_rpc", "/init_communicator/", "/update_named_param/", "/close_communicator/"),
+}
+"""Responses are not stored, and a simulated engine has no processes and no GPU."""
+
+
+def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
+    """Return settings under which every route there is is on."""
+    return CoordinatorSettings(
+        (address,),
+        api=ApiSettings(render_route=True, abort_all=True),
+        control=ControlSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
+        access=AccessSettings() if key_file is None else AccessSettings(key_file),
+    )
+
+
+@asynccontextmanager
+async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Run an application and talk to it."""
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+    ):
+        yield client
+
+
+async def document_of(app: FastAPI) -> dict[str, Any]:
+    """Ask an application for its document, without a key."""
+    async with client_of(app) as client:
+        response = await client.get("/openapi.json")
+        assert response.status_code == 200
+        document: dict[str, Any] = response.json()
+        return document
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and operation."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def guarded(folder: Path) -> CoordinatorSettings:
+    """Return the same settings with an API key."""
+    (file := folder / "keys").write_text("tenant sesame\n")
+    return settings("127.0.0.1:1", file)
+
+
+async def test_it_follows_the_specification(tmp_path: Path) -> None:
+    """It is an OpenAPI 3.1 document, with and without keys, and every schema in it is a JSON schema."""
+    for each in (settings("127.0.0.1:1"), guarded(tmp_path), CoordinatorSettings(("127.0.0.1:1",))):
+        document = await document_of(build_app(each))
+
+        assert document["openapi"].startswith("3.1.")
+        schemathesis.openapi.from_dict(document).validate()
+        for schema in document["components"]["schemas"].values():
+            jsonschema_rs.meta.validate(schema)
+
+
+async def test_every_reference_leads_somewhere() -> None:
+    """Whatever a part refers to is there, and no schema is there to which nothing refers."""
+    document = await document_of(build_app(settings("127.0.0.1:1")))
+    text = json.dumps(document)
+    kinds = ("schemas", "responses")
+    there = {f"#/components/{kind}/{name}" for kind in kinds for name in document["components"][kind]}
+
+    assert {part.split('"')[0] for part in text.split('"$ref": "')[1:]} == there
+
+
+async def test_every_route_is_in_it() -> None:
+    """All that is served is described, but for the files of pages; and nothing is described that is not served."""
+    app = build_app(settings("127.0.0.1:1"))
+    described = {(path, method.upper()) for path, method, _ in operations(await document_of(app))}
+    files = PAGE_PATHS | DOCUMENTATION_PATHS
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+
+    assert described == {
+        (route.path, method) for route in routes if route.path not in files for method in route.methods
+    }
+    assert {path for path, _ in described} == set(OPERATIONS)
+
+
+async def test_routes_that_are_off_are_not_in_it() -> None:
+    """A server that does not steer says nothing of steering."""
+    document = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
+
+    assert "/pause" not in document["paths"]
+    assert not {"Steering", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
+
+
+async def test_it_names_no_error_of_fastapis() -> None:
+    """What is malformed is a 400 in the shape that clients of the route know, never FastAPI's 422."""
+    for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
+        assert "422" not in operation["responses"], path
+        if method == "post":
+            kind = "AnthropicError400" if path.startswith("/v1/messages") else "Error400"
+            assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}"}
+
+
+async def test_it_tells_which_keys_are_needed(tmp_path: Path) -> None:
+    """Keys are asked for where there are some; the admin key where a route steers; none by probes."""
+    free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
+    asking = (await document_of(build_app(guarded(tmp_path))))["paths"]
+
+    assert free["components"]["securitySchemes"] == {}
+    assert all(operation["security"] == [] for _, _, operation in operations(free))
+    assert asking["/v1/messages"]["post"]["security"] == [{"apiKey": []}, {"apiKeyHeader": []}]
+    assert asking["/v1/rl/state"]["get"]["security"] == [{"adminKey": []}]
+    assert asking["/metrics"]["get"]["security"] == []
+    assert "401" in asking["/pause"]["post"]["responses"]
+
+
+async def test_real_answers_are_as_described(tmp_path: Path) -> None:
+    """What every route answers, whole and streamed, has the fields that the document names and no others."""
+    address = unix_address(tmp_path)
+    app = build_app(settings(address))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        described = Described((await client.get("/openapi.json")).json())
+        asked = [("post", path, body) for path, body in POSTS] + [("put", "/generate", {"text": "Hi", **SHORT})]
+        asked += [(method, path, {}) for path, method, _ in operations(described.document) if method in READING]
+        answered = set()
+        for method, path, body in asked:
+            content = body if method not in READING else None
+            url = path.replace("{response_id}", "x")
+            response = await client.request(method, url, json=content, headers=ADMIN)
+            described.check(path, response)
+            if response.status_code == 200:
+                answered.add(path)
+
+        assert {(path, method) for method, path, _ in asked} == {each[:2] for each in operations(described.document)}
+        assert set(OPERATIONS) - answered <= MAY_BE_REFUSED
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"messages": 5, "input": 5, "prompt": 5, "mode": 5, "token_ids": 5}'])
+async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None:
+    """Bodies that are wrong get a status that the document names, in the shape that it names."""
+    address = unix_address(tmp_path)
+    app = build_app(settings(address))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        described = Described((await client.get("/openapi.json")).json())
+        headers = {**ADMIN, "content-type": "application/json"}
+        for path, method, _ in operations(described.document):
+            if method == "post":
+                url = path.replace("{response_id}", "x")
+                described.check(path, await client.post(url, content=body, headers=headers))
+
+
+async def test_examples_are_answered(tmp_path: Path) -> None:
+    """The bodies that the page begins with are right: they are answered."""
+    address = unix_address(tmp_path)
+    app = build_app(settings(address))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        for path, operation in OPERATIONS.items():
+            if operation.example is not None:
+                body = {**operation.example, **({"model": "simulated"} if "model" in operation.example else {})}
+                response = await client.post(path, json=body)
+                assert response.status_code == 200, f"{path}: {response.text}"

@@ -1,0 +1,81 @@
+"""The page that describes the API as a user sees it: a real browser, a server with keys, and no way to elsewhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.page.browser import CHROMIUM, Page, chromium
+from tests.processes import Service, simulated_service
+
+CHAT = (
+    "[...document.querySelectorAll('.operation')].find(each => each.textContent.includes('/v1/chat/completionsReply'))"
+)
+STATUS = f"{CHAT}.querySelector('[role=status]').textContent"
+ANSWER = f"{CHAT}.querySelector('pre').textContent"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that asks for a key."""
+    folder = tmp_path_factory.mktemp("service")
+    (folder / "keys").write_text("tenant sesame\n")
+    options = ["--api-keys-file", str(folder / "keys")]
+    with simulated_service(folder, "--sim-step-ms", "1", coordinator_options=options) as service:
+        yield service
+
+
+@pytest.fixture
+def shown(tmp_path: Path, service: Service) -> Iterator[Page]:
+    """The page, with the chat route opened. In the end nobody else was asked for anything."""
+    with chromium(tmp_path) as page:
+        page.open(f"{service.url}/docs")
+        page.wait_for("document.querySelectorAll('.operation').length > 20")
+        page.evaluate(f"{CHAT}.open = true")
+        page.wait_for(f"!!{CHAT}.querySelector('form')")
+        yield page
+        hosts = {urlsplit(url).netloc for url in page.requested if not url.startswith("data:")}
+        assert hosts == {urlsplit(service.url).netloc}
+
+
+def send(page: Page, **fields: object) -> None:
+    """Add fields to the example and send it."""
+    area = f"{CHAT}.querySelector('textarea')"
+    page.evaluate(f"{area}.value = JSON.stringify(Object.assign(JSON.parse({area}.value), {_js(fields)}))")
+    page.evaluate(f"{CHAT}.querySelector('form').requestSubmit()")
+
+
+def _js(fields: dict[str, object]) -> str:
+    return "{" + ", ".join(f"{name}: {str(value).lower()}" for name, value in fields.items()) + "}"
+
+
+def test_it_shows_what_a_route_takes_and_answers(shown: Page) -> None:
+    """Fields of the body, answers by status, and errors in the shape that this server gives them."""
+    text = shown.evaluate(f"{CHAT}.textContent")
+
+    assert "max_tokens" in text
+    assert "401" in text
+    assert "422" not in text
+    assert shown.problems == []
+
+
+def test_a_request_is_tried_with_a_key(shown: Page) -> None:
+    """Without a key the server's own words say what is missing; with one the answer comes, whole or as a stream."""
+    send(shown)
+    shown.wait_for(f"{STATUS}.startsWith('401')")
+    assert "API key" in shown.evaluate(ANSWER)
+
+    shown.fill("#api-key", "sesame")
+    shown.evaluate("document.querySelector('#api-key').dispatchEvent(new Event('input'))")
+    send(shown, max_tokens=3)
+    shown.wait_for(f"{STATUS}.startsWith('200')")
+    shown.wait_for(f"{ANSWER}.includes('chat.completion')")
+
+    send(shown, stream=True)
+    shown.wait_for(f"{ANSWER}.includes('[DONE]')")
