@@ -73,7 +73,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     queue = AdmissionQueue(pool, settings.admission, expected)
-    failover = Failover(queue, settings.failover, pool.room)
+    failover = Failover(queue, settings.failover, pool.room, pool.lives)
     pool.watch_drains(failover.drained)
     generation = Generation(
         failover,
@@ -83,7 +83,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         queue.check_open,
         takes_transfers=settings.api.kv_transfer_params,
     )
-    aborts = Aborts(lambda: pool.sessions, queue.end)
+    aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.end(request_ids) + failover.end(request_ids))
     gate = AdminGate(settings.control.admin_key)
     control = FleetControl(pool, targets, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)

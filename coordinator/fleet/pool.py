@@ -169,6 +169,10 @@ class WorkerPool:
         """Say why a worker cannot be made like the others; empty when nothing is known against it."""
         return self._reconciler.problem(session)
 
+    def lives(self, instance_id: str) -> bool | None:
+        """Tell whether a worker's process still runs; None while that has yet to show, after its session was lost."""
+        return next((session.lives for session in self.sessions if session.instance_id == instance_id), False)
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Have something called whenever a worker may have got room: it became ready, or sequences ended."""
         self._subscribers.append(changed)

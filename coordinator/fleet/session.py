@@ -84,6 +84,8 @@ class WorkerSession:
         self.breaker = Breaker()
         self._vigil = Vigil(vigil or VigilSettings())
         self._stalled = False
+        self.lives: bool | None = False
+        """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
         self._retired = False
         self.worker_drains = False
         """Whether the worker has said that it is about to stop."""
@@ -159,8 +161,10 @@ class WorkerSession:
                 connected = await self._run_once()
                 log.warning("worker %s: session ended: %s", self.address, self.last_error)
             except TokenwireError as error:
+                self.lives = False
                 self._note_failure(error.message)
             except Exception as error:
+                self.lives = False
                 log.exception("session with %s broke", self.address)
                 self.last_error = str(error)
             retry_s = self._pause() if connected else min(retry_s * 2, _LAST_RETRY_S)
@@ -179,6 +183,8 @@ class WorkerSession:
         finally:
             was_connected = self.state is not SessionState.CONNECTING
             self.state = SessionState.CONNECTING
+            if was_connected:
+                self.lives = False if self._stalled else None  # one that hangs may well say welcome again
             self.ready.clear()
             self._lose_slots()
             self._conversation = None
@@ -232,6 +238,7 @@ class WorkerSession:
         # Stock servers have neither heartbeats nor steps.
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.state, self.worker_drains, self._stalled = SessionState.READY, welcome.draining, False
+        self.lives = True
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 

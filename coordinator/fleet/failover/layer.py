@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.each import for_each
-from coordinator.fleet.failover.recovery import Recovery, recovery_of, remainder, repeatable
+from coordinator.fleet.failover.recovery import Recovery, remainder, repeatable
 from coordinator.fleet.failover.replay import Replay
+from coordinator.fleet.failover.request import ResumableRequest, can_resume, is_movable, name_of, request_of
 from coordinator.fleet.failover.sequence import Loss, ResumableSequence
 from coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
-from coordinator.fleet.failover.suspicion import Suspicion, is_undecided
+from coordinator.fleet.failover.suspicion import Lives, Suspicion, Verdict, is_undecided
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerLost, reply_error
@@ -28,70 +29,23 @@ _MOVED_AT_ONCE = 8
 _LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
 
 
-class ResumableRequest:
-    """One submitted request and its sequences, each of which goes on by itself once it was lost."""
-
-    __slots__ = ("_whole", "model", "placement", "recovery", "running", "sequences", "submit")
-
-    def __init__(self, model: str, submit: pb.Submit, placement: Placement) -> None:
-        self.model = model
-        self.submit = submit
-        self.placement = placement
-        self.recovery = recovery_of(submit.sampling_params)
-        self.sequences: Sequence[ResumableSequence] = ()
-        self.running = 0
-        """Sequences that have not ended."""
-        self._whole: Submission | None = None
-
-    def begin(self, below: Fleet) -> None:
-        """Submit it as it is. Raises Unavailable or Overloaded."""
-        placement = replace(self.placement, placed=self._placed)
-        self._whole = below.submit(self.model, self.submit, self.sequences, placement)
-
-    def abort(self) -> None:
-        """End whatever still runs. Safe at any time, more than once."""
-        self.leave_first_worker()
-        for sequence in self.sequences:
-            if sequence.submission is not None:
-                sequence.submission.abort()
-            sequence.abandon()
-
-    def running_whole(self) -> list[ResumableSequence]:
-        """Return the sequences that still run where the whole began."""
-        return [
-            sequence
-            for sequence in self.sequences
-            if sequence.submission is None and sequence.session is not None and not sequence.ended
-        ]
-
-    def leave_first_worker(self) -> None:
-        """End what still runs of it as a whole."""
-        if self._whole is not None:
-            self._whole.abort()
-
-    def explain(self) -> str:
-        """Say which worker has it and why, and what it was lost with."""
-        own = [sequence.submission for sequence in self.sequences if sequence.submission is not None]
-        whole = [self._whole] if self._whole is not None else []
-        said = ", ".join(part.explain() for part in own or whole)
-        losses = sum(sequence.losses for sequence in self.sequences)
-        return f"{said}; lost {losses} times" if losses else said
-
-    def _placed(self, session: "WorkerSession") -> None:
-        for sequence in self.sequences:
-            sequence.placed(session)
-
-
 class Failover:
     """Wraps listeners so that they never hear of a lost worker, as long as another one can go on."""
 
-    def __init__(self, below: Fleet, settings: FailoverSettings, room: Callable[[str, int], int]) -> None:
-        """`room` says how many sequences the workers of a model (and an adapter of it) could begin at once."""
+    def __init__(
+        self,
+        below: Fleet,
+        settings: FailoverSettings,
+        room: Callable[[str, int], int],
+        lives: Lives = lambda instance_id: False,
+    ) -> None:
+        """`room` says how many sequences the workers of a model (and an adapter of it) could begin at once, `lives`
+        whether the process of a lost worker still runs."""
         self.stats = FailoverStats()
         self._below = below
         self._settings = settings
         self._room = room
-        self._suspicion = Suspicion()
+        self._suspicion = Suspicion(lives)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
@@ -112,6 +66,19 @@ class Failover:
         request.begin(self._below)
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
+
+    def end(self, request_ids: Collection[str] | None) -> int:
+        """End requests by their ids, None: all, for which the layers below have done so; returns how many sequences
+        ended that no worker had.
+
+        Those that a worker has it ends itself. Should it be lost before it says so, they do not go on elsewhere.
+        """
+        wanted = [each for each in self._live if request_ids is None or name_of(each) in request_ids]
+        for sequence in wanted:
+            request_of(sequence).aborted = True
+        between = [sequence for sequence in wanted if sequence.session is None]
+        _each(between, ResumableSequence.end_as_aborted)
+        return len(between)
 
     def stop(self) -> None:
         """Go on with nothing any more."""
@@ -136,7 +103,7 @@ class Failover:
     def ended(self, sequence: ResumableSequence) -> None:
         """Forget a sequence, and with the last one its request."""
         self._live.discard(sequence)
-        request = _request_of(sequence)
+        request = request_of(sequence)
         request.running -= 1
         if not request.running:
             self._suspicion.forget(request)
@@ -146,22 +113,29 @@ class Failover:
     def _settle(self) -> None:
         losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
         self._lost = []
-        dead: dict[str, list[ResumableSequence]] = {}
+        dead: dict[tuple[str, bool], list[ResumableSequence]] = {}
         _each(losses, lambda sequence: self._decide(sequence, losses[sequence], dead))
-        for_each(dead, lambda instance_id: self._judge(instance_id, dead[instance_id]))
+        for_each(dead, lambda death: self._judge(*death, dead[death]))
         self._schedule()
 
-    def _judge(self, instance_id: str, sequences: list[ResumableSequence]) -> None:
-        verdict = self._suspicion.judge(instance_id, sequences)
-        log.warning("a worker died: %d sequences go on elsewhere", len(verdict.innocent))
+    def _judge(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
+        verdict = self._suspicion.judge(instance_id, sequences, certain)
+        log.warning("a worker was lost: %d sequences go on elsewhere", len(verdict.innocent))
+        self._carry_out(verdict)
+
+    def _carry_out(self, verdict: Verdict) -> None:
         _each(verdict.guilty, self._stop_poison)
         _each(verdict.innocent, self._resume)
 
-    def _decide(self, sequence: ResumableSequence, loss: Loss, dead: dict[str, list[ResumableSequence]]) -> None:
-        if self._stopped or sequence.losses > self._settings.attempts or not _can_resume(sequence):
+    def _decide(
+        self, sequence: ResumableSequence, loss: Loss, dead: dict[tuple[str, bool], list[ResumableSequence]]
+    ) -> None:
+        if request_of(sequence).aborted:
+            sequence.end_as_aborted()
+        elif self._stopped or sequence.losses > self._settings.attempts or not can_resume(sequence):
             self._give_up(sequence)
         elif loss.died:
-            dead.setdefault(loss.instance_id, []).append(sequence)
+            dead.setdefault((loss.instance_id, loss.certain), []).append(sequence)
         elif loss.refused:
             self._waiting.append(sequence)
         else:
@@ -174,7 +148,7 @@ class Failover:
     def _resume(self, sequence: ResumableSequence) -> None:
         if sequence.ended:
             return
-        request = _request_of(sequence)
+        request = request_of(sequence)
         replayed = request.recovery is Recovery.REPLAY and bool(sequence.token_ids)
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
@@ -201,15 +175,16 @@ class Failover:
         waiting, self._waiting = self._waiting, []
         _each(waiting, self._resume)
         self._draining = [session for session in self._draining if self._move_some(session)]
+        self._carry_out(self._suspicion.review())
         trial = self._suspicion.next_trial(_is_on_trial)
         for sequence in trial:
-            log.warning("request %s is tried alone: two workers died near it", _name(sequence))
+            log.warning("request %s is tried alone: two workers died near it", name_of(sequence))
         _each(trial, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poisoned += 1
-        log.error("request %s is stopped: the workers that began with it died", _name(sequence))
+        log.error("request %s is stopped: the workers that began with it died", name_of(sequence))
         sequence.end_with(
             EngineFailed("Two workers died when they began with this request. It is not tried on a third one.")
         )
@@ -219,10 +194,10 @@ class Failover:
 
         All at once would all wait for the last one's prompt; those that wait their turn get tokens meanwhile.
         """
-        movable = [sequence for sequence in self._live if sequence.session is session and _is_movable(sequence)]
+        movable = [sequence for sequence in self._live if sequence.session is session and is_movable(sequence)]
         rooms: dict[tuple[str, int], int] = {}
         for sequence in movable[:_MOVED_AT_ONCE]:
-            request = _request_of(sequence)
+            request = request_of(sequence)
             wanted = request.model, request.submit.lora.id
             rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
             if rooms[wanted] >= 0:
@@ -230,7 +205,7 @@ class Failover:
         return bool(movable)
 
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
-        request = _request_of(sequence)
+        request = request_of(sequence)
         # Those that began as a whole are moved as a whole: they can only be given up together.
         together = [sequence] if sequence.submission is not None else request.running_whole()
         for each in together:
@@ -250,28 +225,10 @@ def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequen
 
 
 def _break(sequence: ResumableSequence, error: Exception) -> None:
-    log.error("request %s cannot go on", _name(sequence), exc_info=error)
+    log.error("request %s cannot go on", name_of(sequence), exc_info=error)
     sequence.end_with(reply_error(error))
-
-
-def _request_of(sequence: ResumableSequence) -> ResumableRequest:
-    request = sequence.request
-    assert isinstance(request, ResumableRequest)
-    return request
-
-
-def _can_resume(sequence: ResumableSequence) -> bool:
-    return _request_of(sequence).recovery is not Recovery.NONE or not sequence.token_ids
-
-
-def _is_movable(sequence: ResumableSequence) -> bool:
-    return _request_of(sequence).recovery is Recovery.CONTINUE or not sequence.token_ids
 
 
 def _is_on_trial(request: object) -> bool:
     assert isinstance(request, ResumableRequest)
     return any(is_undecided(sequence) for sequence in request.sequences)
-
-
-def _name(sequence: ResumableSequence) -> str:
-    return _request_of(sequence).submit.request_id

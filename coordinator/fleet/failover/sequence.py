@@ -21,6 +21,8 @@ class Loss:
     """The worker that it was lost with."""
     died: bool
     """Whether the worker ended unforeseen, and not the request alone or in good order."""
+    certain: bool
+    """Whether the worker itself said that it dies: else only its connection is known to have ended."""
     counts: bool
     """Whether it uses up one of the request's attempts."""
     refused: bool
@@ -134,7 +136,7 @@ class ResumableSequence:
         died = lost and not self._session.worker_drains
         refused = not lost and not draining
         counts = died or (isinstance(error, Unavailable) and refused)
-        self._lose(died, counts, refused, error)
+        self._lose(died, False, counts, refused, error)
 
     def verified(self, count: int) -> None:
         """Hear from a replay that its worker makes tokens."""
@@ -168,6 +170,10 @@ class ResumableSequence:
         else:
             self.end_with(self._last_word or error)
 
+    def end_as_aborted(self) -> None:
+        """End with what it has, as its worker would on an abort."""
+        self._close([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
+
     def leave(self) -> None:
         """Give the worker up that has it; nothing more is heard from there."""
         self._session = None
@@ -182,7 +188,7 @@ class ResumableSequence:
         if token_ids and self.step(token_ids, None):
             return True
         died = finish.reason == pb.FINISH_REASON_ERROR
-        self._lose(died, died, False, finish)
+        self._lose(died, died, died, False, finish)
         return False
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
@@ -191,13 +197,15 @@ class ResumableSequence:
         self._end()
         return wants_no_more
 
-    def _lose(self, died: bool, counts: bool, refused: bool, last_word: TokenwireError | pb.Finish) -> None:
+    def _lose(
+        self, died: bool, certain: bool, counts: bool, refused: bool, last_word: TokenwireError | pb.Finish
+    ) -> None:
         session, self._session = self._session, None
         instance_id = session.instance_id if session is not None else ""
         self.avoid |= {instance_id}
         self.losses += counts
         self._last_word = last_word
-        self._keeper.lost(self, Loss(instance_id, died, counts, refused))
+        self._keeper.lost(self, Loss(instance_id, died, certain, counts, refused))
 
     def _end(self) -> None:
         if not self.ended:

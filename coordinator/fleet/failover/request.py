@@ -1,0 +1,92 @@
+"""One submitted request: its sequences, as long as they run together and when each goes on by itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordinator.fleet.failover.recovery import Recovery, recovery_of
+from coordinator.fleet.failover.sequence import ResumableSequence
+from coordinator.fleet.submission import Fleet, Placement, Submission
+from tokenwire.v1 import inference_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.fleet.session import WorkerSession
+
+
+class ResumableRequest:
+    """One submitted request and its sequences, each of which goes on by itself once it was lost."""
+
+    __slots__ = ("_whole", "aborted", "model", "placement", "recovery", "running", "sequences", "submit")
+
+    def __init__(self, model: str, submit: pb.Submit, placement: Placement) -> None:
+        self.model = model
+        self.submit = submit
+        self.placement = placement
+        self.recovery = recovery_of(submit.sampling_params)
+        self.sequences: Sequence[ResumableSequence] = ()
+        self.running = 0
+        """Sequences that have not ended."""
+        self.aborted = False
+        """Whether somebody ended it by its id: what is lost of it does not go on elsewhere."""
+        self._whole: Submission | None = None
+
+    def begin(self, below: Fleet) -> None:
+        """Submit it as it is. Raises Unavailable or Overloaded."""
+        placement = replace(self.placement, placed=self._placed)
+        self._whole = below.submit(self.model, self.submit, self.sequences, placement)
+
+    def abort(self) -> None:
+        """End whatever still runs. Safe at any time, more than once."""
+        self.leave_first_worker()
+        for sequence in self.sequences:
+            if sequence.submission is not None:
+                sequence.submission.abort()
+            sequence.abandon()
+
+    def running_whole(self) -> list[ResumableSequence]:
+        """Return the sequences that still run where the whole began."""
+        return [
+            sequence
+            for sequence in self.sequences
+            if sequence.submission is None and sequence.session is not None and not sequence.ended
+        ]
+
+    def leave_first_worker(self) -> None:
+        """End what still runs of it as a whole."""
+        if self._whole is not None:
+            self._whole.abort()
+
+    def explain(self) -> str:
+        """Say which worker has it and why, and what it was lost with."""
+        own = [sequence.submission for sequence in self.sequences if sequence.submission is not None]
+        whole = [self._whole] if self._whole is not None else []
+        said = ", ".join(part.explain() for part in own or whole)
+        losses = sum(sequence.losses for sequence in self.sequences)
+        return f"{said}; lost {losses} times" if losses else said
+
+    def _placed(self, session: "WorkerSession") -> None:
+        for sequence in self.sequences:
+            sequence.placed(session)
+
+
+def request_of(sequence: ResumableSequence) -> ResumableRequest:
+    """Return the request that a sequence belongs to."""
+    request = sequence.request
+    assert isinstance(request, ResumableRequest)
+    return request
+
+
+def can_resume(sequence: ResumableSequence) -> bool:
+    """Tell whether a lost sequence can go on elsewhere at all."""
+    return request_of(sequence).recovery is not Recovery.NONE or not sequence.token_ids
+
+
+def is_movable(sequence: ResumableSequence) -> bool:
+    """Tell whether a running sequence goes on elsewhere without the client noticing."""
+    request = request_of(sequence)
+    return not request.aborted and (request.recovery is Recovery.CONTINUE or not sequence.token_ids)
+
+
+def name_of(sequence: ResumableSequence) -> str:
+    """Return the id of a sequence's request."""
+    return request_of(sequence).submit.request_id

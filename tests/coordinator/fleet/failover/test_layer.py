@@ -1,0 +1,200 @@
+"""What the layer decides for each sequence, over workers that a test makes up."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator.fleet.failover.layer import Failover
+from coordinator.fleet.failover.settings import FailoverSettings
+from coordinator.fleet.session import WorkerSession
+from coordinator.fleet.slots import SlotListener
+from coordinator.fleet.submission import NEW, Placement, Submission
+from tests.workers import Listener, accept, until
+from tokenwire.errors import EngineFailed, Unavailable, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+ABORT = pb.FINISH_REASON_ABORT
+LOST = WorkerLost("gone")
+
+
+class Part:
+    """What one worker has of a request."""
+
+    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
+        self.submit = submit
+        self.listeners = listeners
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Remember."""
+        self.aborted = True
+
+    def explain(self) -> str:
+        """Say nothing."""
+        return ""
+
+    def lose(self) -> None:
+        """Lose the worker."""
+        for listener in self.listeners:
+            listener.fail(LOST)
+
+
+class Workers:
+    """Takes every request at the next worker; each is used once."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.lives: dict[str, bool | None] = {}
+        self.refuses: Exception | None = None
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Submission:
+        """Take it, or refuse."""
+        if self.refuses is not None:
+            raise self.refuses
+        session = WorkerSession("nowhere", "test", accept)
+        session.instance_id = str(len(self.parts))
+        placement.placed(session)
+        self.parts.append(Part(submit, listeners))
+        return self.parts[-1]
+
+    async def part(self, number: int) -> Part:
+        """Wait for a part."""
+        await until(lambda: len(self.parts) > number)
+        return self.parts[number]
+
+
+@pytest.fixture
+def workers() -> Workers:
+    """Workers enough."""
+    return Workers()
+
+
+@pytest.fixture
+def failover(workers: Workers) -> Failover:
+    """The layer in front of them."""
+    return Failover(
+        workers, FailoverSettings(attempts=9), lambda model, adapter: 1, lambda name: workers.lives.get(name)
+    )
+
+
+def send(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener]:
+    """Submit a request."""
+    listeners = [Listener() for _ in range(n)]
+    failover.submit("m", pb.Submit(request_id=request_id, prompt_token_ids=[1]), listeners)
+    return listeners
+
+
+def is_aborted(listener: Listener) -> bool:
+    """Tell whether a sequence ended as aborted."""
+    return listener.finish is not None and listener.finish.reason == ABORT and listener.error is None
+
+
+async def test_what_was_aborted_by_id_does_not_go_on_elsewhere(failover: Failover, workers: Workers) -> None:
+    """Its worker confirmed the abort, and was lost before it said so here."""
+    (wanted,), (spared,) = send(failover), send(failover, request_id="other")
+    workers.parts[0].listeners[0].step([5], None)
+    workers.parts[1].listeners[0].step([6], None)
+
+    assert failover.end(["r"]) == 0  # its worker ends it, and counts it
+    assert not wanted.ended.is_set()
+    for part in list(workers.parts):
+        part.lose()
+
+    await wanted.ended.wait()
+    assert is_aborted(wanted)
+    assert wanted.token_ids == [5]
+    assert (await workers.part(2)).submit.request_id == "other"
+    assert not spared.ended.is_set()
+
+
+@pytest.mark.parametrize("request_ids", [["r"], None])
+async def test_what_no_worker_has_is_aborted_at_once(
+    failover: Failover, workers: Workers, request_ids: list[str] | None
+) -> None:
+    """Between two workers there is nobody else who could."""
+    listeners = send(failover, n=2)
+    workers.parts[0].lose()
+
+    assert failover.end(request_ids) == 2
+
+    assert all(map(is_aborted, listeners))
+    await asyncio.sleep(0)
+    assert len(workers.parts) == 1
+    assert failover.end(request_ids) == 0
+
+
+async def test_what_was_aborted_by_id_is_not_moved(failover: Failover, workers: Workers) -> None:
+    """A worker that stops may have others of whom it has yet to say that they ended."""
+    send(failover)
+    send(failover, request_id="other")
+    sessions = [sequence.session for part in workers.parts for sequence in part.listeners]  # type: ignore[attr-defined]
+    failover.end(["r"])
+
+    for session in sessions:
+        failover.drained(session)
+
+    assert (await workers.part(2)).submit.request_id == "other"
+    assert (workers.parts[0].aborted, workers.parts[1].aborted) == (False, True)
+    failover.stop()
+
+
+async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failover, workers: Workers) -> None:
+    """That one of several ended says nothing for the others."""
+    workers.lives.update({"0": False, "2": False})
+    first, second = send(failover, n=2)
+    workers.parts[0].lose()
+    (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    (await workers.part(2)).lose()
+
+    await second.ended.wait()
+
+    assert first.finish is not None
+    assert isinstance(second.error, EngineFailed)
+    assert "Two workers died" in second.error.message
+
+
+async def test_two_cut_connections_end_nothing(failover: Failover, workers: Workers) -> None:
+    """A request that had just begun waits until one of the workers answers again, then it goes on."""
+    (listener,) = send(failover)
+    workers.parts[0].lose()
+    (await workers.part(1)).lose()
+    await asyncio.sleep(0)
+    assert not listener.ended.is_set()
+
+    workers.lives["0"] = True
+
+    (await workers.part(2)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    assert (listener.token_ids, listener.error) == ([7], None)
+    failover.stop()
+
+
+async def test_two_engines_that_died_end_the_request(failover: Failover, workers: Workers) -> None:
+    """Their workers say so themselves, while their connections are still there."""
+    workers.lives.update({"0": True, "1": True})
+    (listener,) = send(failover)
+    for number in range(2):
+        crash = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
+        (await workers.part(number)).listeners[0].step([], crash)
+
+    await listener.ended.wait()
+
+    assert isinstance(listener.error, EngineFailed)
+
+
+@pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])
+async def test_a_sequence_that_nobody_takes_ends(failover: Failover, workers: Workers, error: Exception) -> None:
+    """Whatever the layers below raise; also when its worker said nothing because it only stops."""
+    lost, moved = send(failover)[0], send(failover)[0]
+    session = workers.parts[1].listeners[0].session  # type: ignore[attr-defined]
+    workers.refuses = error
+
+    workers.parts[0].lose()
+    failover.drained(session)
+
+    for listener in (lost, moved):
+        await listener.ended.wait()
+        assert listener.error is not None
+    failover.stop()
