@@ -16,7 +16,7 @@ from coordinator.observation.record import RequestRecord
 from coordinator.output.choice import Choice, Reply
 from coordinator.prompts import PreparedPrompt, prepare_prompt
 from coordinator.request import GenerationRequest, Prompt, TokenPrompt, Truncation
-from coordinator.text.detokenizer import text_stream
+from coordinator.text.detokenizer import TextStreams
 from coordinator.text.logprobs import LogprobDecoder
 from tokenwire.errors import DeadlineExceeded
 from tokenwire.v1 import inference_pb2 as pb
@@ -168,6 +168,7 @@ class Generation:
         record = record or RequestRecord()
         caller.check_model(prepared.request.model or prepared.model.names[0], *prepared.model.names)
         run = Run()
+        texts = TextStreams(prepared.model.tokenizer, prepared.request.text, prepared.request.sampling.min_tokens)
         limits_s = [seconds for seconds in (patience_s, self._timeout_s) if seconds is not None]
         if prepared.recording is not None:
             reply = prepared.recording.listen(reply)
@@ -176,7 +177,7 @@ class Generation:
                 submit.priority = caller.priority(submit.priority)
                 submit.trace_headers.update(record.trace_headers)
                 placement = Placement(joins=position > 0, tenant=caller.tenant, hear_worker=record.placed)
-                run.add(self._submit(prepared, position, submit, reply, placement))
+                run.add(self._submit(prepared, position, submit, texts, reply, placement))
         except BaseException:
             run.abort()
             raise
@@ -208,13 +209,19 @@ class Generation:
         )
 
     def _submit(
-        self, prepared: PreparedRequest, position: int, submit: pb.Submit, reply: Reply, placement: Placement
+        self,
+        prepared: PreparedRequest,
+        position: int,
+        submit: pb.Submit,
+        texts: TextStreams,
+        reply: Reply,
+        placement: Placement,
     ) -> Submission:
         request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
         choices = [
             Choice(
                 position * request.n + i,
-                text_stream(model.tokenizer, token_ids, request.text, request.sampling.min_tokens),
+                texts.behind(token_ids),
                 reply,
                 lambda: LogprobDecoder(model.token_texts),
                 request.token_by_token,

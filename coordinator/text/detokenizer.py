@@ -8,7 +8,7 @@ from tokenizers.decoders import DecodeStream
 
 from coordinator.request import TextRules
 from coordinator.text.priming import prime, without_echo
-from coordinator.text.stops import StopScanner, compile_stops
+from coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 from coordinator.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -19,21 +19,31 @@ StepText = tuple[str, int, str | None]
 _INVALID_PREFIX = "Invalid prefix encountered"
 
 
-def text_stream(
-    tokenizer: Tokenizer, prompt: Sequence[int], rules: TextRules, min_tokens: int = 0
-) -> "TextStream | UnreadStream":
-    """Return the stream that follows a request's rules for text."""
-    if rules.unread and not rules.stop:
-        return UnreadStream()
-    return TextStream(
-        tokenizer,
-        prompt,
-        stop=rules.stop,
-        include_stop_str_in_output=rules.include_stop_str_in_output,
-        min_tokens=min_tokens,
-        skip_special_tokens=rules.skip_special_tokens,
-        spaces_between_special_tokens=rules.spaces_between_special_tokens,
-    )
+class TextStreams:
+    """Makes the streams of one request, which share the automaton of its stop strings: it may have many states."""
+
+    __slots__ = ("_min_tokens", "_rules", "_stops", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, rules: TextRules, min_tokens: int = 0) -> None:
+        self._tokenizer = tokenizer
+        self._rules = rules
+        self._min_tokens = min_tokens
+        self._stops = compile_stops(rules.stop) if rules.stop else None
+
+    def behind(self, prompt: Sequence[int]) -> "TextStream | UnreadStream":
+        """Return a stream for a sequence that follows a prompt."""
+        rules = self._rules
+        if rules.unread and self._stops is None:
+            return UnreadStream()
+        return TextStream(
+            self._tokenizer,
+            prompt,
+            stops=self._stops,
+            include_stop_str_in_output=rules.include_stop_str_in_output,
+            min_tokens=self._min_tokens,
+            skip_special_tokens=rules.skip_special_tokens,
+            spaces_between_special_tokens=rules.spaces_between_special_tokens,
+        )
 
 
 class UnreadStream:
@@ -49,16 +59,16 @@ class TextStream:
 
     __slots__ = ("_backend", "_decode_next", "_echo", "_include", "_plain", "_raw", "_raw_before", "_skip_special")
 
-    def __new__(cls, *args: Any, stop: tuple[str, ...] = (), **kwargs: Any) -> "TextStream":
+    def __new__(cls, *args: Any, stops: StopAutomaton | None = None, **kwargs: Any) -> "TextStream":
         """Choose the class: a sequence without stop strings, the usual one, keeps no text at all."""
-        return object.__new__(StoppingTextStream if stop else cls)
+        return object.__new__(cls if stops is None else StoppingTextStream)
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         prompt_token_ids: Sequence[int],
         *,
-        stop: tuple[str, ...] = (),
+        stops: StopAutomaton | None = None,
         include_stop_str_in_output: bool = False,
         min_tokens: int = 0,
         skip_special_tokens: bool = True,
@@ -131,7 +141,7 @@ class StoppingTextStream(TextStream):
         tokenizer: Tokenizer,
         prompt_token_ids: Sequence[int],
         *,
-        stop: tuple[str, ...] = (),
+        stops: StopAutomaton,
         include_stop_str_in_output: bool = False,
         min_tokens: int = 0,
         skip_special_tokens: bool = True,
@@ -144,7 +154,7 @@ class StoppingTextStream(TextStream):
             skip_special_tokens=skip_special_tokens,
             spaces_between_special_tokens=spaces_between_special_tokens,
         )
-        self._scanner = StopScanner(compile_stops(stop), include_stop_str_in_output)
+        self._scanner = StopScanner(stops, include_stop_str_in_output)
         self._suppressed = min_tokens
         """Tokens in whose text no stop string counts yet."""
 

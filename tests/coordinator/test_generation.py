@@ -14,6 +14,7 @@ from coordinator.observation.record import RequestRecord
 from coordinator.output.collect import CollectedReply
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
 from coordinator.settings import CoordinatorSettings
+from coordinator.text.stops import StopAutomaton
 from tests.coordinator.fakes import ids, served_model, token_history
 from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -91,6 +92,27 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
     assert list(sampling.stop_token_ids) == [8, 7]
     assert sampling.max_tokens == 19
+
+
+async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each would be a gigabyte for two hundred choices with long stop strings."""
+    built: list[StopAutomaton] = []
+
+    class Counted(StopAutomaton):
+        def __init__(self, stops: tuple[str, ...]) -> None:
+            super().__init__(stops)
+            built.append(self)
+
+    monkeypatch.setattr("coordinator.text.stops.StopAutomaton", Counted)
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
+
+    generation.start(await generation.prepare(wanted), CollectedReply(20))
+
+    listeners = [listener for part in fleet.parts for listener in part.listeners]
+    assert [listener.step(list(ids("two three")), None) for listener in listeners] == [True] * 20
+    assert len(built) == 1
 
 
 async def test_stop_strings_never_reach_a_worker() -> None:

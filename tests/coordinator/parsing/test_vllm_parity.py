@@ -20,7 +20,7 @@ from coordinator.parsing.batching import Pace
 from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from coordinator.parsing.settings import ModelFacts, ParserSettings
 from coordinator.request import TextRules
-from coordinator.text.detokenizer import text_stream
+from coordinator.text.detokenizer import TextStreams
 from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
@@ -117,7 +117,7 @@ def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
     """Stream through our seam and add up what a client sees."""
     case, plan = CASES[name], plan_for(name, pace)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
-    texts, parser = text_stream(tokenizer_for(case.tokenizer), [1, 2, 3], rules), plan.parser([1, 2, 3])
+    texts, parser = TextStreams(tokenizer_for(case.tokenizer), rules).behind([1, 2, 3]), plan.parser([1, 2, 3])
     chunks: list[dict[str, Any]] = []
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
@@ -157,7 +157,7 @@ def test_whole_messages_are_vllms(name: str) -> None:
     case, plan = CASES[name], plan_for(name, "as-configured")
     ids = ids_of(case)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
-    text = text_stream(tokenizer_for(case.tokenizer), [1, 2, 3], rules).step(ids, case.reason == "stop", True)[0]
+    text = TextStreams(tokenizer_for(case.tokenizer), rules).behind([1, 2, 3]).step(ids, case.reason == "stop", True)[0]
     parser = plan.parser([1, 2, 3])
     message = parser.whole(text, ids, case.reason)
     ours = {

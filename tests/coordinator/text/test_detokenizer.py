@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.request import TextRules
-from coordinator.text.detokenizer import StoppingTextStream, TextStream, UnreadStream, text_stream
+from coordinator.text.detokenizer import StoppingTextStream, TextStream, TextStreams, UnreadStream
+from coordinator.text.stops import compile_stops
 from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.text import reference, tiny
 
@@ -50,8 +51,8 @@ def test_text_that_nobody_reads_is_not_decoded(smollm2: Tokenizer) -> None:
     """All tokens count and none has a text; with a stop string there is one to look at after all."""
     ids = smollm2.encode("one two", False)
 
-    assert text_stream(smollm2, [5], TextRules(unread=True)).step(ids, False, False) == ("", len(ids), None)
-    stopping = text_stream(smollm2, [5], TextRules(("two",), unread=True))
+    assert TextStreams(smollm2, TextRules(unread=True)).behind([5]).step(ids, False, False) == ("", len(ids), None)
+    stopping = TextStreams(smollm2, TextRules(("two",), unread=True)).behind([5])
     assert stopping.step(ids, False, False)[2] == "two"
 
 
@@ -64,7 +65,7 @@ class TestGoldenVectors:
         """Feed the ids of a text, so many a step."""
         ids = tokenizer.encode(text, False) + ([2] if eos else [])
         prompt = tokenizer.encode("Q:", False)
-        stream = text_stream(tokenizer, prompt, TextRules(**rules), min_tokens)  # type: ignore[arg-type]
+        stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).behind(prompt)  # type: ignore[arg-type]
         return run(stream, cut(ids, [size]), eos)
 
     def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
@@ -103,7 +104,7 @@ def test_without_stop_strings_no_text_is_kept() -> None:
     stream = TextStream(BYTES, [])
     assert type(stream) is TextStream
     assert not hasattr(stream, "__dict__")
-    assert isinstance(TextStream(BYTES, [], stop=("x",)), StoppingTextStream)
+    assert isinstance(TextStream(BYTES, [], stops=compile_stops(("x",))), StoppingTextStream)
 
 
 def test_eos_is_text_where_the_stop_is_included() -> None:
@@ -116,7 +117,7 @@ def test_eos_is_text_where_the_stop_is_included() -> None:
 
 def test_a_final_step_without_tokens_flushes() -> None:
     """A sequence that ends without a last token gives out what was held back."""
-    stream = TextStream(BYTES, [], stop=("###",))
+    stream = TextStream(BYTES, [], stops=compile_stops(("###",)))
     assert stream.step(BYTES.encode("a##", False), False, False) == ("a", 3, None)
     assert stream.step([], False, True) == ("##", 0, None)
 
@@ -124,7 +125,7 @@ def test_a_final_step_without_tokens_flushes() -> None:
 def test_a_match_before_eos_cuts_the_eos_off() -> None:
     """A stop string that completes in the step that also brought EOS wins, and EOS does not count."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
-    assert TextStream(BYTES, [], stop=("a",)).step(ids, True, True) == ("", 1, "a")
+    assert TextStream(BYTES, [], stops=compile_stops(("a",))).step(ids, True, True) == ("", 1, "a")
 
 
 def test_bad_ids_are_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,8 +152,8 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
     tokenizer.added_token_ids = {tool: "<tool>"}
     ids = [one, tool, tool, one]
     rules = TextRules(skip_special_tokens=False, spaces_between_special_tokens=False)
-    assert "".join(run(text_stream(tokenizer, [one], rules), cut(ids, [1]))[0]) == " one <tool><tool> one"
-    assert "".join(run(text_stream(tokenizer, [one], TextRules()), cut(ids, [1]))[0]) == " one <tool> <tool> one"
+    assert "".join(run(TextStreams(tokenizer, rules).behind([one]), cut(ids, [1]))[0]) == " one <tool><tool> one"
+    assert "".join(run(TextStreams(tokenizer, TextRules()).behind([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -200,7 +201,7 @@ def test_any_steps_give_what_decoding_at_once_gives(
     prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
     texts = reference.visible_text(tokenizer, prompt_ids, ids)
     expected = reference.finish(texts, stops, min_tokens, include)
-    stream = TextStream(tokenizer, prompt_ids, stop=stops, include_stop_str_in_output=include, min_tokens=min_tokens)
+    stream = TextStreams(tokenizer, TextRules(stops, include), min_tokens).behind(prompt_ids)
     deltas, kept, matched = run(stream, cut(ids, sizes))
     assert ("".join(deltas), kept, matched) == (expected.text, expected.kept, expected.matched)
     assert not any("\ufffd" in delta for delta in deltas)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.request import TextRules
-from coordinator.text.detokenizer import text_stream
+from coordinator.text.detokenizer import TextStreams
 from coordinator.text.jinja import compile_template
 from coordinator.text.messages import parse_messages
 from coordinator.text.template import ChatTemplate
@@ -66,7 +66,7 @@ def our_outcome(
     tokenizer: Tokenizer, prompt: list[int], steps: Sequence[list[int]], eos: bool, rules: TextRules, min_tokens: int
 ) -> Outcome:
     """Run ours on the same."""
-    stream, text, kept = text_stream(tokenizer, prompt, rules, min_tokens), "", 0
+    stream, text, kept = TextStreams(tokenizer, rules, min_tokens).behind(prompt), "", 0
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
         delta, count, matched = stream.step(list(step), eos and last, last)
