@@ -78,5 +78,5 @@ def serving(folder: Path, options: Sequence[str] = PLAIN, engine_arguments: Sequ
 
 def child(process: Process, part: str) -> psutil.Process:
     """Find a part of `tokenwire serve` among its children."""
-    (found,) = [each for each in psutil.Process(process.popen.pid).children() if part in each.cmdline()[:4]]
+    (found,) = [each for each in psutil.Process(process.popen.pid).children() if part in each.cmdline()[:5]]
     return found
