@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from coordinator.access.gate import FREE_PATHS, AccessGate
+from coordinator.access.hosts import HostGate, is_loopback
 from coordinator.access.keys import open_keys
 from coordinator.admission.expected import ExpectedModels
 from coordinator.admission.queue import AdmissionQueue
@@ -130,6 +131,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
     if keys is not None:
         app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)
+    if settings.allowed_hosts or is_loopback(settings.host):
+        app.add_middleware(HostGate, allowed=settings.allowed_hosts)
     listeners: list[RequestListener] = [metrics.requests]
     if settings.observation.request_log:
         listeners.append(RequestLog())

@@ -152,9 +152,9 @@ def command(
         log.info("loading parsers; this takes some seconds")
         import_parsers(settings.parsers)
     if listen_fd is not None:
-        CoordinatorServer(settings).run_on(socket.socket(fileno=listen_fd), ready_fd)
+        CoordinatorServer(settings, socket.socket(fileno=listen_fd), ready_fd).run_bound()
     elif processes == 1:
-        CoordinatorServer(settings).run_on(bind(host, port))
+        CoordinatorServer(settings, bind(host, port)).run_bound()
     else:
         scheme = settings.https.scheme
         sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes, scheme=scheme))
@@ -168,6 +168,7 @@ def _front_settings(options: dict[str, Any]) -> dict[str, Any]:
         "reading": ReadLimits(int(front["max_head_kb"] * 1024), front["head_timeout"]),
         "keep_alive_timeout_s": front["keep_alive_timeout"],
         "status_page": not front["no_status_page"],
+        "allowed_hosts": tuple(name.lower() for name in front["allowed_host"]),
     }
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import uvicorn
 
@@ -27,9 +28,11 @@ _BACKLOG = 2048
 class CoordinatorServer(uvicorn.Server):
     """uvicorn, with our protocol, and a line that says when requests can come."""
 
-    def __init__(self, settings: CoordinatorSettings) -> None:
-        self._settings = settings
-        self._ready_fd: int | None = None
+    def __init__(self, settings: CoordinatorSettings, bound: socket.socket, ready_fd: int | None = None) -> None:
+        """Serve on a bound socket. Readiness goes to a pipe, when somebody else tells of it."""
+        self._settings = settings = replace(settings, host=bound.getsockname()[0])
+        self._bound = bound
+        self._ready_fd = ready_fd
         context = https_context(settings.https)
         app = build_app(settings)
         self._pool: WorkerPool = app.state.pool
@@ -52,10 +55,9 @@ class CoordinatorServer(uvicorn.Server):
             )
         )
 
-    def run_on(self, bound: socket.socket, ready_fd: int | None = None) -> None:
-        """Serve on a bound socket until SIGTERM or SIGINT. Readiness goes to a pipe, when somebody else tells of it."""
-        self._ready_fd = ready_fd
-        self.run(sockets=[bound])
+    def run_bound(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        self.run(sockets=[self._bound])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

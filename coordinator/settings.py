@@ -94,6 +94,9 @@ class CoordinatorSettings:
     link: LinkSettings = field(default_factory=LinkSettings)
     """What workers are shown."""
     host: str = "127.0.0.1"
+    """The address that it listens on. On loopback names of other hosts are refused."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which clients may know it; without any, and not on loopback: all of them."""
     port: int = 8000
     template: TemplateSettings = field(default_factory=TemplateSettings)
     parsers: ParserSettings = field(default_factory=ParserSettings)

@@ -59,12 +59,12 @@ def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int
 
 @asynccontextmanager
 async def running_worker(
-    address: str, engine: Engine | None = None, **simulation: object
+    address: str, engine: Engine | None = None, weights_roots: tuple[Path, ...] = (), **simulation: object
 ) -> AsyncIterator[WorkerServer]:
     """Run a worker, with a simulated engine of these settings unless another one is given."""
     if engine is None:
         engine = SimulatedEngine(SimulationSettings(**{"step_ms": 1, **simulation}))  # type: ignore[arg-type]
-    server = WorkerServer(engine, WorkerSettings(address))
+    server = WorkerServer(engine, WorkerSettings(address, weights_roots=weights_roots))
     await server.startup()
     try:
         yield server

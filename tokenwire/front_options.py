@@ -17,6 +17,11 @@ _VALUES: dict[str, dict[str, Any]] = {
         "default": 0,
         "help": "Whether clients show a certificate: 0 no, 1 if they have one, 2 always.",
     },
+    "allowed_host": {
+        "multiple": True,
+        "help": "Name by which clients may know the server, beside localhost and addresses; repeat for more. "
+        "[default: no other on a loopback address, else any]",
+    },
     "max_head_kb": {"type": click.FloatRange(min=1), "default": 64.0, "help": "Largest request line with headers."},
     "head_timeout": {
         "type": click.FloatRange(min=0, min_open=True),

@@ -37,8 +37,10 @@ class OptionGroup:
         """Return command line arguments that give another command these values."""
         arguments = []
         for name, attributes in self._values.items():
-            if given[name] is not None and given[name] != attributes.get("default"):
-                arguments += [_flag(name), str(given[name])]
+            values = given[name] if attributes.get("multiple") else [given[name]]
+            for value in values:
+                if value is not None and value != attributes.get("default"):
+                    arguments += [_flag(name), str(value)]
         return arguments + [_flag(name) for name in self._flags if given[name]]
 
 

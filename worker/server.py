@@ -25,6 +25,7 @@ from worker.session import Session, SessionContext
 from worker.settings import WorkerSettings
 from worker.steering import Steering
 from worker.step_clock import StepClock
+from worker.weight_roots import WeightRoots
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._load = pb.Load()
         self._steps_version = ""
         self._cache = CacheFeed(self._tell_cache)
-        self._steering = Steering(engine, self._announce, settings.weights_roots)
+        self._roots = WeightRoots(settings.weights_roots)
+        self._steering = Steering(engine, self._announce, self._roots)
         self._step_clock = StepClock()
         self._generated_tokens = 0
         self._draining = False
@@ -76,7 +78,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._model = self._engine.describe()
         self._model.tokenizer_digest = tokenizer_files.digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
-        control = ControlService(self._engine, self._steering, self, files, self._model.tokenizer_digest)
+        control = ControlService(self._engine, self._steering, self._roots, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._pump = asyncio.create_task(self._deliver_steps())
@@ -176,7 +178,13 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     # gRPC.
 
     async def Session(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
-        session = Session(self._engine, self.welcome, lambda: self._draining, self._step_clock.submitted)
+        session = Session(
+            self._engine,
+            self.welcome,
+            lambda: self._draining,
+            self._step_clock.submitted,
+            self._steering.check_adapter,
+        )
         self._sessions.add(session)
         snapshot = self._cache.snapshot()
         if snapshot is not None:

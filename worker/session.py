@@ -27,12 +27,17 @@ class Session:
         welcome: Callable[[], pb.Welcome],
         is_draining: Callable[[], bool],
         submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
+        check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
     ) -> None:
-        """`submitted` is called with sequences that the engine took, and the length of their prompt."""
+        """`submitted` is called with sequences that the engine took, and the length of their prompt.
+
+        `check_adapter` raises InvalidRequest where an adapter may not be read from its path.
+        """
         self._engine = engine
         self._welcome = welcome
         self._is_draining = is_draining
         self._submitted = submitted
+        self._check_adapter = check_adapter
         self._slots: dict[int, Sequence] = {}
         self._outbox = Outbox(self._close_slot)
         self.coordinator_id = "?"
@@ -118,6 +123,8 @@ class Session:
             for index, slot in enumerate(submit.slots)
         ]
         try:
+            if submit.lora.id:
+                self._check_adapter(submit.lora)  # an engine reads those that it has not loaded
             self._admit(sequences)
             await self._engine.submit(submit, sequences)
             # Some may have ended already.

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from tokenwire.errors import (
     CannotAdopt,
-    InvalidRequest,
     NotFound,
     Superseded,
     TokenwireError,
@@ -16,6 +15,7 @@ from tokenwire.errors import (
 )
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Engine, PauseMode
+from worker.weight_roots import WeightRoots
 
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ class Steering:
     then keeps its epoch, and says what has become of the engine all the same.
     """
 
-    def __init__(self, engine: Engine, announce: Callable[[pb.ServingState], None], roots: Sequence[Path] = ()) -> None:
+    def __init__(self, engine: Engine, announce: Callable[[pb.ServingState], None], roots: WeightRoots) -> None:
         self._engine = engine
         self._announce = announce
         self._roots = roots
@@ -83,7 +83,7 @@ class Steering:
         """Read weights from a directory and label them; "": those of the start. Raises NotFound and InvalidRequest."""
 
         async def load() -> None:
-            await asyncio.to_thread(_check_weights, path, self._roots)
+            await self._check_weights(path)
             await self._load_weights(path, version or self._first_version, epoch if path else 0)
             if reset_prefix_cache:
                 await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
@@ -101,6 +101,11 @@ class Steering:
     async def adopt(self, target: pb.ServingState) -> None:
         """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
         await self._carry_out(target.epoch, lambda: self._adopt(target))
+
+    def check_adapter(self, adapter: pb.LoraAdapter) -> None:
+        """Check that a request's adapter may be read. Raises InvalidRequest."""
+        if adapter not in self._state.adapters:
+            self._roots.check(adapter.path)
 
     # How a change goes.
 
@@ -190,6 +195,14 @@ class Steering:
             if not self._torn:
                 self._state.weights_fault = ""
 
+    async def _check_weights(self, path: str) -> None:
+        """Check a directory, which may be on a network. The weights of the start need no check."""
+        if not path:
+            return
+        await asyncio.to_thread(self._roots.check, path)
+        if not await asyncio.to_thread(Path(path).is_dir):
+            raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
+
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:
         with self._weights_at_risk():
             await self._engine.load_weights(path)
@@ -198,7 +211,7 @@ class Steering:
         await self._engine.set_weight_version(version)
 
     async def _load_lora(self, adapter: pb.LoraAdapter) -> bool:
-        _check_root(adapter.path, self._roots)
+        await asyncio.to_thread(self._roots.check, adapter.path)
         loaded = await self._engine.load_lora(adapter)
         others = [other for other in self._state.adapters if other.id != adapter.id]
         for other in others:
@@ -241,7 +254,7 @@ class Steering:
                     f"The other workers' weights ({target.weight_version}) came by a transfer, which cannot be "
                     "repeated for this one: update the weights of all workers again."
                 )
-            await asyncio.to_thread(_check_weights, target.weights_path, self._roots)
+            await self._check_weights(target.weights_path)
             await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)
         elif state.weight_version != target.weight_version:
             await self._engine.set_weight_version(target.weight_version)
@@ -261,18 +274,3 @@ class Steering:
 
 def _same_weights(state: pb.ServingState, target: pb.ServingState) -> bool:
     return state.weights_epoch == target.weights_epoch and not state.weights_fault
-
-
-def _check_weights(path: str, roots: Sequence[Path]) -> None:
-    """For a thread: the directory may be on a network. The weights of the start need no check."""
-    if not path:
-        return
-    _check_root(path, roots)
-    if not Path(path).is_dir():
-        raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
-
-
-def _check_root(path: str, roots: Sequence[Path]) -> None:
-    if roots and not any(Path(path).resolve().is_relative_to(root) for root in roots):
-        allowed = ", ".join(map(str, roots))
-        raise InvalidRequest(f"This worker reads weights only from {allowed}, not from {path}.")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.processes import Service, simulated_service
 
+ADMIN_KEY = "sesame"
 CHAT = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
 
@@ -19,7 +20,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Two workers behind a coordinator that may steer them."""
     folder = tmp_path_factory.mktemp("steering")
     options = ("--sim-step-ms", "2", "--served-model-name", "sim")
-    with simulated_service(folder, *options, workers=2, coordinator_options=["--enable-rl"]) as started:
+    key = folder / "admin-key"
+    key.write_text(ADMIN_KEY)
+    steering = ["--enable-rl", "--admin-key-file", str(key)]
+    with simulated_service(folder, *options, workers=2, coordinator_options=steering) as started:
         yield started
         assert "Traceback" not in started.coordinator.log, started.coordinator.log
 
@@ -27,7 +31,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 def client(service: Service) -> Iterator[httpx.Client]:
     """A client of the service, with a running fleet."""
-    with httpx.Client(base_url=service.url, timeout=30) as client:
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with httpx.Client(base_url=service.url, headers=headers, timeout=30) as client:
         assert client.post("/resume").status_code == 200
         yield client
 

@@ -10,6 +10,7 @@ from worker.engine import PauseMode
 from worker.simulated_engine.engine import SimulatedEngine
 from worker.simulated_engine.settings import SimulationSettings
 from worker.steering import Steering
+from worker.weight_roots import WeightRoots
 
 ADAPTER = pb.LoraAdapter(name="red", id=7, path="/adapters/red")
 
@@ -56,7 +57,7 @@ class Steered:
     def __init__(self, roots: tuple[Path, ...] = ()) -> None:
         self.engine = Engine()
         self.announced: list[pb.ServingState] = []
-        self.steering = Steering(self.engine, self.announced.append, roots)
+        self.steering = Steering(self.engine, self.announced.append, WeightRoots(roots))
 
     async def start(self) -> "Steered":
         """Start both."""

@@ -1,5 +1,6 @@
 """Control calls on a real socket: what they reach in the engine, and what errors become."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -49,6 +50,37 @@ class RecordingEngine(SimulatedEngine):
         """Note it; one of the two results is not JSON."""
         self.calls.append(("collective_rpc", method, timeout_s, args, kwargs))
         return [{"rank": 0}, 1j]
+
+
+async def test_no_path_outside_the_roots_reaches_the_engine(tmp_path: Path) -> None:
+    """Not as weights, not as an adapter, not as an argument of a call, not with a request."""
+    engine, root, outside = RecordingEngine(), tmp_path / "root", str(tmp_path)
+    root.mkdir()
+    address = unix_address(tmp_path)
+    async with running_worker(address, engine, weights_roots=(root.resolve(),)), in_session(address) as peer:
+        adapter = pb.LoraAdapter(name="red", id=7, path=outside)
+        rpc = control.CollectiveRpcRequest(
+            method="reload_weights",
+            kwargs_json=json.dumps({"weights_path": outside, "is_checkpoint_format": True}),
+        )
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: peer.control.LoadWeights(control.LoadWeightsRequest(path=outside)),
+            lambda: peer.control.LoadLora(control.LoadLoraRequest(adapter=adapter)),
+            lambda: peer.control.CollectiveRpc(rpc),
+        ]
+        for call in calls:
+            with pytest.raises(grpc.aio.AioRpcError, match="reads weights only from") as caught:
+                await call()
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+        asked = submission(1, slots=[0])
+        asked.lora.CopyFrom(adapter)
+        await peer.send(submit=asked)
+        await peer.read_until_ended(0)
+        await peer.control.CollectiveRpc(control.CollectiveRpcRequest(method="profile"))
+
+    assert "reads weights only from" in peer.refusals[0].message
+    assert engine.calls == [("collective_rpc", "profile", None, [], {})]
 
 
 @pytest.fixture

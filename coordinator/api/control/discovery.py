@@ -1,6 +1,7 @@
 """GET /v1/rl/workers: where a model's fleet can be steered, for clients of Dynamo's discovery."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,23 +13,26 @@ from coordinator.fleet.control import FleetControl
 from coordinator.fleet.status import FleetStatus
 from tokenwire.errors import TokenwireError
 
-_ROUTES = ("/pause", "/resume", "/collective_rpc", "/update_weights", "/load_lora_adapter")
+_ROUTES = ("/pause", "/resume", "/update_weights", "/load_lora_adapter")
 
 
 def discovery_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
     """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
     router = gate.router()
+    routes = [*_ROUTES, *(["/collective_rpc"] if gate.has_key else [])]
 
     @router.get("/v1/rl/workers")
     async def workers(request: Request) -> Response:
         base = f"{request.url.scheme}://{request.url.netloc}"
-        entries = [await _entry(control, status, model, base) for model in status.models()]
+        entries = [await _entry(control, status, model, base, routes) for model in status.models()]
         return JSONResponse({"protocol_version": 1, "namespace": "tokenwire", "workers": entries})
 
     return router
 
 
-async def _entry(control: FleetControl, status: FleetStatus, model: str, base: str) -> dict[str, Any]:
+async def _entry(
+    control: FleetControl, status: FleetStatus, model: str, base: str, routes: Sequence[str]
+) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "namespace": "tokenwire",
         "component": "coordinator",
@@ -40,7 +44,7 @@ async def _entry(control: FleetControl, status: FleetStatus, model: str, base: s
         "admin_base_url": base,
         "world_size": 1,
         "model": model,
-        "routes": list(_ROUTES),
+        "routes": routes,
     }
     try:
         entry["world_size"] = await world_size(control, model)

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
@@ -65,7 +65,7 @@ def engine_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
         results = await control.reset_cache(form.model, form.reset_running_requests, form.reset_external)
         return JSONResponse({"success": all(result.answer.success for result in results)})
 
-    @router.post("/collective_rpc")
+    @router.post("/collective_rpc", dependencies=[Depends(gate.require_key)])
     async def collective_rpc(request: Request) -> Response:
         form = await read(RemoteProcedure, request)
         weight_dir = _weight_dir(form)

@@ -32,10 +32,18 @@ async def read(form: type[Fields], request: Request) -> Fields:
         raise RequestValidationError(error.errors()) from error
 
 
+def _is_json(content_type: str) -> bool:
+    kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
+    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))
+
+
 async def _body(request: Request) -> dict[str, Any]:
     body = await request.body()
     if not body.strip():
         return {}
+    if not _is_json(request.headers.get("content-type", "")):
+        # Browsers let pages of any site send other types without asking us first.
+        raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
     try:
         fields = json.loads(body)
     except ValueError as error:

@@ -1,10 +1,11 @@
-"""Who may steer: everybody who reaches the routes, or, where there is an admin key, who brings it."""
+"""Who may steer: who reaches the routes, but no page of another site; where there is an admin key, who brings it."""
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
 from coordinator.access.admin_key import AdminKey
-from tokenwire.errors import Unauthorized
+from coordinator.access.cross_site import is_cross_site
+from tokenwire.errors import Forbidden, Unauthorized
 
 
 class AdminGate:
@@ -14,7 +15,9 @@ class AdminGate:
         self._key = key
 
     async def __call__(self, request: Request) -> None:
-        """Let a request pass. Raises Unauthorized."""
+        """Let a request pass. Raises Forbidden or Unauthorized."""
+        if is_cross_site(request.headers):
+            raise Forbidden("This route takes no requests from other sites' pages.")
         if self._key is None:
             return
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -24,6 +27,22 @@ class AdminGate:
     def guards(self, route: APIRoute) -> bool:
         """Tell whether a route asks."""
         return any(asked.dependency is self for asked in route.dependencies)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is an admin key."""
+        return self._key is not None
+
+    def require_key(self) -> None:
+        """Keep a route closed where there is no admin key, which the router's own check then asks for.
+
+        Raises Forbidden. A FastAPI dependency.
+        """
+        if not self.has_key:
+            raise Forbidden(
+                "This route can call anything in the engine's processes, so it is closed without an admin key: start "
+                "the server with --admin-key-file, or set TOKENWIRE_ADMIN_KEY."
+            )
 
     def router(self) -> APIRouter:
         """Return a router whose routes all ask."""

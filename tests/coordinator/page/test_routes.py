@@ -26,7 +26,7 @@ async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application and talk to it."""
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
     ):
         yield client
 

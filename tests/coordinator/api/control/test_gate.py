@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
@@ -13,6 +13,8 @@ from coordinator.api.control.form import Form, read
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.errors import install_error_handlers
 from tokenwire.errors import InvalidRequest
+
+JSON = {"Content-Type": "application/json"}
 
 
 class Order(Form):
@@ -26,7 +28,12 @@ class Order(Form):
 def client_of(key: AdminKey | None) -> TestClient:
     """Return a client of one route that shows what it read."""
     app = FastAPI()
-    router = AdminGate(key).router()
+    gate = AdminGate(key)
+    router = gate.router()
+
+    @router.post("/call", dependencies=[Depends(gate.require_key)])
+    async def call() -> Response:
+        return Response()
 
     @router.post("/order")
     async def order(request: Request) -> Response:
@@ -65,10 +72,49 @@ def test_fields_come_by_query_body_or_both(client: TestClient) -> None:
 )
 def test_wrong_fields_are_named(client: TestClient, content: str, query: str, message: str) -> None:
     """A 400 in OpenAI's shape says what was wrong."""
-    answer = client.post(f"/order{query}", content=content)
+    answer = client.post(f"/order{query}", content=content, headers=JSON)
 
     assert answer.status_code == 400
     assert message in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"])
+def test_a_body_is_json_and_says_so(client: TestClient, kind: str) -> None:
+    """Browsers let a page of any site send what is none. With its parameters, or as one of JSON's kin, it is one."""
+    refused = client.post("/order", content='{"count": 3}', headers={"Content-Type": kind} if kind else {})
+    taken = [
+        client.post("/order", content='{"count": 3}', headers={"Content-Type": json})
+        for json in ("application/json; charset=utf-8", "Application/JSON", "application/merge-patch+json")
+    ]
+
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "body")
+    assert "application/json" in refused.json()["error"]["message"]
+    assert [answer.json()["count"] for answer in taken] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("key", [None, "sesame"])
+@pytest.mark.parametrize("path", ["/order", "/order?count=2", "/call"])
+def test_pages_of_other_sites_steer_nothing(key: str | None, path: str) -> None:
+    """Even without a body, which needs no type; our own page may."""
+    authorization = {"Authorization": f"Bearer {key}"}
+    with client_of(AdminKey(key) if key else None) as client:
+        for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
+            answer = client.post(path, headers=authorization | headers)
+            assert (answer.status_code, answer.json()["error"]["type"]) == (403, "PermissionDeniedError")
+
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": "http://testserver"}
+        assert client.post("/order", headers=authorization | own).status_code == 200
+
+
+def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None:
+    """Without one that the server knows nobody opens them, and else who brings it."""
+    refused = client.post("/call")
+    assert refused.status_code == 403
+    assert "--admin-key-file" in refused.json()["error"]["message"]
+
+    with client_of(AdminKey("sesame")) as guarded:
+        assert guarded.post("/call").status_code == 401
+        assert guarded.post("/call", headers={"Authorization": "Bearer sesame"}).status_code == 200
 
 
 def test_an_admin_key_is_asked_for() -> None:
