@@ -52,6 +52,11 @@ log = logging.getLogger(__name__)
 @option("--log-format", **LOG_FORMAT)
 @option("--metrics-listen", help="HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
 @link_options
+@option(
+    "--warm-up/--no-warm-up",
+    default=True,
+    help="Run requests of each kind before the first one comes, so that nobody waits for kernels to be compiled.",
+)
 @option("--kv-events", is_flag=True, help="Tell coordinators what the prefix cache holds, so that prompts find it.")
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
@@ -69,6 +74,7 @@ def command(
     health_listen: str | None,
     log_format: LogFormat,
     metrics_listen: str | None,
+    warm_up: bool,
     kv_events: bool,
     cache_dir: Path | None,
     engine_args: str,
@@ -89,7 +95,7 @@ def command(
         if arguments:
             raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
     else:
-        built = _vllm(model, served_model_name, cache, arguments, kv_events)
+        built = _vllm(model, served_model_name, cache, arguments, kv_events=kv_events, warm_up=warm_up)
     code = uvloop.run(_run(built, settings))
     # Engines leave threads behind that would hold the exit up; everything that must end has ended.
     logging.shutdown()
@@ -140,7 +146,7 @@ def _on_signal(shutdown: asyncio.Event) -> None:
     shutdown.set()
 
 
-def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str], kv_events: bool) -> Engine:
+def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str], **options: bool) -> Engine:
     try:
         from worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
@@ -154,7 +160,7 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
         model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
     log.info("starting vLLM with %s; a large model takes minutes", model)
-    return VllmEngine(model, arguments, list(names), kv_events=kv_events)
+    return VllmEngine(model, arguments, list(names), **options)
 
 
 def _simulated(model: str | None, names: tuple[str, ...], kv_events: bool, options: dict[str, object]) -> Engine:

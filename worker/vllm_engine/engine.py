@@ -31,6 +31,7 @@ from worker.vllm_engine.generate import GenerateDriver
 from worker.vllm_engine.pump import Pump, missing_internals
 from worker.vllm_engine.sampling import to_vllm
 from worker.vllm_engine.tokenizer import tokenizer_files
+from worker.vllm_engine.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +52,13 @@ class VllmEngine(VllmControl):
         served_model_names: list[str],
         use_pump: bool | None = None,
         kv_events: bool = False,
+        warm_up: bool = True,
     ) -> None:
         self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
         self._use_pump = use_pump
+        self._warm_up = warm_up
         self._driver: Driver | None = None
         self._hear_cache: HearCache | None = None
         self._cache_events = CacheEvents(self._heard) if kv_events else None
@@ -78,6 +81,10 @@ class VllmEngine(VllmControl):
         self._llm = llm
         try:
             self._traced = await self._llm.is_tracing_enabled()
+            if self._warm_up:
+                log.info("warming up: running one request of each kind")
+                self._driver = self._choose_driver()
+                await warm_up(self._llm, self._driver)
             self._driver = self._choose_driver()
             await self._driver.start()
             if self._cache_events is not None:

@@ -42,6 +42,7 @@ MAX_MODEL_LEN = 2048
 QUEUE_LIMIT = 12
 ARGUMENTS = ["--dtype", "float32", "--enforce-eager", "--max-num-queued-reqs", str(QUEUE_LIMIT)]
 ARGUMENTS += ["--max-model-len", str(MAX_MODEL_LEN)]
+ARGUMENTS += ["--worker-extension-cls", "tests.worker.vllm_engine.compilations.Compilations"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
@@ -53,6 +54,7 @@ async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
         engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=request.param, kv_events=True)
         await engine.start()
     run = Run(engine)
+    _after_start[request.param] = _metrics(run), await _compilations(run)
     yield run
     await engine.stop()
     with contextlib.suppress(EngineFailed):
@@ -61,6 +63,21 @@ async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
 
 
 SUM = "What is 2+2?"
+_after_start: dict[bool, tuple[dict[str, float], int]] = {}
+"""Metrics and compilations of each way's engine before its first request."""
+
+
+async def _compilations(run: Run) -> int:
+    (count,) = await run.engine.collective_rpc("compilations", None, [], {})
+    return int(count)
+
+
+async def test_a_start_warms_up_without_a_trace(run: Run, request: pytest.FixtureRequest) -> None:
+    """No metric counts what ran before the first request."""
+    metrics, _ = _after_start[request.node.callspec.params["run"]]
+    counted = {name for name, value in metrics.items() if value and name.endswith(("_total", "_count", "_sum"))}
+    assert not {name for name in counted if not name.startswith("vllm:engine_sleep")}
+    assert metrics["vllm:prompt_tokens_total"] == 0
 
 
 async def test_the_prefix_cache_is_told(run: Run) -> None:
@@ -120,6 +137,14 @@ async def test_both_ways_agree(run: Run, case: str) -> None:
     expected, expected_values = _first_way.setdefault(case, (seen, values))
     assert seen == expected
     assert values == [pytest.approx(each, abs=1e-4) for each in expected_values]
+
+
+async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.FixtureRequest) -> None:
+    """What any request needs was compiled before the first one: others would stand still meanwhile."""
+    for params in CASES.values():
+        await run.whole(SUM, **{**params, "max_tokens": 3, "min_tokens": 0})
+    _, before = _after_start[request.node.callspec.params["run"]]
+    assert await _compilations(run) == before
 
 
 def _comparable(result: Result) -> dict[str, Any]:
