@@ -17,6 +17,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from worker.control import ControlService
 from worker.engine import Engine, Step
+from worker.engine_cpu import StallCpu
 from worker.metrics import WorkerMetrics
 from worker.metrics_port import MetricsPort
 from worker.prefix_cache import CacheChange, CacheFeed
@@ -224,17 +225,21 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             raise
 
     async def _beat(self) -> None:
-        clock = self._step_clock
+        clock, cpu = self._step_clock, StallCpu()
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
             if self._steering.halts_engine:
                 clock.excuse()
+            stalled_s = clock.stalled_s
             heartbeat = pb.Heartbeat(
                 load=self._load,
                 steps=clock.steps,
-                stalled_ms=int(1000 * clock.stalled_s),
+                stalled_ms=int(1000 * stalled_s),
                 allowance_ms=int(1000 * clock.allowance_s),
             )
+            cpu_s = cpu.spent_s(stalled_s)
+            if cpu_s is not None:
+                heartbeat.engine_cpu_ms = int(1000 * cpu_s)
             for session in self._sessions:
                 session.outbox.beat(heartbeat)
 

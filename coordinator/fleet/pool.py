@@ -230,6 +230,9 @@ class WorkerPool:
         misfit = self.misfit(session, adapter_id)
         return f"{reason}, but {misfit}" if misfit else reason
 
+    def _is_covered(self, session: WorkerSession) -> bool:
+        return any(each is not session and self._is_able(each, session.name, 0) for each in self.sessions)
+
     def _join(self, address: str) -> None:
         is_stock = address.startswith(("http://", "https://"))
         converse = partial(StockConversation, self._stock) if is_stock else partial(GrpcConversation, self._link)
@@ -243,6 +246,7 @@ class WorkerPool:
             self._vigil,
             self._router.hear_cache,
             self.tallies,
+            self._is_covered,
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 

@@ -14,7 +14,7 @@ from coordinator.fleet.frames import deal
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
 from coordinator.fleet.tally import Tallies, Tally
-from coordinator.fleet.vigil import Vigil, VigilSettings
+from coordinator.fleet.vigil import LossReason, Vigil, VigilSettings
 from coordinator.fleet.workload import Workload
 from tokenwire import protocol
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerLost, from_refusal
@@ -37,6 +37,8 @@ class SessionState(enum.Enum):
 
     CONNECTING = "connecting"
     READY = "ready"
+    STALLED = "stalled"
+    """Connected, but its engine makes no steps, and no other worker could take over."""
     DRAINING = "draining"
 
 
@@ -54,9 +56,11 @@ class WorkerSession:
         vigil: VigilSettings | None = None,
         hear_cache: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
         tallies: Tallies | None = None,
+        is_covered: "Callable[[WorkerSession], bool]" = lambda session: True,
     ) -> None:
         """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended,
-        `hear_cache` when the worker says what its prefix cache holds. It counts in the tally of its model."""
+        `hear_cache` when the worker says what its prefix cache holds, `is_covered` when it stalls: could another
+        worker go on with its requests? It counts in the tally of its model."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -82,10 +86,12 @@ class WorkerSession:
         self._frame_at: float | None = None
         """When the last frame came; None where frames are not whole steps."""
         self.breaker = Breaker()
-        self._vigil = Vigil(vigil or VigilSettings())
-        self._stalled = False
         self.lives: bool | None = False
         """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
+        self.losses = dict.fromkeys(LossReason, 0)
+        """How often the worker was lost without having announced it."""
+        self._vigil = Vigil(vigil or VigilSettings(), worker=address)
+        self._is_covered = partial(is_covered, self)
         self._retired = False
         self.worker_drains = False
         """Whether the worker has said that it is about to stop."""
@@ -159,7 +165,8 @@ class WorkerSession:
             connected = False
             try:
                 connected = await self._run_once()
-                log.warning("worker %s: session ended: %s", self.address, self.last_error)
+                how = "gone, as it announced" if self.worker_drains else f"lost ({self._vigil.lost_by})"
+                log.warning("worker %s is %s: %s", self.address, how, self.last_error)
             except TokenwireError as error:
                 self.lives = False
                 self._note_failure(error.message)
@@ -172,7 +179,10 @@ class WorkerSession:
 
     def _pause(self) -> float:
         """Return how long to wait after a session before the next one."""
-        return _FIRST_RETRY_S if self.worker_drains else self.breaker.lost(self._stalled)
+        if self.worker_drains:
+            return _FIRST_RETRY_S
+        self.losses[self._vigil.lost_by] += 1
+        return self.breaker.lost(self._vigil.lost_by is LossReason.STALLED)
 
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
@@ -184,7 +194,8 @@ class WorkerSession:
             was_connected = self.state is not SessionState.CONNECTING
             self.state = SessionState.CONNECTING
             if was_connected:
-                self.lives = False if self._stalled else None  # one that hangs may well say welcome again
+                # One that hangs may well say welcome again.
+                self.lives = False if self._vigil.lost_by is LossReason.STALLED else None
             self.ready.clear()
             self._lose_slots()
             self._conversation = None
@@ -200,10 +211,13 @@ class WorkerSession:
         try:
             await (self._listen_closely(conversation) if event.welcome.heartbeat_ms else self._listen(conversation))
             self.last_error = "closed by the worker"
+        except ProtocolError as error:
+            self._vigil.lost_by, self.last_error = LossReason.BROKEN, error.message
         except TokenwireError as error:
             self.last_error = error.message
         except Exception as error:
             log.exception("session with %s broke", self.address)
+            self._vigil.lost_by = LossReason.BROKEN
             self.last_error = f"its session broke: {error}"
         return True
 
@@ -237,8 +251,9 @@ class WorkerSession:
         self._tally = self._slots.deaf.tally = self._tallies.setdefault(self.name, Tally())
         # Stock servers have neither heartbeats nor steps.
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
-        self.state, self.worker_drains, self._stalled = SessionState.READY, welcome.draining, False
         self.lives = True
+        self._vigil.connected()
+        self.state, self.worker_drains = SessionState.READY, welcome.draining
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
@@ -264,10 +279,10 @@ class WorkerSession:
                 self.hear(event.serving)
             case "heartbeat":
                 self.workload.told(event.heartbeat.load)
-                problem = self._vigil.stall(event.heartbeat)
-                if problem:
-                    self._stalled = True
-                    raise Unavailable(problem)
+                stalled = self._vigil.stalled
+                self._vigil.judge(event.heartbeat, self._is_covered)
+                if stalled != self._vigil.stalled:
+                    self._settle()
             case "cache":
                 self._hear_cache(self, event.cache)
             case "welcome":
@@ -279,10 +294,12 @@ class WorkerSession:
             return
         if self._retired or self.worker_drains:
             self.state = SessionState.DRAINING
-            self.ready.clear()
         else:
-            self.state = SessionState.READY
+            self.state = SessionState.STALLED if self._vigil.stalled else SessionState.READY
+        if self.state is SessionState.READY:
             self.ready.set()
+        else:
+            self.ready.clear()
         self._notice(self)
 
     def _refused(self, refusal: pb.Refusal) -> None:
@@ -302,6 +319,9 @@ class WorkerSession:
         has_new_weights = frame.weight_version != self.weight_version
         self.weight_version = frame.weight_version
         self.workload.heard(frame)
+        if self._vigil.stalled and frame.token_ids:
+            self._vigil.recovered()
+            self._settle()
         if self._frame_at is not None and frame.slots:
             self._count_gap(self._frame_at, frame)
         if self.breaker.on_probation and frame.token_ids:

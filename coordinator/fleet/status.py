@@ -16,7 +16,7 @@ class WorkerStatus:
 
     address: str
     session: str
-    """connecting, ready or draining."""
+    """connecting, ready, stalled or draining."""
     serving: pb.ServingState
     """The state that it announced last; old while it is not connected."""
     reason: str
@@ -79,6 +79,8 @@ class FleetStatus:
             reason = session.last_error
         elif session.state is SessionState.DRAINING:
             reason = "it is draining"
+        elif session.state is SessionState.STALLED:
+            reason = "its engine makes no steps"
         problem = self._pool.problem(session)
         return WorkerStatus(session.address, session.state.value, session.serving, reason, problem)
 

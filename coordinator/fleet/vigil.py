@@ -1,15 +1,34 @@
 """Whether a connected worker is alive: by its heartbeats, and by what they say of its engine."""
 
 import asyncio
+import enum
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25
 _LATE_S = 0.1
+_ALONE_S = 60.0
+"""How much longer an engine may stall when no other worker could go on with its requests."""
+
+
+class LossReason(enum.StrEnum):
+    """How a worker was lost."""
+
+    CLOSED = "closed"
+    """Its connection ended."""
+    SILENT = "silent"
+    """It sent no heartbeat: the machine, its process or the network."""
+    BROKEN = "broken"
+    """Its session broke the rules of the wire."""
+    STALLED = "stalled"
+    """It sent heartbeats, and its engine made no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +51,18 @@ class VigilSettings:
 class Vigil:
     """Watches one session. Time in which this process did not run is nobody's silence."""
 
-    def __init__(self, settings: VigilSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: VigilSettings, clock: Callable[[], float] = time.monotonic, worker: str = "the worker"
+    ) -> None:
         self.heard_at = 0.0
         """When the last event came; set by whoever reads."""
+        self.stalled = False
+        """Whether the engine stalls, and the worker is kept because nobody else could go on."""
+        self.lost_by = LossReason.CLOSED
+        """What the present session will have ended by, or the last one did."""
         self._settings = settings
         self._clock = clock
+        self._worker = worker
         self._looked_at = 0.0
 
     async def watch(self) -> str:
@@ -46,7 +72,12 @@ class Vigil:
         self.begin()
         while not self.is_overdue():  # noqa: ASYNC110 (time is what it waits for)
             await asyncio.sleep(_LOOK_S)
+        self.lost_by = LossReason.SILENT
         return f"silent for {self._settings.heartbeat_timeout_s:g} s"
+
+    def connected(self) -> None:
+        """Begin with a new session."""
+        self.stalled, self.lost_by = False, LossReason.CLOSED
 
     def begin(self) -> None:
         """Begin to watch."""
@@ -61,9 +92,34 @@ class Vigil:
         self._looked_at = now
         return now - self.heard_at > self._settings.heartbeat_timeout_s
 
-    def stall(self, heartbeat: pb.Heartbeat) -> str:
-        """Say what is wrong with the engine, by a heartbeat; empty: nothing."""
+    def judge(self, heartbeat: pb.Heartbeat, is_covered: Callable[[], bool]) -> None:
+        """Note whether the engine stalls. Raises Unavailable when it does and `is_covered`: others could go on.
+
+        Where nobody could, requests gain nothing by being taken away; but not for ever.
+        """
+        problem = self._stall(heartbeat)
+        if not problem:
+            self.recovered()
+            return
+        limit_s = self._settings.engine_stall_timeout_s + _ALONE_S
+        if is_covered() or heartbeat.stalled_ms > 1000 * limit_s + heartbeat.allowance_ms:
+            self.lost_by = LossReason.STALLED
+            raise Unavailable(problem)
+        if not self.stalled:
+            self.stalled = True
+            log.warning("worker %s stalls: %s; no other worker could take over", self._worker, problem)
+
+    def recovered(self) -> None:
+        """Hear of a step."""
+        if self.stalled:
+            self.stalled = False
+            log.info("worker %s: its engine makes steps again", self._worker)
+
+    def _stall(self, heartbeat: pb.Heartbeat) -> str:
         timeout_s = self._settings.engine_stall_timeout_s
         if not timeout_s or heartbeat.stalled_ms <= 1000 * timeout_s + heartbeat.allowance_ms:
             return ""
-        return f"its engine has made no step for {heartbeat.stalled_ms / 1000:.1f} s"
+        problem = f"its engine has made no step for {heartbeat.stalled_ms / 1000:.1f} s"
+        if heartbeat.HasField("engine_cpu_ms"):
+            problem += f" and used {heartbeat.engine_cpu_ms / 1000:.1f} s of CPU time meanwhile"
+        return problem

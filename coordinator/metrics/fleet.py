@@ -11,7 +11,7 @@ from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.session import SessionState, WorkerSession
 from coordinator.fleet.tally import buckets
 
-_STATES = ("connecting", "ready", "draining", "misfit")
+_STATES = (*(state.value for state in SessionState), "misfit")
 
 
 class FleetCollector(Collector):
@@ -25,6 +25,7 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return all families."""
         yield self._states()
+        yield self._losses()
         yield self._of_workers(
             "requests_running", "Sequences that it runs.", lambda session: session.workload.load.running
         )
@@ -52,6 +53,15 @@ class FleetCollector(Collector):
             current = self._state(session)
             for state in _STATES:
                 family.add_metric((session.address, session.name, state), float(state == current))
+        return family
+
+    def _losses(self) -> Metric:
+        family = CounterMetricFamily(
+            "tokenwire_worker_losses", "How often it was lost, and by what.", labels=("worker", "model", "reason")
+        )
+        for session in self._pool.sessions:
+            for reason, count in session.losses.items():
+                family.add_metric((session.address, session.name, reason.value), count)
         return family
 
     def _state(self, session: WorkerSession) -> str:

@@ -55,7 +55,7 @@ function showFigures(snapshot, rate) {
 function workerRow(worker, rate) {
   const connected = worker.session !== "connecting";
   const paused = connected && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
-  const tone = worker.session === "ready" && worker.gets_requests ? "good" : worker.session === "draining" ? "wait" : "bad";
+  const tone = worker.session === "ready" && worker.gets_requests ? "good" : ["draining", "stalled"].includes(worker.session) ? "wait" : "bad";
   const usage = worker.kv_cache_usage === null ? "–" : `${(100 * worker.kv_cache_usage).toFixed(1)} %`;
   return {
     key: worker.worker,

@@ -428,13 +428,15 @@ class Draining(_message.Message):
     def __init__(self, deadline_ms: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("load", "steps", "stalled_ms", "allowance_ms")
+    __slots__ = ("load", "steps", "stalled_ms", "allowance_ms", "engine_cpu_ms")
     LOAD_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     STALLED_MS_FIELD_NUMBER: _ClassVar[int]
     ALLOWANCE_MS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_CPU_MS_FIELD_NUMBER: _ClassVar[int]
     load: Load
     steps: int
     stalled_ms: int
     allowance_ms: int
-    def __init__(self, load: _Optional[_Union[Load, _Mapping]] = ..., steps: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., allowance_ms: _Optional[int] = ...) -> None: ...
+    engine_cpu_ms: int
+    def __init__(self, load: _Optional[_Union[Load, _Mapping]] = ..., steps: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., allowance_ms: _Optional[int] = ..., engine_cpu_ms: _Optional[int] = ...) -> None: ...

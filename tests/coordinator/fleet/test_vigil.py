@@ -10,7 +10,7 @@ from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.room import room_of
 from coordinator.fleet.session import SessionState
-from coordinator.fleet.vigil import Vigil, VigilSettings
+from coordinator.fleet.vigil import LossReason, Vigil, VigilSettings
 from tests.clock import Clock
 from tests.workers import (
     Listener,
@@ -23,7 +23,7 @@ from tests.workers import (
     until,
     welcome,
 )
-from tokenwire.errors import InvalidRequest, WorkerLost
+from tokenwire.errors import InvalidRequest, Unavailable, WorkerLost
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 from worker.simulated_engine.faults import FaultPlan
@@ -58,11 +58,30 @@ def test_time_in_which_this_process_did_not_run_is_excused() -> None:
 
 
 def test_an_engine_stalls_beyond_what_is_in_order() -> None:
-    """The worker's allowance is added to the timeout; 0 switches this off."""
-    beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500)
-    assert "5.0 s" in Vigil(VigilSettings(engine_stall_timeout_s=4)).stall(beat)
-    assert not Vigil(VigilSettings(engine_stall_timeout_s=4.6)).stall(beat)
-    assert not Vigil(VigilSettings(engine_stall_timeout_s=0)).stall(beat)
+    """The worker's allowance is added to the timeout; 0 switches this off. The CPU time tells slow from hanging."""
+    beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
+    vigil = Vigil(VigilSettings(engine_stall_timeout_s=4))
+    with pytest.raises(Unavailable, match=r"no step for 5\.0 s and used 4\.9 s of CPU time"):
+        vigil.judge(beat, lambda: True)
+    assert vigil.lost_by is LossReason.STALLED
+    for timeout_s in (4.6, 0):
+        vigil = Vigil(VigilSettings(engine_stall_timeout_s=timeout_s))
+        vigil.judge(beat, lambda: True)
+        assert (vigil.stalled, vigil.lost_by) == (False, LossReason.CLOSED)
+
+
+def test_an_engine_that_stalls_alone_is_waited_for() -> None:
+    """Its requests could go nowhere else: it has a minute more, or until another worker is there."""
+    vigil = Vigil(VigilSettings(engine_stall_timeout_s=4))
+    vigil.judge(pb.Heartbeat(stalled_ms=63_000), lambda: False)
+    assert vigil.stalled
+    vigil.judge(pb.Heartbeat(stalled_ms=0), lambda: False)
+    assert not vigil.stalled
+    vigil.judge(pb.Heartbeat(stalled_ms=5000), lambda: False)
+    with pytest.raises(Unavailable):
+        vigil.judge(pb.Heartbeat(stalled_ms=5500), lambda: True)
+    with pytest.raises(Unavailable):
+        vigil.judge(pb.Heartbeat(stalled_ms=65_000), lambda: False)
 
 
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "engine_stall_timeout"])
@@ -104,26 +123,64 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
 
         assert isinstance(listener.error, WorkerLost)
         assert "silent for 0.5 s" in listener.error.message
+        await until(lambda: pool.sessions[0].losses[LossReason.SILENT] == 1)
         await pool.stop()
 
 
 async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
-    """Heartbeats say that it makes no step; after that it gets no requests for a while."""
-    address = unix_address(tmp_path)
-    async with running_worker(address, faults=FaultPlan.parse(["hang@step=60"])):
+    """Heartbeats say that it makes no step, and another worker could: after that it gets no requests for a while."""
+    address, other = f"{unix_address(tmp_path)}1", f"{unix_address(tmp_path)}2"
+    async with running_worker(address, faults=FaultPlan.parse(["hang@step=60"])), running_worker(other):
         pool = WorkerPool("test", accept, vigil=VigilSettings(engine_stall_timeout_s=0.3))
         pool.update([address])
         await pool.wait_ready()
         listener = Listener()
         pool.submit("simulated", submission(200), [listener])
+        pool.update([address, other])
 
         await listener.ended.wait()
 
         assert isinstance(listener.error, WorkerLost)
         assert "has made no step" in listener.error.message
-        (session,) = pool.sessions
+        session, _ = pool.sessions
         assert session.state is SessionState.CONNECTING
         assert session.breaker.on_probation
+        await until(lambda: session.losses[LossReason.STALLED] == 1)
+        assert sum(session.losses.values()) == 1
+        await pool.stop()
+
+
+async def test_an_engine_that_stalls_alone_keeps_its_requests(tmp_path: Path) -> None:
+    """It gets no new ones while it makes no step; then it goes on with those that it has, and nothing was lost."""
+    address = unix_address(tmp_path)
+
+    async def stall_for_a_while(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await anext(requests)
+        event = welcome()
+        event.welcome.heartbeat_ms = 100
+        await context.write(event)
+        (slot,) = (await anext(requests)).submit.slots
+        await context.write(pb.SessionResponse(heartbeat=pb.Heartbeat(stalled_ms=5000)))
+        await go_on.wait()
+        await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7])))
+        await asyncio.Event().wait()
+
+    go_on = asyncio.Event()
+    async with scripted_worker(address, stall_for_a_while):
+        pool = WorkerPool("test", accept, vigil=VigilSettings(engine_stall_timeout_s=1))
+        pool.update([address])
+        await pool.wait_ready()
+        (session,) = pool.sessions
+        listener = Listener()
+        pool.submit("scripted", submission(), [listener])
+
+        await until(lambda: session.state is SessionState.STALLED)
+        assert not pool.is_ready()
+        go_on.set()
+        await pool.wait_ready()
+
+        await until(lambda: listener.token_ids == [7])
+        assert (listener.error, sum(session.losses.values())) == (None, 0)
         await pool.stop()
 
 
