@@ -14,9 +14,8 @@ from typing import Any
 import httpx
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from benchmarks.load import StreamResult, http_request, percentile, stream
 from benchmarks.processes import measured, simulated_pair
-from tokenwire.bench import percentile
-from tokenwire.load import StreamResult, http_request, stream
 
 _SHORT, _LONG = "short", "long"
 _STREAMS = 64

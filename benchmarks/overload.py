@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.load import StreamResult, http_request, percentile, stream
 from benchmarks.processes import Measured, simulated_pair
-from tokenwire.bench import percentile
-from tokenwire.load import StreamResult, http_request, stream
 
 _SEATS = 32
 _STEP_MS = 20.0

@@ -9,8 +9,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from benchmarks.load import StreamResult, http_request, stream
 from benchmarks.processes import simulated_pair
-from tokenwire.load import StreamResult, http_request, stream
 from worker.simulated_engine.model import load_model
 
 STREAMS = 16

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import grpc
 import httpx
 
+from benchmarks.load import http_request
 from benchmarks.processes import measured, simulated_pair
-from tokenwire.load import http_request
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from benchmarks.load import percentile
 from coordinator.fleet.routing import Candidate, Policy, Router
 from coordinator.fleet.slots import Deaf, SlotTable
 from coordinator.fleet.submission import NEW
 from coordinator.fleet.workload import Workload
-from tokenwire.bench import percentile
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.outbox import Outbox

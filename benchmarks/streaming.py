@@ -7,9 +7,8 @@ from typing import Any
 
 import grpc
 
+from benchmarks.load import StreamResult, http_request, percentile, stream
 from benchmarks.processes import Measured, measured, simulated_pair
-from tokenwire.bench import percentile
-from tokenwire.load import StreamResult, http_request, stream
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 _WINDOW_S = 5.0

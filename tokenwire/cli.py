@@ -17,7 +17,6 @@ _COMMANDS = {
     "serve": ("tokenwire.serve", "Serve a model: a worker and a coordinator in one command."),
     "coordinator": ("coordinator.command", "Run the text half: HTTP in front, workers behind."),
     "worker": ("worker.command", "Run the token half: one engine behind a gRPC port."),
-    "bench": ("tokenwire.bench", "Measure any OpenAI-compatible server."),
 }
 
 

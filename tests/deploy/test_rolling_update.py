@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from benchmarks.load import http_request
 from tests.deploy.cluster import PodCluster
 from tests.kubernetes import fake_kubernetes
 from tests.workers import until
-from tokenwire.load import http_request
 
 CLIENTS = 100
 BODY = {"model": "simulated", "prompt": "Once", "max_tokens": 50, "temperature": 0, "stream": True}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from tokenwire.load import http_request
+from benchmarks.load import http_request
 
 
 @dataclass(slots=True)

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tokenwire.load import StreamResult, http_request, stream, stream_many
+from benchmarks.load import StreamResult, http_request, stream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 REQUEST = http_request("http://x", "/v1/chat/completions", {"stream": True})
@@ -120,42 +120,13 @@ async def test_a_head_alone_is_no_arrival() -> None:
     assert result.arrivals == []
 
 
-async def test_so_many_streams_run_at_a_time() -> None:
-    """All requests are made, never more than asked for at once, and as many as that."""
-    now = most = 0
-    full = asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal now, most
-        await reader.readuntil(b"\r\n\r\n")
-        now += 1
-        most = max(most, now)
-        if now == 3:
-            full.set()
-        await full.wait()
-        for _ in range(20):  # time for one too many to arrive
-            await asyncio.sleep(0)
-        now -= 1
-        writer.write(WHOLE)
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server:
-        results = await asyncio.wait_for(stream_many(url, [REQUEST] * 10, 3), 10)
-
-    assert (len(results), most) == (10, 3)
-    assert all(result.complete for result in results)
-
-
-@pytest.mark.parametrize("send", [lambda url: stream(url, REQUEST), lambda url: stream_many(url, [REQUEST] * 3, 2)])
-async def test_a_server_that_is_not_there_is_an_error(send: Callable[[str], asyncio.Future[object]]) -> None:
+async def test_a_server_that_is_not_there_is_an_error() -> None:
     """Nobody listening is not a slow server: it is raised."""
     async with saying(WHOLE) as url:
         pass
 
     with pytest.raises(OSError, match="Connect call failed"):
-        await send(url)
+        await stream(url, REQUEST)
 
 
 def test_a_request_is_plain_http() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,14 +129,8 @@ async def stream(url: str, request: bytes) -> StreamResult:
     return await done
 
 
-async def stream_many(url: str, requests: Sequence[bytes], concurrency: int) -> list[StreamResult]:
-    """Stream requests, `concurrency` at a time."""
-    pending = iter(requests)
-    results: list[StreamResult] = []
-
-    async def work() -> None:
-        for request in pending:
-            results.append(await stream(url, request))
-
-    await asyncio.gather(*(work() for _ in range(concurrency)))
-    return results
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return a percentile, 0 for no values."""
+    if len(values) < 2:
+        return values[0] if values else 0.0
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
