@@ -8,6 +8,7 @@ that is being served; under any other ASGI server `AsgiConnection` does the same
 import asyncio
 import contextlib
 import fcntl
+import logging
 import struct
 import termios
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from coordinator.backlogs import DEFAULT_BACKLOG_BYTES, Backlogs
 from coordinator.reading import BoundedProtocol, ReadLimits
+
+log = logging.getLogger(__name__)
 
 _EXTENSION = "tokenwire.connection"
 # What an ASGI server may hold for a slow reader before we call it congested, in bytes.
@@ -99,7 +102,11 @@ class WriteBatch:
         for transport, data in pending:
             # One that was closed in this turn of the loop would raise, and take everybody else's data with it.
             if not transport.is_closing():
-                transport.write(data)
+                try:
+                    transport.write(data)
+                except Exception:
+                    log.exception("a connection cannot be written to")
+                    transport.abort()
 
 
 class LentConnection:

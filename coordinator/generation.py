@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator import limits
 from coordinator.access.caller import ANYBODY, Caller
+from coordinator.each import for_each
 from coordinator.fleet.submission import Fleet, Placement, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
@@ -86,8 +87,7 @@ class Run:
         """End whatever still runs. Safe at any time, more than once."""
         if self._timer is not None:
             self._timer.cancel()
-        for part in self._parts:
-            part.abort()
+        for_each(self._parts, lambda part: part.abort())
 
     def end_after(self, seconds: float, reply: Reply) -> None:
         """End everything when its time is over, and tell the reply."""

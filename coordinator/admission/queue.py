@@ -10,9 +10,10 @@ from coordinator.admission.expected import ExpectedModels
 from coordinator.admission.line import Line, Place
 from coordinator.admission.pace import Pace
 from coordinator.admission.settings import LEAST_QUEUE, AdmissionSettings, Refusal
-from coordinator.fleet.slots import SlotListener
+from coordinator.each import for_each
+from coordinator.fleet.slots import SlotListener, fail_listener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
-from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -122,8 +123,11 @@ class AdmissionQueue:
         ]
         for place, waiting in found:
             waiting.abort()
-            for listener in place.listeners:
-                listener.step([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
+            for_each(
+                place.listeners,
+                lambda listener: listener.step([], pb.Finish(reason=pb.FINISH_REASON_ABORT)),
+                lambda listener, error: listener.fail(reply_error(error)),
+            )
         return sum(place.sequences for place, _ in found)
 
     # In.
@@ -170,10 +174,12 @@ class AdmissionQueue:
 
     def _move_all(self) -> None:
         self._look, self._looks_soon = None, False
-        for model, line in list(self._lines.items()):
-            while (place := self._next(model, line)) is not None:
-                self._start(model, line, place)
+        for_each(self._lines.items(), lambda item: self._move(*item))
         self._look_later()
+
+    def _move(self, model: str, line: Line) -> None:
+        while (place := self._next(model, line)) is not None:
+            self._start(model, line, place)
 
     def _next(self, model: str, line: Line) -> Place | None:
         """Return who goes first of those whom a worker has room for."""
@@ -189,7 +195,7 @@ class AdmissionQueue:
             log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
             told = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             for listener in place.listeners:
-                listener.fail(told)
+                fail_listener(listener, told)
 
     def _send(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement
@@ -205,7 +211,7 @@ class AdmissionQueue:
         waited = f"No worker had room for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or waited, retry_after_s=self._pace(model).wait_s(line.sequences))
         for listener in place.listeners:
-            listener.fail(error)
+            fail_listener(listener, error)
 
     def _remove(self, model: str, line: Line, place: Place, started: bool = False) -> None:
         waiting = self._waiting.pop(place, None)

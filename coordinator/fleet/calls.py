@@ -7,7 +7,7 @@ from typing import TypeVar
 import grpc
 
 from coordinator.fleet.session import WorkerSession
-from tokenwire.errors import Unavailable, from_status
+from tokenwire.errors import EngineFailed, Unavailable, from_status
 from tokenwire.v1 import control_pb2_grpc
 
 Answer = TypeVar("Answer")
@@ -24,6 +24,14 @@ async def ask(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
     except grpc.aio.AioRpcError as error:
         raise from_status(error.code(), error.details() or error.code().name) from error
     except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         if session.control is None:  # the session ended meanwhile, and closed the channel
             raise Unavailable(f"lost: {session.last_error}") from error
-        raise
+        raise EngineFailed(f"The call could not be made: {error!r}") from error
+
+
+def _is_cancelled() -> bool:
+    """Tell whether whoever asks is to end, and not the call alone."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from coordinator.each import for_each
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.reconciler import Reconciler
 from coordinator.fleet.room import capacity, room_of
@@ -139,9 +140,7 @@ class WorkerPool:
             if member.leaving is not None:
                 member.leaving.cancel()
             member.running.cancel()
-        for member in members:
-            with contextlib.suppress(asyncio.CancelledError):
-                await member.running
+        await asyncio.gather(*(member.running for member in members), return_exceptions=True)
         await self._reconciler.stop()
 
     async def wait_ready(self) -> None:
@@ -272,13 +271,11 @@ class WorkerPool:
         if session.worker_drains:
             self._drained(session)
         changed = self._targets.hear(session.name, session.serving)
-        for each in self.sessions if changed else (session,):
-            self._reconciler.consider(each)
+        for_each(self.sessions if changed else (session,), self._reconciler.consider)
         self._tell()
 
     def _tell(self) -> None:
-        for changed in self._subscribers:
-            changed()
+        for_each(self._subscribers, lambda changed: changed())
 
 
 def _roomy(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:

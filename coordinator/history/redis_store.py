@@ -103,6 +103,8 @@ class RedisStore:
                     self._answered()
             except (RedisError, OSError) as error:
                 self._pause(error)
+            except Exception:  # this turn cannot be written, whatever it is; those behind it can
+                log.exception("a turn was not written to Redis")
             finally:
                 self._waiting.task_done()
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from coordinator.each import for_each
 from coordinator.fleet.calls import ask
 from coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError
@@ -54,17 +55,20 @@ async def _ask(session: WorkerSession) -> str | None:
 def relabelled(texts: Mapping[str, str]) -> str:
     """Put the families of several workers together, with a label for the worker (by address) in front."""
     families: dict[str, list[str]] = {}
-    for address, text in texts.items():
-        label = 'worker="' + address.replace("\\", r"\\").replace('"', r"\"") + '"'
-        help_line, samples = "", None
-        for line in text.splitlines():
-            if line.startswith("# HELP "):
-                help_line, samples = line, None
-            elif line.startswith("# TYPE "):
-                samples = _family(families, help_line, line)
-            elif samples is not None and line:
-                samples.append(_with_label(line, label))
+    for_each(texts, lambda address: _add(families, address, texts[address]))
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
+
+
+def _add(families: dict[str, list[str]], address: str, text: str) -> None:
+    label = 'worker="' + address.replace("\\", r"\\").replace('"', r"\"") + '"'
+    help_line, samples = "", None
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            help_line, samples = line, None
+        elif line.startswith("# TYPE "):
+            samples = _family(families, help_line, line)
+        elif samples is not None and line:
+            samples.append(_with_label(line, label))
 
 
 def _family(families: dict[str, list[str]], help_line: str, type_line: str) -> list[str] | None:

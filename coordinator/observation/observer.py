@@ -7,6 +7,7 @@ from typing import Protocol
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator.access.caller import caller_of
+from coordinator.each import for_each
 from coordinator.observation.record import RequestRecord, note_record
 from coordinator.observation.trace_context import trace_headers
 
@@ -45,8 +46,7 @@ class Observer:
                 record.status = message["status"]
             await send(message)
 
-        for listener in self._listeners:
-            listener.began(record)
+        for_each(self._listeners, lambda listener: listener.began(record))
         try:
             await self._app(scope, receive, observed)
         except Exception:
@@ -57,5 +57,4 @@ class Observer:
             record.status = record.status or _CLIENT_CLOSED_REQUEST
             record.route = getattr(scope.get("route"), "path", record.route)
             record.tenant = caller_of(scope).tenant
-            for listener in self._listeners:
-                listener.ended(record)
+            for_each(self._listeners, lambda listener: listener.ended(record))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from coordinator.output.progress import Progress
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
-from tokenwire.errors import TokenwireError
+from tokenwire.errors import TokenwireError, reply_error
 
 DONE = b"data: [DONE]\n\n"
 """How OpenAI's chat and completions end their streams."""
@@ -172,8 +172,8 @@ class StreamedReply:
         """Send what was held back, now that the reader has caught up."""
         if self._sink is None or self._sink.congested:
             return
-        for index in list(self._backlog):
-            self._send(index)
+        while self._backlog:  # one that breaks sends the others itself
+            self._send(next(iter(self._backlog)))
         if self._held:
             self._held = 0
             self._sink.hold(0)
@@ -230,8 +230,8 @@ class StreamedReply:
                 text = "".join(step.texts)
                 try:
                     self._sink.write(self._render(index, text, step.token_ids, step.finish, step.logprobs))
-                except TokenwireError as error:
-                    self.fail(error)
+                except Exception as error:
+                    self.fail(reply_error(error))
                     return
 
     def _finish_if_complete(self) -> None:
@@ -242,8 +242,12 @@ class StreamedReply:
         elif self._open:
             return
         else:
-            usage = Usage(self._prompt_tokens, sum(self._counts))
-            self._sink.write(self._shape.closing(usage) + self._shape.ending)
+            try:
+                closing = self._shape.closing(Usage(self._prompt_tokens, sum(self._counts)))
+            except Exception as error:
+                self.fail(reply_error(error))
+                return
+            self._sink.write(closing + self._shape.ending)
         self._done.set_result(None)
 
 

@@ -10,17 +10,24 @@ from coordinator.connection import AsgiConnection, WriteBatch
 class Transport(asyncio.Transport):
     """Takes writes, as long as it is open."""
 
-    def __init__(self, closing: bool = False) -> None:
+    def __init__(self, closing: bool = False, broken: bool = False) -> None:
         self.closing = closing
+        self.broken = broken
         self.data = b""
 
     def is_closing(self) -> bool:
         """Tell whether it was closed."""
         return self.closing
 
+    def abort(self) -> None:
+        """Close it."""
+        self.closing = True
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep what was written."""
         assert not self.closing, "uvloop raises here"
+        if self.broken:
+            raise RuntimeError("cannot write")
         self.data += data
 
 
@@ -48,6 +55,17 @@ async def test_a_batch_spares_closed_transports() -> None:
     batch.flush()
 
     assert (before.data, gone.data, after.data) == (b"data", b"", b"data")
+
+
+async def test_a_batch_goes_on_behind_a_transport_that_breaks() -> None:
+    """That one is closed, so that its client does not take what it has for whole."""
+    batch, broken, after = WriteBatch(), Transport(broken=True), Transport()
+    for transport in (broken, after):
+        batch.add(transport, b"data")
+
+    batch.flush()
+
+    assert (broken.closing, after.data) == (True, b"data")
 
 
 async def test_a_server_that_cannot_send_holds_nobody_up() -> None:

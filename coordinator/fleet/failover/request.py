@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coordinator.each import for_each
 from coordinator.fleet.failover.recovery import Recovery, recovery_of
 from coordinator.fleet.failover.sequence import ResumableSequence
 from coordinator.fleet.submission import Fleet, Placement, Submission
@@ -38,10 +39,7 @@ class ResumableRequest:
     def abort(self) -> None:
         """End whatever still runs. Safe at any time, more than once."""
         self.leave_first_worker()
-        for sequence in self.sequences:
-            if sequence.submission is not None:
-                sequence.submission.abort()
-            sequence.abandon()
+        for_each(self.sequences, _abort)
 
     def running_whole(self) -> list[ResumableSequence]:
         """Return the sequences that still run where the whole began."""
@@ -67,6 +65,12 @@ class ResumableRequest:
     def _placed(self, session: "WorkerSession") -> None:
         for sequence in self.sequences:
             sequence.placed(session)
+
+
+def _abort(sequence: ResumableSequence) -> None:
+    if sequence.submission is not None:
+        sequence.submission.abort()
+    sequence.abandon()
 
 
 def request_of(sequence: ResumableSequence) -> ResumableRequest:

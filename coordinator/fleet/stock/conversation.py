@@ -98,8 +98,8 @@ class StockConversation:
                 f"the server does not take token ids, start it with --enable-scale-out: {error.message}"
             ) from error
         self._directory, self._model = directory, model.names[0]
-        self._spawn(self._obey())
-        self._spawn(self._watch())
+        self._spawn(self._closing(self._obey()))
+        self._spawn(self._closing(self._watch()))
         welcome = pb.Welcome(protocol=protocol.version(), instance_id=self._instance_id, model=model)
         return pb.SessionResponse(welcome=welcome)
 
@@ -142,8 +142,9 @@ class StockConversation:
             await asyncio.wait(tasks, timeout=_ABORT_S)
         except TokenwireError as error:
             log.warning("worker %s did not abort: %s", self._address, error.message)
-        for sequence in sequences:
-            self._hang_up(sequence)
+        finally:
+            for sequence in sequences:
+                self._hang_up(sequence)
 
     def _hang_up(self, sequence: _Sequence) -> None:
         """End a sequence by its connection: the server aborts what nobody reads."""
@@ -247,6 +248,14 @@ class StockConversation:
                 break
         self._outbox.close(reason)
         return False
+
+    async def _closing(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what all sequences depend on: they must not wait where it has broken."""
+        try:
+            await work
+        except Exception as error:
+            log.exception("the session with %s broke", self._address)
+            self._outbox.close(f"its session broke: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

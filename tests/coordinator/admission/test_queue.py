@@ -10,7 +10,7 @@ from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement, Submission
 from tests.workers import Listener, submission
-from tokenwire.errors import EngineFailed, Overloaded, Unavailable
+from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = "m"
@@ -232,6 +232,71 @@ async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
 
     assert isinstance(listener.error, EngineFailed)
     assert workers.started == ["whole"]
+
+
+class Helpless(Listener):
+    """Cannot take any ending."""
+
+    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
+        """Break."""
+        raise ValueError("cannot end")
+
+    def fail(self, error: TokenwireError) -> None:
+        """Break, too."""
+        super().fail(error)
+        raise ValueError("cannot fail")
+
+
+def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
+    """Submit two requests; returns the first listener, which cannot take its ending, and all the others."""
+    helpless, others = Helpless(), [Listener(), Listener()]
+    queue.submit(MODEL, submission(request_id="a"), [helpless, others[0]])
+    queue.submit(MODEL, submission(request_id="b"), [others[1]])
+    return helpless, others
+
+
+async def test_a_listener_that_breaks_on_its_end_breaks_alone() -> None:
+    """Its neighbours hear of theirs: when they are aborted, when their time is over, when they cannot be sent."""
+    queue = AdmissionQueue(Workers(), AdmissionSettings())
+    helpless, others = ask_in_pairs(queue)
+    assert queue.end(None) == 3
+    assert isinstance(helpless.error, EngineFailed)
+    assert all(listener.finish is not None for listener in others)
+
+    queue = AdmissionQueue(Workers(), AdmissionSettings(queue_timeout_s=0.02))
+    _, others = ask_in_pairs(queue)
+    for listener in others:
+        await listener.ended.wait()
+        assert isinstance(listener.error, Unavailable)
+
+    workers = Workers()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    _, others = ask_in_pairs(queue)
+    workers.absent = "gone"
+    await workers.free()
+    assert all(isinstance(listener.error, Unavailable) for listener in others)
+
+
+async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
+    """Whatever is wrong with one model's workers."""
+
+    class Broken(Workers):
+        broken = ""
+
+        def has_room(self, model: str, adapter_id: int = 0) -> bool:
+            if model == self.broken:
+                raise ValueError("broken")
+            return super().has_room(model, adapter_id)
+
+    workers = Broken()
+    queue = AdmissionQueue(workers, AdmissionSettings())
+    ask(queue, "a")
+    queue.submit("other", submission(request_id="b"), [Listener()])
+    workers.broken = MODEL
+
+    await workers.free()
+
+    assert workers.started == ["b"]
 
 
 async def test_who_leaves_the_line_is_forgotten() -> None:

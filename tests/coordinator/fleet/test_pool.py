@@ -245,3 +245,19 @@ async def test_a_worker_that_drains_is_not_readmitted_by_its_name(workers: list[
         assert ticket.session.state is SessionState.DRAINING
         ticket.abort()
         await draining
+
+
+async def test_a_subscriber_that_breaks_breaks_alone(pool: WorkerPool) -> None:
+    """Others hear that sequences ended, and the session goes on."""
+    changed = asyncio.Event()
+
+    def break_down() -> None:
+        raise ValueError("broken")
+
+    pool.subscribe(break_down)
+    pool.subscribe(changed.set)
+    _, (listener,) = send(pool, max_tokens=1)
+    await listener.ended.wait()
+
+    await asyncio.wait_for(changed.wait(), 10)
+    assert all(session.state is SessionState.READY for session in pool.sessions)

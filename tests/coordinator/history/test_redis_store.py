@@ -82,6 +82,23 @@ async def test_what_turns_have_in_common_is_written_once(url: str, redis: "Redis
     assert len(await redis.keys("*")) - before == 4
 
 
+async def test_a_turn_that_cannot_be_written_holds_up_no_other(
+    url: str, redis: "Redis", caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that states more reasoning than its form has room for."""
+    stated = Reasoning(1, b"0123456789abcdef", ours=False)
+    store = store_of(url)
+    store.put([b"odd"], Turn(array("I", [1]), reasoning=(stated,) * 300))
+    store.put([b"good"], REPLY)
+    await store.close()
+
+    store = store_of(url)
+    assert await found(store, b"odd") is None
+    assert await found(store, b"good") is not None
+    assert "not written" in caplog.text
+    await store.close()
+
+
 async def test_everything_expires(url: str, redis: "Redis") -> None:
     """Each key has a time to live, which a use begins anew; a turn that is gone is a miss for those behind it."""
     await written(url, [b"key"], REPLY, ttl_s=50)

@@ -45,3 +45,10 @@ def test_an_address_may_hold_anything() -> None:
         relabelled({'unix:/a"b\\c': "# HELP vllm:x X\n# TYPE vllm:x gauge\nvllm:x 1\n"})
     )
     assert family.samples[0].labels == {"worker": 'unix:/a"b\\c'}
+
+
+def test_a_worker_that_talks_nonsense_is_left_out() -> None:
+    """The others' metrics are there."""
+    text = relabelled({"a:1": "# TYPE what", "b:1": _WORKER})
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert set(families) == {"vllm:num_requests_running", "vllm:prompt_tokens"}

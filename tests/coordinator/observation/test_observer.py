@@ -47,6 +47,26 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
     assert record.duration_s >= 0
 
 
+async def test_a_listener_that_breaks_breaks_alone() -> None:
+    """The request is served, and the other listeners hear of it."""
+
+    class Broken(Listener):
+        def began(self, record: RequestRecord) -> None:
+            raise ValueError("cannot begin")
+
+        def ended(self, record: RequestRecord) -> None:
+            raise ValueError("cannot end")
+
+    listener, sent = Listener(), []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        sent.append(scope)
+
+    await Observer(app, [Broken(), listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+
+    assert (len(sent), len(listener.begun), len(listener.records)) == (1, 1, 1)
+
+
 async def test_an_application_that_breaks_is_observed_as_an_error() -> None:
     """The exception goes on to whoever answers it."""
     listener = Listener()

@@ -254,3 +254,57 @@ async def test_steps_that_a_parser_reads_stay_apart() -> None:
     reply.attach(reader)
 
     assert reader.data == b"<[0 a 1][0 b 2][0 c 3 stop]0+3>" + DONE
+
+
+class Brittle(Shape):
+    """Cannot render one of its parts."""
+
+    def __init__(self, index: int | None = None, closing: bool = False) -> None:
+        super().__init__()
+        self._index = index
+        self._closing = closing
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Show everything of other choices."""
+        if index == self._index:
+            raise ValueError("cannot show this")
+        return super().delta(index, text, token_ids, finish, logprobs)
+
+    def closing(self, usage: Usage) -> bytes:
+        """Show usage."""
+        if self._closing:
+            raise ValueError("cannot close")
+        return super().closing(usage)
+
+
+async def test_a_choice_that_cannot_be_shown_later_ends_the_reply_with_an_error() -> None:
+    """What the others have gathered goes out before."""
+    reply, reader = StreamedReply(Brittle(index=0), 2, 3), Reader()
+    for index in range(2):
+        reply.delta(index, "a", [1], None)
+
+    reply.attach(reader)
+    await reply.wait()
+
+    assert reader.data == b"<[1 a 1]!The reply could not be processed: cannot show this" + DONE
+
+
+async def test_a_reply_that_cannot_be_closed_ends_with_an_error() -> None:
+    """Also when its reader has only just caught up."""
+    reply, reader = StreamedReply(Brittle(closing=True), 1, 3), Reader()
+    reply.attach(reader)
+    reader.congested = True
+    reply.delta(0, "a", [1], STOP)
+    reader.congested = False
+
+    reply.resume()
+    await reply.wait()
+
+    assert reader.data == b"<[0 a 1 stop]!The reply could not be processed: cannot close" + DONE

@@ -336,3 +336,18 @@ async def test_what_keeps_a_server_out_is_told(server: FakeStockServer, director
     async with connecting(server, directory) as session:
         await until(lambda: session.last_error not in ("", "not connected yet"))
         assert session.state is SessionState.CONNECTING
+
+
+async def test_commands_that_break_end_the_session(server: FakeStockServer, directory: Path) -> None:
+    """Nobody would carry out what follows: requests must not wait for it."""
+
+    async def commands() -> AsyncIterator[pb.SessionRequest]:
+        raise ValueError("unforeseen")
+        yield pb.SessionRequest()
+
+    conversation = StockConversation(StockSettings(directory, "secret"), server.url, commands())
+    assert await conversation.read() is not None
+
+    with pytest.raises(Unavailable, match="unforeseen"):
+        await conversation.read()
+    await conversation.close()
