@@ -12,7 +12,6 @@ from tokenwire.v1 import control_pb2 as pb
 from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from worker.engine import Engine, PauseMode
 from worker.steering import Steering
-from worker.weight_roots import WeightRoots
 
 Response = TypeVar("Response")
 Json = TypeVar("Json", dict[str, Any], list[Any])
@@ -60,14 +59,12 @@ class ControlService(control_pb2_grpc.ControlServicer):
         self,
         engine: Engine,
         steering: Steering,
-        roots: WeightRoots,
         worker: Worker,
         files: dict[str, bytes],
         digest: str,
     ) -> None:
         self._engine = engine
         self._steering = steering
-        self._roots = roots
         self._worker = worker
         self._tokenizer = pb.GetTokenizerResponse(digest=digest, files=files)
         self._background: set[asyncio.Task[None]] = set()
@@ -167,8 +164,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
     async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
         async def call() -> list[Any]:
             args, kwargs = _json(request.args_json, list), _json(request.kwargs_json, dict)
-            await asyncio.to_thread(self._roots.check_call, request.method, [args, kwargs])
-            return await self._engine.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
+            return await self._steering.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
 
         results = await _call(context, call)
         return pb.CollectiveRpcResponse(results_json=json.dumps(results, default=repr))

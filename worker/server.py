@@ -56,8 +56,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._load = pb.Load()
         self._steps_version = ""
         self._cache = CacheFeed(self._tell_cache)
-        self._roots = WeightRoots(settings.weights_roots)
-        self._steering = Steering(engine, self._announce, self._roots)
+        self._steering = Steering(engine, self._announce, WeightRoots(settings.weights_roots))
         self._step_clock = StepClock()
         self._generated_tokens = 0
         self._draining = False
@@ -79,7 +78,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._model = self._engine.describe()
         self._model.tokenizer_digest = tokenizer_files.digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
-        control = ControlService(self._engine, self._steering, self._roots, self, files, self._model.tokenizer_digest)
+        control = ControlService(self._engine, self._steering, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._pump = asyncio.create_task(self._deliver_steps())

@@ -19,6 +19,8 @@ from worker.weight_roots import WeightRoots
 
 Result = TypeVar("Result")
 
+_READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
+
 
 class Steering:
     """The engine's changing verbs, each with the epoch of its fleet operation (0: none), which is that operation's own.
@@ -101,6 +103,21 @@ class Steering:
     async def adopt(self, target: pb.ServingState) -> None:
         """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
         await self._carry_out(target.epoch, lambda: self._adopt(target))
+
+    async def collective_rpc(
+        self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Call a method of the engine's processes. Those that read weights take their turn, and may tear them."""
+        await asyncio.to_thread(self._roots.check_call, method, [args, kwargs])
+
+        async def call() -> list[Any]:
+            return await self._engine.collective_rpc(method, timeout_s, args, kwargs)
+
+        async def read_weights() -> list[Any]:
+            with self._weights_at_risk():
+                return await call()
+
+        return await (self._carry_out(0, read_weights) if method in _READ_WEIGHTS else call())
 
     def check_adapter(self, adapter: pb.LoraAdapter) -> None:
         """Check that a request's adapter may be read. Raises InvalidRequest."""

@@ -44,6 +44,14 @@ class Engine(SimulatedEngine):
             raise EngineFailed(self.breaks)
         await super().load_weights(path)
 
+    async def collective_rpc(
+        self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Break, or do nothing."""
+        if self.breaks:
+            raise EngineFailed(self.breaks)
+        return []
+
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Break, or take part."""
         if self.breaks:

@@ -86,6 +86,21 @@ async def test_an_adapter_takes_the_place_of_its_namesake(one: Steered) -> None:
     assert await one.engine.list_loras() == [8]
 
 
+async def test_a_call_that_breaks_while_it_reads_weights_keeps_the_worker_out(one: Steered) -> None:
+    """As any other way to read them does; a call that reads none leaves no trace."""
+    one.engine.breaks = "torn"
+    with pytest.raises(EngineFailed):
+        await one.steering.collective_rpc("profile", None, [], {})
+    assert not one.announced[-1].weights_fault
+    with pytest.raises(EngineFailed):
+        await one.steering.collective_rpc("reload_weights", None, [None, "/other"], {})
+    assert one.state.weights_fault == "torn"
+
+    one.engine.breaks = ""
+    await one.steering.collective_rpc("reload_weights", None, [None, "/other"], {})
+    assert one.state.strayed
+
+
 async def test_weights_come_only_from_where_they_may(tmp_path: Path) -> None:
     """A path that is not there, or leads out of the roots, is refused before the engine hears of it."""
     inside, outside = tmp_path / "inside", tmp_path / "outside"
