@@ -119,7 +119,7 @@ def _line(problem: dict[str, Any]) -> str:
 
 
 def _is_marker(part: str) -> bool:
-    return any(sign in part for sign in "[]{}()") or part in ("str", "int", "float", "bool", "list", "dict")
+    return any(sign in part for sign in "[]{}()") or part in ("str", "int", "float", "bool", "bytes", "list", "dict")
 
 
 def _shorten(problem: dict[str, Any]) -> str:

@@ -31,11 +31,12 @@ def translate(error: Exception) -> TokenwireError:
         case VLLMNotFoundError():
             return NotFound(str(error))
         case VLLMClientError():
-            return InvalidRequest(str(error), param=getattr(error, "parameter", None))
+            # Its own str() repeats the parameter and its value, which may be long.
+            return InvalidRequest(Exception.__str__(error).strip(), param=getattr(error, "parameter", None))
         case NotImplementedError():
             return Unsupported(str(error))
         case ValueError() | TypeError() | OverflowError():
-            return InvalidRequest(str(error))
+            return InvalidRequest(str(error).strip())
         case _:
             return EngineFailed(str(error) or type(error).__name__)
 

@@ -69,6 +69,20 @@ def error(message: str, param: str | None = "n", status: int = 400, kind: str = 
     return reply({"error": {"message": message, "type": kind, "param": param, "code": status}}, status)
 
 
+ANSWERED = {"status": 200, "errors": []}
+"""The outcome of a request that was answered."""
+
+
+def listed(message: str, param: str) -> Reply:
+    """Make an error about types."""
+    return error(message, param, kind="Bad Request")
+
+
+def event(message: str) -> Reply:
+    """Make a stream that is nothing but an error."""
+    return stream([{"error": {"message": message, "type": "BadRequestError", "param": "n", "code": 400}}])
+
+
 def paths(request: Request, ours: Reply, theirs: Reply) -> list[str]:
     """Compare, and return where the replies differ."""
     from tests.conformance.parity.compare import compare

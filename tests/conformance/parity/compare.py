@@ -1,15 +1,18 @@
 """Compares two replies to the same request, field by field."""
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tests.conformance.parity.progress import disagreements
 from tests.conformance.parity.request import Reply, Request
 from tests.conformance.parity.view import view
+from tests.conformance.parity.wording import translated, without_quotes
 
 ABSENT = "(absent)"
+TRANSLATED = "error (translated)"
+"""The path of an error that is the same when vLLM's is put into the words that are used here."""
 RELATIVE, ABSOLUTE = 1e-4, 1e-4
 """How far two logprobs may be apart: in float32 the order of additions moves them by about 1e-6."""
 
@@ -27,63 +30,55 @@ class Difference:
 
 
 def compare(request: Request, ours: Reply, theirs: Reply) -> list[Difference]:
-    """Return every difference between two replies; one, the status, where only one of them is an answer."""
+    """Return every difference between two replies; one, the outcome, where only one of them is an answer."""
     our_view, their_view = view(request, ours), view(request, theirs)
-    if ours.succeeded != theirs.succeeded or "InternalServerError" in (_type(our_view), _type(their_view)):
-        our_outcome, their_outcome = _outcome(our_view), _outcome(their_view)
-        return [Difference("status", our_outcome, their_outcome)] if our_outcome != their_outcome else []
+    our_progress, their_progress = our_view.pop("progress", {}), their_view.pop("progress", {})
     if "error" in our_view and "error" in their_view:
         return list(_error_differences(our_view, their_view))
+    if ours.succeeded != theirs.succeeded:
+        return [Difference("outcome", _outcome(our_view), _outcome(their_view))]
     _keep_common_kinds(our_view, their_view)
-    return list(differences(our_view, their_view))
+    return [*differences(our_view, their_view), *_progress_differences(request, our_progress, their_progress)]
 
 
 def _error_differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
-    """Compare two errors; the path of a message or param says where both speak of the same field."""
-    our_error, their_error = ours["error"], theirs["error"]
-    field, their_field = _field(our_error.get("param")), _field(their_error.get("param"))
-    if their_field is None and field is not None:
-        same = _speaks_of(field, str(our_error.get("message")), str(their_error.get("message")))
+    """Compare two errors: what frames them, and then all they say at once."""
+    if theirs["status"] == f"{ours['status']} as an event":
+        yield Difference("status", ours["status"], theirs["status"])
+        theirs = {**theirs, "status": ours["status"]}
+    yield from differences({**ours, "status": None, "error": None}, {**theirs, "status": None, "error": None})
+    our_error = {**_comparable(ours["error"]), "status": ours["status"]}
+    said = {**translated(theirs["error"]), "status": theirs["status"]}
+    if (ours["error"], ours["status"]) == (theirs["error"], theirs["status"]):
+        return
+    if our_error != said:
+        yield Difference("error", our_error, said)
     else:
-        same = field in (their_field, None)
-    for difference in differences(ours, theirs):
-        suffix = " (same field)" if same and difference.path in ("error.message", "error.param") else ""
-        yield Difference(difference.path + suffix, difference.ours, difference.theirs)
+        yield Difference(TRANSLATED, ours["error"], theirs["error"])
 
 
-def _field(param: Any) -> str | None:
-    """Return the request's field that an error's param is about."""
-    if not isinstance(param, str):
-        return None
-    # Inside a message vLLM's path begins with a number, and lacks the messages.
-    return re.sub(r"^\d+$", "messages", param.removeprefix("body.").split(".")[0])
+def _comparable(error: dict[str, Any]) -> dict[str, Any]:
+    message = error.get("message")
+    return {**error, "message": without_quotes(message)} if isinstance(message, str) else error
 
 
-def _speaks_of(field: str, our_message: str, their_message: str) -> bool:
-    """Return whether a message without a param is about the field that another one names."""
-    words = {"messages": "messages|conversation|multimodal|ValidatorIterator", "prompt": "prompt|Token id"}
-    pattern = words.get(field, re.escape(field.replace("_", " ")))
-    return bool(re.search(rf"\b({pattern})\b", their_message.replace("_", " "))) or their_message in our_message
+def _progress_differences(request: Request, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
+    for index in ours.keys() & theirs.keys():
+        for what, our_count, their_count in disagreements(ours[index], theirs[index], request.held_back):
+            yield Difference(f"stream.choices.{index}.progress: {what}", our_count, their_count)
 
 
-def _type(seen: dict[str, Any]) -> Any:
-    error = seen.get("error")
-    return error.get("type") if isinstance(error, dict) else None
-
-
-def _outcome(seen: dict[str, Any]) -> str:
-    """Put what became of a request into a line."""
-    error = seen.get("error")
-    if isinstance(error, dict):
-        return f"{seen['status']} {error.get('param')}: {error.get('message')}"
-    events = seen.get("stream", {}).get("errors")
-    return f"{seen['status']} {error or events or 'an answer'}"
+def _outcome(seen: dict[str, Any]) -> Any:
+    """Return what became of a request: the error, or that it was answered."""
+    if "error" in seen:
+        return {"status": seen["status"], **_comparable(seen["error"])}
+    return {"status": seen["status"], "errors": seen.get("stream", {}).get("errors", [])}
 
 
 def _keep_common_kinds(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     """Forget which of the chunks with text have a value where, and kinds that only one stream has: both are chance."""
     if "stream" in ours and "stream" in theirs:
-        our_keys, their_keys = ours["stream"]["keys"], theirs["stream"]["keys"]
+        our_keys, their_keys = ours["stream"].get("keys", {}), theirs["stream"].get("keys", {})
         for kind in {*our_keys, *their_keys} - {"role", "usage"}:
             common = our_keys.get(kind, {}).keys() & their_keys.get(kind, {}).keys()
             for keys in (our_keys, their_keys):

@@ -42,12 +42,15 @@ def disagreements(
     """
     clock = next((name for name in _CLOCKS if _told(name, ours) and _told(name, theirs)), None)
     if clock is not None:
-        at_theirs = {step.counts.get(clock, 0): step for step in theirs}
-        at_ours = {step.counts.get(clock, 0): step for step in ours}
-        for count in sorted(at_ours.keys() & at_theirs.keys()):
-            yield from _at(clock, count, at_ours[count], at_theirs[count], held_back)
-    if (_texts(ours) == 1) != (_texts(theirs) == 1) and max(_texts(ours), _texts(theirs)) >= _SPREAD:
-        yield "chunks with text", _texts(ours), _texts(theirs)
+        # As soon as so many tokens are there, and before there is another one.
+        for our_steps, their_steps in ((ours[::-1], theirs[::-1]), (ours, theirs)):
+            at_ours = {step.counts.get(clock, 0): step for step in our_steps}
+            at_theirs = {step.counts.get(clock, 0): step for step in their_steps}
+            for count in sorted(at_ours.keys() & at_theirs.keys()):
+                yield from _at(clock, count, at_ours[count], at_theirs[count], held_back)
+    # Where the reference keeps text back, only counts of tokens tell what is late.
+    if held_back == 0 and _comes_last(ours) and _texts(theirs) >= _SPREAD:
+        yield "chunks with text", 1, _texts(theirs)
 
 
 def _at(clock: str, count: int, ours: Progress, theirs: Progress, held_back: int) -> Iterator[tuple[str, Any, Any]]:
@@ -66,6 +69,11 @@ def _told(name: str, steps: Sequence[Progress]) -> bool:
 def _texts(steps: Sequence[Progress]) -> int:
     """Count the chunks that have text."""
     return sum(step.text > before.text for before, step in zip([Progress(), *steps], steps, strict=False))
+
+
+def _comes_last(steps: Sequence[Progress]) -> bool:
+    """Tell whether all of the text is in one chunk, behind which there is nothing but the end."""
+    return _texts(steps) == 1 and all(step.text == 0 for step in steps[:-2])
 
 
 def _advance(before: Progress, choice: dict[str, Any], usage: dict[str, Any] | None) -> Progress:

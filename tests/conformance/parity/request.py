@@ -39,6 +39,14 @@ class Request:
         return isinstance(self.body, dict) and bool(self.body.get("stream"))
 
     @property
+    def held_back(self) -> int:
+        """How many characters the reference keeps for a while: they may be the beginning of a stop string."""
+        stops = self.field("stop") or []
+        if self.field("include_stop_str_in_output") or not isinstance(stops, str | list):
+            return 0
+        return max((len(stop) for stop in ([stops] if isinstance(stops, str) else stops)), default=1) - 1
+
+    @property
     def alone(self) -> bool:
         """Whether it must not meet others in an engine: vLLM then takes away their top logprobs, or pads its own."""
         return bool(self.field("logprob_token_ids"))

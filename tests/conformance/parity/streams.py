@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tests.conformance.parity.progress import progress
+
 _OPAQUE = frozenset({"choices.logprobs"})
 """What is compared by content; the keys inside it are not counted."""
 
@@ -17,6 +19,8 @@ def assemble(events: Sequence[str]) -> dict[str, Any]:
         "objects": sorted({chunk["object"] for chunk in chunks}),
         "models": sorted({chunk["model"] for chunk in chunks}),
         "ids": len({chunk["id"] for chunk in chunks}),
+        "created": sorted({type(chunk["created"]).__name__ for chunk in chunks}),
+        "times": len({chunk["created"] for chunk in chunks}),
         "order": _order(chunks, list(events)),
         "roles": [
             (choice["index"], choice["delta"]["role"], choice["delta"].get("content"))
@@ -26,6 +30,7 @@ def assemble(events: Sequence[str]) -> dict[str, Any]:
         ],
         "choices": {},
         "keys": _keys(chunks),
+        "progress": progress(chunks),
     }
     for name in ("prompt_token_ids", "prompt_text", "usage", "metrics"):
         view[name] = next((chunk[name] for chunk in reversed(chunks) if chunk.get(name) is not None), None)

@@ -6,7 +6,7 @@ from typing import Any
 from tests.conformance.parity.request import Reply, Request
 from tests.conformance.parity.streams import assemble
 
-_SERVERS_OWN = ("created", "system_fingerprint")
+_SERVERS_OWN = ("system_fingerprint",)
 _RANDOM_CALL_ID = re.compile(r"^(chatcmpl-tool-|call_)[0-9a-zA-Z]{8,}$")
 
 
@@ -22,6 +22,7 @@ def view(request: Request, reply: Reply) -> dict[str, Any]:
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name not in _SERVERS_OWN}
         body["id"] = _id(request, str(body.get("id")))
+        body["created"] = type(body.get("created")).__name__
         for choice in body.get("choices", ()):
             for call in (choice.get("message") or {}).get("tool_calls") or ():
                 call["id"] = _call_id(call.get("id"))
@@ -39,7 +40,8 @@ def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
             call["id"] = _call_id(call["id"])
     chunk_ids = re.findall(r'"id":"([^"]*)"', reply.text[:400])
     stream["id"] = _id(request, chunk_ids[0]) if chunk_ids else None
-    return {"status": reply.status, "type": _media_type(reply), "stream": stream}
+    seen = {"status": reply.status, "type": _media_type(reply), "stream": stream}
+    return {**seen, "progress": stream.pop("progress")}
 
 
 def _media_type(reply: Reply) -> str:

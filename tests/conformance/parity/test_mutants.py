@@ -1,0 +1,197 @@
+"""Wrong answers, each made from a right one by one change: the comparison objects to every one of them."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.parity.canned import error, event, listed, reply, stream, whole
+from tests.conformance.parity.compare import compare
+from tests.conformance.parity.explained import explain
+from tests.conformance.parity.request import Reply, Request, chat
+
+WORDS = ["One", " two", " three", " four", " five"]
+REQUEST = chat("Count", logprobs=True, return_token_ids=True, stream=True)
+PLAIN = chat("Count", stream=True)
+SMALL = "top_k must be 0 (disable), or at least 1, got -5."
+LISTED = (
+    "2 validation errors:\n  {'type': 'a', 'loc': 'body.n', 'msg': 'Not a number', 'input': 'x'}\n"
+    "  {'type': 'b', 'loc': 'body.stop', 'msg': 'Not a list', 'input': '<dict of 2 items>'}"
+)
+RIGHT = "2 validation errors:\n  n: Not a number (got 'x')\n  stop: Not a list (got a dict of 2 items)"
+LONG = (
+    "This model's maximum context length is 10 tokens. However, your prompt contains at least 11 input tokens, which "
+    "exceeds this limit even without any output tokens. Please reduce the length of the input prompt."
+)
+
+Events = list[dict[str, Any]]
+Change = Callable[[Events], object]
+
+
+def chunk(delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
+    """Make a chunk."""
+    envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return {**envelope, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **choice}]}
+
+
+def right(with_ids: bool = True) -> Events:
+    """Return the right answer: a chunk for each token."""
+    events = [chunk({"role": "assistant", "content": ""})]
+    for number, word in enumerate(WORDS):
+        scored = {"token": word, "logprob": -1.0, "bytes": [], "top_logprobs": []}
+        extras = {"token_ids": [number], "logprobs": {"content": [scored]}} if with_ids else {}
+        events.append(chunk({"content": word}, **extras))
+    events[-1]["choices"][0] |= {"finish_reason": "stop", "stop_reason": None}
+    return events
+
+
+def choices(events: Events) -> Events:
+    """Return the choices of the chunks that have tokens."""
+    return [event["choices"][0] for event in events[1:]]
+
+
+def move(name: str, events: Events, source: int, target: int) -> None:
+    """Move what a chunk has under a name to another chunk's end or beginning."""
+    given, taken = choices(events)[source], choices(events)[target]
+    if name == "token_ids":
+        taken[name] = sorted(taken[name] + given[name])
+        given[name] = []
+    elif name == "logprobs":
+        parts = [given[name]["content"], taken[name]["content"]]
+        taken[name] = {"content": [*parts[0], *parts[1]] if source < target else [*parts[1], *parts[0]]}
+        given[name] = {"content": []}
+    else:
+        parts = [given["delta"][name], taken["delta"][name]]
+        taken["delta"][name] = "".join(parts if source < target else reversed(parts))
+        given["delta"][name] = ""
+
+
+def late(events: Events) -> None:
+    """Send all of the text in the last chunk."""
+    for choice in choices(events):
+        choice["delta"]["content"] = ""
+    choices(events)[-1]["delta"]["content"] = "".join(WORDS)
+
+
+def gather(events: Events) -> None:
+    """Send all ids in the last chunk."""
+    for number in range(4):
+        move("token_ids", events, number, -1)
+
+
+STREAMS: dict[str, Change] = {
+    "text all in the last chunk": late,
+    "text a chunk late": lambda events: move("content", events, 1, 2),
+    "text a chunk early": lambda events: move("content", events, 2, 1),
+    "ids on a later chunk": lambda events: move("token_ids", events, 1, 2),
+    "ids on an earlier chunk": lambda events: move("token_ids", events, 3, 2),
+    "all ids in the end": gather,
+    "log-probabilities on a later chunk": lambda events: move("logprobs", events, 0, 1),
+    "log-probabilities on an earlier chunk": lambda events: move("logprobs", events, 4, 3),
+    "another time in one chunk": lambda events: events[2].update(created=2),
+    "no time": lambda events: [event.update(created=None) for event in events],
+    "a time that is no whole number": lambda events: [event.update(created=1.5) for event in events],
+    "another id in one chunk": lambda events: events[2].update(id="chatcmpl-2"),
+    "a text that is another one": lambda events: choices(events)[1]["delta"].update(content=" too"),
+    "an id that is another one": lambda events: choices(events)[1].update(token_ids=[7]),
+    "a choice that ends otherwise": lambda events: choices(events)[-1].update(finish_reason="length"),
+    "a chunk twice": lambda events: events.insert(2, copy.deepcopy(events[2])),
+    "a chunk too few": lambda events: events.pop(2),
+}
+
+
+def objections(request: Request, ours: Reply, theirs: Reply) -> list[str]:
+    """Return the differences that nothing explains."""
+    return [str(found) for found in compare(request, ours, theirs) if explain(request, found) is None]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_wrong_stream_is_objected_to(name: str) -> None:
+    """What a stream adds up to, which chunk has what, and what all chunks share."""
+    wrong = right()
+    STREAMS[name](wrong)
+
+    assert objections(REQUEST, stream(right()), stream(right())) == []
+    assert objections(REQUEST, stream(wrong), stream(right()))
+
+
+def test_late_text_is_objected_to_without_ids() -> None:
+    """Nothing counts tokens then; but text in several chunks there, and in the last one here, is late."""
+    wrong = right(with_ids=False)
+    late(wrong)
+
+    assert objections(PLAIN, stream(wrong), stream(right(with_ids=False)))
+
+
+def test_text_may_be_further_where_the_reference_keeps_it_back() -> None:
+    """With stop strings vLLM keeps as many characters as may begin one; more than these are too many."""
+    behind, request = right(), REQUEST.with_fields(stop=["abcdef"])
+    content = choices(behind)
+    content[0]["delta"]["content"], content[1]["delta"]["content"] = "", "One two"
+
+    assert objections(request, stream(right()), stream(behind)) == []
+    assert objections(request, stream(behind), stream(right()))
+    assert objections(REQUEST.with_fields(stop=["ab"]), stream(right()), stream(behind))
+
+
+ERRORS: dict[str, tuple[Reply, Reply]] = {
+    "another field": (error(SMALL, "top_p"), error(SMALL, "top_k")),
+    "another field than the message's": (error(SMALL, "top_p"), error(SMALL, None)),
+    "no field": (error(SMALL, None), error(SMALL, "top_k")),
+    "another message": (error("top_k is wrong", "top_k"), error(SMALL, "top_k")),
+    "another message without a field": (error("no", None), error("The prompt is wrong", None)),
+    "a message about a field that is named in passing": (error("seed: no", "seed"), error("bad seed", None)),
+    "another type": (error(SMALL, "top_k", kind="NotFoundError"), error(SMALL, "top_k")),
+    "another status": (error(SMALL, "top_k", status=404), error(SMALL, "top_k")),
+    "another status than the body's": (
+        reply({"error": {"message": SMALL, "type": "BadRequestError", "param": "top_k", "code": 400}}, 404),
+        error(SMALL, "top_k"),
+    ),
+    "another code": (
+        reply({"error": {"message": SMALL, "type": "BadRequestError", "param": "top_k", "code": 404}}, 400),
+        error(SMALL, "top_k"),
+    ),
+    "a 400 instead of a 500": (error("no", None), error("no", None, 500, "InternalServerError")),
+    "a 500 instead of a 400": (error("no", None, 500, "InternalServerError"), error("no", None)),
+    "a 500 in other words": (
+        error("oops", None, 500, "InternalServerError"),
+        error("Internal server error", None, 500, "InternalServerError"),
+    ),
+    "a 503 instead of a 500": (
+        error("Internal server error", None, 503, "ServiceUnavailableError"),
+        error("Internal server error", None, 500, "InternalServerError"),
+    ),
+    "an error instead of an answer": (error("seed is out of range", "seed"), reply(whole())),
+    "an answer instead of an error": (reply(whole()), error(SMALL, "top_k")),
+    "an answer instead of an error in a stream": (stream(right()), event(SMALL)),
+    "a list with a line too few": (listed(RIGHT.rpartition("\n")[0], "n"), listed(LISTED, "body.n")),
+    "a list with another value": (listed(RIGHT.replace("'x'", "'y'"), "n"), listed(LISTED, "body.n")),
+    "a list with another field": (listed(RIGHT, "stop"), listed(LISTED, "body.n")),
+    "a list about another field": (listed("1 validation error:\n  seed: no (got 1)", "seed"), listed(LISTED, "body.n")),
+    "a list instead of a sentence": (listed(RIGHT, "n"), error("n is wrong", "n")),
+    "a prompt that is too long, without what clients look for": (
+        error("The prompt is too long.", "input_tokens"),
+        error(LONG, "input_tokens"),
+    ),
+    "an error with more in it": (
+        reply({"error": {**json.loads(error(SMALL).text)["error"], "x": 1}}, 400),
+        error(SMALL),
+    ),
+    "an error without a shape": (reply({"detail": "no"}, 400), error(SMALL)),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_wrong_error_is_objected_to(name: str) -> None:
+    """All four parts of an error, its status, and whether there is one at all."""
+    ours, theirs = ERRORS[name]
+
+    assert objections(chat("Hi"), theirs, theirs) == []
+    assert objections(chat("Hi"), ours, theirs)
+
+
+def test_a_wrong_whole_answer_is_objected_to() -> None:
+    """A time has to be there, and to be a number."""
+    assert objections(chat("Hi"), reply({**whole(), "created": "now"}), reply(whole()))
