@@ -6,10 +6,14 @@ A record may bring fields of its own: `extra={"fields": {...}}`.
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+"""What ends a line, or does worse to a terminal."""
 
 LogFormat = Literal["text", "json"]
 
@@ -25,9 +29,15 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Write the fields too, in front of a traceback."""
         fields = _fields(record)
-        return " ".join(
+        line = " ".join(
             [super().formatMessage(record), *(f"{name}={_quoted(value)}" for name, value in fields.items())]
         )
+        return _CONTROL.sub(_escaped, line)
+
+    def formatException(self, ei: Any) -> str:
+        """Indent it: an exception that quotes a client can look like a line of its own no more than a message can."""
+        lines = super().formatException(ei).split("\n")
+        return "\n".join("    " + _CONTROL.sub(_escaped, line) for line in lines)
 
 
 class JsonFormatter(logging.Formatter):
@@ -64,6 +74,10 @@ def configure_logging(part: str, log_format: LogFormat = "text") -> None:
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
     fields: Mapping[str, Any] = getattr(record, "fields", {})
     return fields
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()
 
 
 def _quoted(value: Any) -> str:

@@ -8,6 +8,7 @@ from fastapi import Request
 from pydantic import BeforeValidator, Field
 
 from coordinator.access.caller import caller_of
+from coordinator.api.identifiers import Identifier, checked_identifier
 from coordinator.api.sampling import checked_cache_salt, hand_on
 from coordinator.api.sampling_fields import INT64_MAX, Int64, SamplingFields
 from coordinator.api.structured import ResponseFormat, structured_outputs
@@ -49,8 +50,8 @@ class RequestFields(SamplingFields):
     return_tokens_as_token_ids: bool | None = None
     priority: Int64 = 0
     cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
-    session_id: str | None = None
-    request_id: str | None = None
+    session_id: Identifier | None = None
+    request_id: Identifier | None = None
     user: str | None = None
     # Of beam search, of rendering only, or of media: nothing but their types is checked.
     use_beam_search: bool = False
@@ -111,15 +112,21 @@ class Headers:
     def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
         self.tenant = tenant
         """Who the request is of, by its key."""
-        self.request_id = headers.get("x-request-id")
-        self.session_id = headers.get("x-session-id")
+        self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
+        self.request_id = self.identifier("X-Request-Id")
+        self.session_id = self.identifier("X-Session-Id")
 
     @classmethod
     def of(cls, request: Request) -> "Headers":
-        """Read a request's headers, and whose it is."""
+        """Read a request's headers, and whose it is. Raises InvalidRequest."""
         return cls(request.headers, caller_of(request.scope).tenant)
+
+    def identifier(self, name: str) -> str | None:
+        """Return a header that names something. Raises InvalidRequest."""
+        value = self._headers.get(name.lower())
+        return None if value is None else checked_identifier(value, name)
 
     def priority(self, body: int) -> int:
         """Return the header's priority, or else the body's. One that is no number counts as absent, as in vLLM."""
@@ -127,14 +134,22 @@ class Headers:
 
     @property
     def data_parallel_rank(self) -> int | None:
-        """The rank that the request is to run on."""
-        rank = _number(self._rank, -1)
-        return rank if rank >= 0 else None
+        """The rank that the request is to run on. Raises InvalidRequest for one that no fleet has."""
+        try:
+            rank = None if self._rank is None else int(self._rank)
+        except ValueError:  # counts as absent, as in vLLM
+            return None
+        if rank is not None and not 0 <= rank < 2**32:
+            raise InvalidRequest(f"data_parallel_rank {rank} is out of range.", param="X-Data-Parallel-Rank")
+        return rank
 
     def session(self, body: RequestFields) -> str | None:
-        """Return the session: the body's, the header's, or that of vllm_xargs."""
+        """Return the session: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
+        given = body.session_id or self.session_id
         extra = (body.vllm_xargs or {}).get("session_id")
-        return body.session_id or self.session_id or (extra if isinstance(extra, str) and extra else None)
+        if given or not isinstance(extra, str) or not extra:
+            return given
+        return checked_identifier(extra, "vllm_xargs.session_id")
 
 
 def _number(text: str | None, otherwise: int) -> int:

@@ -28,6 +28,24 @@ def test_text_has_fields_behind_the_message() -> None:
     assert line.partition(" ")[2] == 'I part: said this a=1 b="x y" c="z\\"\\nd=2" e=""'
 
 
+def test_a_message_is_one_line_whatever_it_quotes() -> None:
+    """A name that a worker or a client made up cannot forge a line, nor steer a terminal."""
+    record = logging.LogRecord("name", logging.INFO, "file", 1, "worker %s", ("a\n00:00:00 I p: \x1b[2J\u2028é",), None)
+    assert TextFormatter("p").format(record).endswith(r"worker a\n00:00:00 I p: \x1b[2J\u2028é")
+
+
+def test_a_traceback_is_indented() -> None:
+    """So that no line of it looks like a record, whatever the exception quotes."""
+    try:
+        raise RuntimeError("quoted\n00:00:00 I p: forged")
+    except RuntimeError:
+        record = logging.LogRecord("name", logging.INFO, "file", 1, "said", (), sys.exc_info())
+    first, *rest = TextFormatter("p").format(record).split("\n")
+    assert first.endswith("I p: said")
+    assert all(line.startswith("    ") for line in rest)
+    assert "00:00:00 I p: forged" in rest[-1]
+
+
 def test_json_is_one_object_a_line() -> None:
     """With the record's own fields, and a traceback inside of it."""
     line = JsonFormatter("part").format(_record({"a": 1}, broken=True))

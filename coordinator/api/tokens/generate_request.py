@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.api.fields import Headers, StreamOptions
+from coordinator.api.identifiers import Identifier
 from coordinator.api.sampling import checked_cache_salt, hand_on
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.tokens.sampling_params import SamplingParams
@@ -29,7 +30,7 @@ class GenerateRequest(RequestModel):
     token_ids: Annotated[list[int], Field(min_length=1)]
     sampling_params: SamplingParams
     model: str | None = None
-    request_id: str | None = None
+    request_id: Identifier | None = None
     output_mode: Literal["tokens", "text"] = "tokens"
     return_token_ids: bool | None = None
     stream: bool | None = False

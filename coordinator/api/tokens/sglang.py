@@ -31,7 +31,7 @@ def sglang_routes(generation: Generation) -> APIRouter:
         gate.check(body.model_extra)
         params_gate.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
-        session_id = request.headers.get("x-smg-routing-key") or headers.session_id
+        session_id = headers.identifier("X-SMG-Routing-Key") or headers.session_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         prepared = await generation.prepare(body.to_generation(response_id, session_id, headers.data_parallel_rank))
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from coordinator.api.identifiers import Identifier
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.api.tokens.sampling_params import SamplingParams
@@ -58,13 +59,13 @@ class SglangRequest(RequestModel):
     text: str | list[str] | None = None
     input_ids: list[int] | list[list[int]] | None = None
     sampling_params: _SamplingParams = Field(default_factory=lambda: SglangSamplingParams.model_validate({}))
-    rid: str | None = None
+    rid: Identifier | None = None
     return_logprob: bool | None = False
     logprob_start_len: int | None = -1
     top_logprobs_num: Annotated[int, Field(ge=0)] | None = 0
     stream: bool = False
     priority: Int64 | None = None
-    cache_salt: str | None = None
+    cache_salt: Identifier | None = None
 
     @property
     def scores_prompt(self) -> bool:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from coordinator.api.fields import Headers
+from coordinator.api.identifiers import Identifier
 from coordinator.api.token_history import TokenHistoryFields
 from coordinator.generation import Generation
 from coordinator.limits import check_ids
@@ -32,8 +33,8 @@ class TokenizeRequest(TokenHistoryFields):
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     return_token_strs: bool | None = False
-    cache_salt: str | None = None
-    session_id: str | None = None
+    cache_salt: Identifier | None = None
+    session_id: Identifier | None = None
 
     def to_prompt(self, api: ApiSettings, headers: Headers) -> ChatPrompt | TextPrompt:
         """Translate into the internal noun. Raises InvalidRequest unless exactly one form is given."""

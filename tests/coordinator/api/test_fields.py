@@ -92,6 +92,35 @@ def test_the_request_id_is_the_clients_when_given() -> None:
     assert len(request_id("cmpl-", None, None)) == len("cmpl-") + 32
 
 
+@pytest.mark.parametrize("name", ["request_id", "session_id"])
+@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00"])
+def test_names_that_clients_make_up_are_bounded(name: str, value: str) -> None:
+    """Every chunk and every choice carries them, and logs show them; in headers as in bodies."""
+    with pytest.raises(InvalidRequest) as in_body:
+        body(**{name: value})
+    header = f"x-{name.replace('_', '-')}"
+    with pytest.raises(InvalidRequest) as in_header:
+        Headers({header: value})
+
+    assert in_body.value.param == name
+    assert (in_header.value.param or "").lower() == header
+    assert body(**{name: "x" * 512}).model_fields_set == {name}
+
+
+def test_a_session_in_extra_arguments_is_bounded_too() -> None:
+    """Wherever it comes from."""
+    with pytest.raises(InvalidRequest, match="more than 512"):
+        Headers({}).session(body(vllm_xargs={"session_id": "x" * 513}))
+
+
+def test_a_rank_that_no_fleet_has_is_refused() -> None:
+    """The wire has 32 bits for it."""
+    assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
+    for rank in (-1, 2**32, 2**70):
+        with pytest.raises(InvalidRequest, match="out of range"):
+            Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
+
+
 def test_engine_objects_travel_as_json() -> None:
     """What only the engine understands is handed on as it came; empty objects are nothing."""
     sampling = body(kv_transfer_params={"a": [1]}, vllm_xargs={"b": "c"}, ec_transfer_params={}).sampling(None)
