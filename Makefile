@@ -3,6 +3,9 @@ VENV := .venv/bin
 SETUP := pyproject.toml scripts/setup.sh
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
+# Agents send tools with their first request.
+TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scripts/smollm2-tools.jinja
+
 # Even where the environment forbids it, modules are compiled once: vLLM's take 12 s of every process otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -22,7 +25,7 @@ help:  ## show this list
 setup: .venv/.dev  ## install everything into .venv
 
 serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
-	@$(VENV)/tokenwire serve $(ARGS)
+	@$(VENV)/tokenwire serve $(TOOLS) $(ARGS)
 
 test: .venv/.dev  ## run the tests
 	$(VENV)/pytest -m "not long" $(ARGS)

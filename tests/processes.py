@@ -105,10 +105,14 @@ class Service:
 
 @contextmanager
 def running(
-    arguments: Sequence[str], folder: Path, name: str, environment: dict[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    name: str,
+    environment: dict[str, str] | None = None,
+    directory: Path | None = None,
 ) -> Iterator[Process]:
     """Run a `tokenwire` command for the time of a with block."""
-    process = Process(arguments, folder / f"{name}.log", environment)
+    process = Process(arguments, folder / f"{name}.log", environment, directory=directory)
     try:
         yield process
     finally:

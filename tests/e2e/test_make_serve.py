@@ -1,0 +1,93 @@
+"""What `make serve` serves: tools, with a template that shows them to the embedded model."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from coordinator.text.template import ChatTemplate
+from tests.processes import running
+from tokenwire.paths import default_cache_dir
+from worker.embedded_model import prepare_embedded_model
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "scripts" / "smollm2-tools.jinja"
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CALL = {"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+ASKED: list[dict[str, Any]] = [{"role": "user", "content": "What is the weather in Paris?"}]
+ANSWERED = [
+    *ASKED,
+    {"role": "assistant", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": "sun"},
+]
+TALKS = [
+    ASKED,
+    [{"role": "system", "content": "Be brief."}, *ASKED],
+    [*ASKED, {"role": "assistant", "content": "Sunny."}, {"role": "user", "content": "And in Rome?"}],
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+    """A service with the options of `make serve`, its engine simulated."""
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", "serve"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    _, *options = shlex.split(shown.splitlines()[-1])
+    arguments = [*options, "--engine", "sim", "--port", "0"]
+    with running(arguments, tmp_path_factory.mktemp("serve"), "serve", directory=ROOT) as serve:
+        url = serve.wait_for(r"is ready: (http://\S+)", 120)[1]
+        with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai:
+            yield openai
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("messages", [ASKED, ANSWERED], ids=["first turn", "second turn"])
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) -> None:
+    """To their first request, which has tools, and to the one with a tool's result."""
+    answer = client.chat.completions.create(
+        model="simulated", messages=messages, tools=[TOOL], tool_choice=choice, max_tokens=5
+    )
+
+    assert answer.choices[0].finish_reason == "length"
+
+
+def render(template: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> str:
+    """Render as the coordinator does."""
+    values = {"tools": tools, "documents": None, "add_generation_prompt": True, "continue_final_message": False}
+    return ChatTemplate(template, {}, "string").render_values(messages, values)
+
+
+def test_the_template_shows_tools_their_calls_and_results() -> None:
+    """In the format that the parser `hermes` reads."""
+    call = {"function": {"name": "get_weather", "arguments": {"city": "Paris"}}}
+    messages = [ASKED[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "sun"}]
+
+    shown = render(TEMPLATE.read_text(), messages, [TOOL])
+
+    listed = shown.partition("<tools>\n")[2].partition("\n</tools>")[0]
+    assert json.loads(listed) == TOOL
+    called = shown.partition("assistant\n<tool_call>\n")[2].partition("\n</tool_call><|im_end|>")[0]
+    assert json.loads(called) == {"name": "get_weather", "arguments": {"city": "Paris"}}
+    assert shown.endswith("<|im_start|>user\n<tool_response>\nsun\n</tool_response><|im_end|>\n<|im_start|>assistant\n")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("messages", TALKS)
+def test_without_tools_the_template_is_the_models_own(messages: list[dict[str, Any]]) -> None:
+    """Letter by letter."""
+    own = prepare_embedded_model(default_cache_dir(), lambda _: None) / "chat_template.jinja"
+
+    assert render(TEMPLATE.read_text(), messages) == render(own.read_text(), messages)
