@@ -185,6 +185,7 @@ def _simulated(model: str | None, names: tuple[str, ...], kv_events: bool, optio
             script=tuple(json.loads(Path(str(script)).read_text())) if script else None,
             kv_events=kv_events,
             eos_rate=options["sim_eos_rate"],  # type: ignore[arg-type]
+            generators=options["sim_seeds"] == "generator",
             faults=FaultPlan.parse(options["sim_fault"]),  # type: ignore[arg-type]
         )
     except (ValueError, TypeError) as error:

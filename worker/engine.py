@@ -62,6 +62,9 @@ class Engine(Protocol):
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""
 
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Say how the started engine draws tokens."""
+
     def configuration(self) -> dict[str, Any]:
         """Configuration that clients ask for, with vLLM's names: model_config, parallel_config (world_size,
         world_size_across_dp, data_parallel_size), device_config (device_type), lora_config and weight_transfer_config

@@ -53,6 +53,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         )
         self._instance_id = uuid.uuid4().hex
         self._model = pb.Model()
+        self._capabilities = pb.EngineCapabilities()
         self._load = pb.Load()
         self._steps_version = ""
         self._cache = CacheFeed(self._tell_cache)
@@ -76,6 +77,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         await self._steering.start()
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
+        self._capabilities = self._engine.capabilities()
         self._model.tokenizer_digest = tokenizer_files.digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
         control = ControlService(self._engine, self._steering, self, files, self._model.tokenizer_digest)
@@ -154,6 +156,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             draining=self._draining,
             serving=self._steering.state,
             heartbeat_ms=int(1000 * _HEARTBEAT_S),
+            capabilities=self._capabilities,
         )
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:

@@ -21,6 +21,12 @@ _GROUP = OptionGroup(
         "sim_max_model_len": {"type": int, "help": "Context length."},
         "sim_seed": {"type": int, "default": 0, "help": "Another seed is another model."},
         "sim_eos_rate": {"type": float, "default": 0.0, "help": "Probability that a token ends the sequence."},
+        "sim_seeds": {
+            "type": click.Choice(["positional", "generator"]),
+            "default": "positional",
+            "help": "Where noise comes from: the ids and the seed alone, or a generator of each request, which only a "
+            "run from the start brings into the same state.",
+        },
         "sim_fault": {"multiple": True, "help": "What goes wrong, KIND@TRIGGER=N, for example crash@tokens=500."},
     },
 )

@@ -80,7 +80,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., coordinator_id: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining", "serving", "heartbeat_ms")
+    __slots__ = ("protocol", "instance_id", "model", "weight_version", "load", "draining", "serving", "heartbeat_ms", "capabilities")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,7 @@ class Welcome(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     protocol: ProtocolVersion
     instance_id: str
     model: Model
@@ -97,7 +98,18 @@ class Welcome(_message.Message):
     draining: bool
     serving: ServingState
     heartbeat_ms: int
-    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    capabilities: EngineCapabilities
+    def __init__(self, protocol: _Optional[_Union[ProtocolVersion, _Mapping]] = ..., instance_id: _Optional[str] = ..., model: _Optional[_Union[Model, _Mapping]] = ..., weight_version: _Optional[str] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., draining: _Optional[bool] = ..., serving: _Optional[_Union[ServingState, _Mapping]] = ..., heartbeat_ms: _Optional[int] = ..., capabilities: _Optional[_Union[EngineCapabilities, _Mapping]] = ...) -> None: ...
+
+class EngineCapabilities(_message.Message):
+    __slots__ = ("seeds", "positional_seeds", "batch_invariant")
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONAL_SEEDS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INVARIANT_FIELD_NUMBER: _ClassVar[int]
+    seeds: bool
+    positional_seeds: bool
+    batch_invariant: bool
+    def __init__(self, seeds: _Optional[bool] = ..., positional_seeds: _Optional[bool] = ..., batch_invariant: _Optional[bool] = ...) -> None: ...
 
 class ServingState(_message.Message):
     __slots__ = ("epoch", "revision", "strayed", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")

@@ -104,6 +104,10 @@ class SimulatedEngine(Engine):
             engine=f"simulated {tokenwire.__version__}",
         )
 
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Say that seeds are safe, and equal requests equal; the settings say what noise depends on."""
+        return pb.EngineCapabilities(seeds=True, positional_seeds=not self._settings.generators, batch_invariant=True)
+
     def configuration(self) -> dict[str, Any]:
         """Describe an engine of one process that takes adapters."""
         return self._loaded().configuration()

@@ -1,5 +1,6 @@
 """Turns a submit into the sequences that a simulated engine runs, or refuses it as the real engine would."""
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -77,7 +78,10 @@ class Admission:
         return names
 
     def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
-        seed = 0 if _is_greedy(params) else sequence_seed(params.seed, index)
+        if self.settings.generators and not _is_greedy(params) and not params.HasField("seed"):
+            seed = random.getrandbits(60)
+        else:
+            seed = 0 if _is_greedy(params) else sequence_seed(params.seed, index)
         model = (self.settings.seed, weights) if weights else (self.settings.seed,)
         return stable_hash(*model, seed, lora_id)
 
@@ -105,6 +109,7 @@ class Admission:
             eos_token_id=eos if eos_ends else None,
             min_tokens=min(params.min_tokens, limit),
             max_tokens=limit,
+            generator=self.settings.generators and _has_state(params),
             script=tuple(params.trace_decode_token_ids) or self.settings.script,
             fails=fails,
         )
@@ -178,6 +183,12 @@ class Admission:
 
 def _is_greedy(params: pb.SamplingParams) -> bool:
     return params.HasField("temperature") and params.temperature < _GREEDY_BELOW
+
+
+def _has_state(params: pb.SamplingParams) -> bool:
+    """Tell whether a real engine keeps something for the request that is not in its ids."""
+    output_alone = params.presence_penalty or params.frequency_penalty or params.bad_words
+    return bool(output_alone) or params.HasField("repetition_detection") or not _is_greedy(params)
 
 
 def _logprob_shape(params: pb.SamplingParams) -> LogprobShape | None:

@@ -38,6 +38,9 @@ class SimulationSettings:
     that is continued elsewhere starts over, because an engine cannot tell its earlier output from its prompt."""
     eos_rate: float = 0.0
     """Probability that a seeded token is the end of the sequence."""
+    generators: bool = False
+    """Draw the tokens of sampled requests, and of those with penalties or the like, from a generator for each sequence.
+    Then only a run from the start says the same again, and one from prompt and tokens says something else."""
     faults: FaultPlan = field(default_factory=FaultPlan)
     """What goes wrong, and when."""
 

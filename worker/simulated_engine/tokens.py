@@ -66,6 +66,8 @@ class TokenRules:
     min_tokens: int
     max_tokens: int
     script: tuple[int, ...] | None = None
+    generator: bool = False
+    """Tokens depend also on how many the sequence has drawn before."""
     fails: bool = False
     """Reaching max_tokens is an engine error."""
 
@@ -73,11 +75,13 @@ class TokenRules:
 class TokenSource:
     """Draws one sequence's tokens, ahead of the steps that report them."""
 
-    __slots__ = ("_generated", "_key", "_rules", "context", "finish")
+    __slots__ = ("_generated", "_key", "_rules", "_state", "context", "finish")
 
     def __init__(self, rules: TokenRules, context: int, key: int) -> None:
         self._rules = rules
         self._key = key & _DRAW_MASK
+        self._state = key
+        """Of the sequence's own generator, where it has one."""
         self._generated = 0
         self.context = context
         """Hash of the prompt and all tokens taken."""
@@ -102,7 +106,11 @@ class TokenSource:
         context, key = self.context, self._key
         words, size, limit = choice.words, len(choice.words), choice.eos_limit
         ids: list[int] = []
+        generator = self._rules.generator
         for _ in range(count):
+            if generator:
+                self._state = key = (self._state * _ROLL + 1) & _MASK
+                key >>= _DRAW_SHIFT
             draw = context >> _DRAW_SHIFT ^ key
             token = words[draw % size] if draw >= limit else choice.eos_token_id
             context = (context + token + 1) * _ROLL & _MASK

@@ -11,6 +11,7 @@ from typing import Any
 import vllm
 from prometheus_client.core import Metric
 from vllm.inputs import tokens_input
+from vllm.sampling_params import SamplingType
 from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.metrics.prometheus import get_prometheus_registry
@@ -23,6 +24,7 @@ from worker.prefix_cache import CacheChange, HearCache
 from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.background import Background
 from worker.vllm_engine.cache_events import CacheEvents
+from worker.vllm_engine.capabilities import engine_capabilities
 from worker.vllm_engine.configuration import engine_configuration
 from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
@@ -66,6 +68,7 @@ class VllmEngine(VllmControl):
         self._building: Background[Any] | None = None
         self._stopped = False
         self._traced = False
+        self._capabilities = pb.EngineCapabilities()
         self._loras: set[int] = set()
         self._admitting: set[Sequence] = set()
         self._aborted_early: set[Sequence] = set()
@@ -81,6 +84,7 @@ class VllmEngine(VllmControl):
         self._llm = llm
         try:
             self._traced = await self._llm.is_tracing_enabled()
+            self._capabilities = await engine_capabilities(self._llm)
             if self._warm_up:
                 log.info("warming up: running one request of each kind")
                 self._driver = self._choose_driver()
@@ -151,6 +155,10 @@ class VllmEngine(VllmControl):
             architecture=next(iter(config.architectures or ()), ""),
         )
 
+    def capabilities(self) -> pb.EngineCapabilities:
+        """Say how the started engine draws tokens."""
+        return self._capabilities
+
     def configuration(self) -> dict[str, Any]:
         """Configuration that clients ask for, with vLLM's names."""
         return engine_configuration(self.llm.vllm_config)
@@ -200,10 +208,14 @@ class VllmEngine(VllmControl):
         if submit.HasField("reasoning_parser_kwargs_json"):
             kwargs = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
             reasoning["reasoning_parser_kwargs"] = kwargs
+        params = to_vllm(submit.sampling_params, n)
+        if params.sampling_type is SamplingType.RANDOM_SEED and not self._capabilities.seeds:
+            message = "This engine cannot take seeds: vLLM on CPUs dies of them. Leave `seed` out, or have the worker "
+            raise InvalidRequest(f"{message}started without --worker-extension-cls after `--`.", param="seed")
         return Admission(
             request_id=submit.request_id,
             prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
-            params=to_vllm(submit.sampling_params, n),
+            params=params,
             inputs={
                 "lora_request": lora_request(submit.lora) if submit.HasField("lora") else None,
                 "priority": submit.priority,

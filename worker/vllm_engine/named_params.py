@@ -40,9 +40,6 @@ class NamedParamUpdates:
         self.tokenwire_communicator = None
 
 
-EXTENSION = f"{NamedParamUpdates.__module__}.{NamedParamUpdates.__qualname__}"
-
-
 def procedure(stage: str, arguments: dict[str, Any]) -> tuple[str, tuple[Any, ...]] | None:
     """Return the method and its arguments when a stage of a transfer is one of these, else None."""
     info = arguments.get("init_info") or arguments.get("update_info") or {}

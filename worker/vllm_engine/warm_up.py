@@ -18,7 +18,7 @@ from worker.vllm_engine.sampling import to_vllm
 
 log = logging.getLogger(__name__)
 
-# Shorter than a block of the KV cache, and never prefilled in chunks: vLLM's CPU runner dies of seeds then.
+# Shorter than a block of the KV cache, and never prefilled in chunks: vLLM's CPU runner may die of seeds then.
 _PROMPT = [1, 2, 3, 4]
 _MAX_TOKENS = 2
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,28 @@ async def test_continuation(
         rest = await second.run(prompt + kept, max_tokens=40 - len(kept), seed=seed, temperature=temperature)
     assert kept + rest.ids == whole.ids
     assert rest.finish == whole.finish
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"seed": 5}, {"temperature": 0.0, "presence_penalty": 0.5}, {"temperature": 0.0, "bad_words": ["a"]}],
+)
+async def test_generators(params: dict[str, Any]) -> None:
+    """With generators a run from the start says the same again, and one from prompt and tokens something else."""
+    config = SimulationSettings(step_ms=0, generators=True)
+    async with simulation(config) as first, simulation(config) as second:
+        whole = (await first.run(max_tokens=40, **params)).ids
+        assert (await second.run(max_tokens=40, **params)).ids == whole
+        assert (await second.run(PROMPT + whole[:20], max_tokens=20, **params)).ids != whole[20:]
+        assert not second.engine.capabilities().positional_seeds
+
+
+async def test_unseeded_noise_of_generators_is_new_each_time() -> None:
+    """Greedy requests go on from their tokens all the same; unseeded ones say something else each time."""
+    async with simulation(SimulationSettings(step_ms=0, generators=True)) as sim:
+        assert (await sim.run(max_tokens=40)).ids != (await sim.run(max_tokens=40)).ids
+        whole = (await sim.run(max_tokens=40, temperature=0.0)).ids
+        assert (await sim.run(PROMPT + whole[:20], max_tokens=20, temperature=0.0)).ids == whole[20:]
 
 
 async def test_batch_does_not_matter() -> None:

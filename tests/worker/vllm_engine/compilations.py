@@ -2,9 +2,11 @@
 
 from torch._dynamo.utils import counters
 
+from worker.vllm_engine.extension import WorkerExtension
 
-class Compilations:
-    """A worker extension."""
+
+class Compilations(WorkerExtension):
+    """The worker extension, and what a test asks."""
 
     def compilations(self) -> int:
         """Count the graphs that were compiled."""

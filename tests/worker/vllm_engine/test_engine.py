@@ -41,7 +41,7 @@ EOS = 2
 MAX_MODEL_LEN = 2048
 QUEUE_LIMIT = 12
 ARGUMENTS = ["--dtype", "float32", "--enforce-eager", "--max-num-queued-reqs", str(QUEUE_LIMIT)]
-ARGUMENTS += ["--max-model-len", str(MAX_MODEL_LEN)]
+ARGUMENTS += ["--max-model-len", str(MAX_MODEL_LEN), "--max-num-batched-tokens", "512"]
 ARGUMENTS += ["--worker-extension-cls", "tests.worker.vllm_engine.compilations.Compilations"]
 
 
@@ -305,6 +305,24 @@ async def test_a_wrong_request_is_refused(
     assert refused.value.param == param
     (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
     assert len(result.ids) == 2
+
+
+async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> None:
+    """The prompt is longer than a step; in a second run it is cached, and the seed's tokens are the same."""
+    prompt = run.chat("Tell me of the sea and of the wind. " * 100)
+    assert 900 < len(prompt) < MAX_MODEL_LEN
+    (first,) = await run.whole(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
+    (second,) = await run.whole(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
+
+    assert first.prefill is not None
+    assert second.prefill is not None
+    assert first.prefill.cached_tokens < 128 < second.prefill.cached_tokens
+    assert first.ids == second.ids
+
+
+async def test_what_the_engine_can_is_said(run: Run) -> None:
+    """On a CPU in float32: seeds are safe, noise comes from generators, batches do not matter."""
+    assert run.engine.capabilities() == pb.EngineCapabilities(seeds=True, batch_invariant=True)
 
 
 async def test_an_adapter_without_lora_support_is_refused(run: Run) -> None:

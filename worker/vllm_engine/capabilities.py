@@ -1,0 +1,37 @@
+"""What may be relied on when vLLM samples: whether seeds are safe, and what equal requests have in common."""
+
+import logging
+import pkgutil
+from typing import Any
+
+import torch
+from vllm import envs
+
+from tokenwire.v1 import inference_pb2 as pb
+from worker.vllm_engine.partial_prefills import PartialPrefills
+
+log = logging.getLogger(__name__)
+
+
+async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
+    """Find out how a started AsyncLLM draws tokens, and make seeded requests safe where that takes something."""
+    config = llm.vllm_config
+    on_cpu = config.device_config.device_type == "cpu"
+    # Of this runner the noise is a hash of seed and position. Where drafts are verified, it decides on them instead.
+    positional = bool(getattr(config, "use_v2_model_runner", False)) and config.speculative_config is None
+    in_float32 = config.model_config.dtype == torch.float32
+    return pb.EngineCapabilities(
+        seeds=not on_cpu or await _seeds_are_safe(llm),
+        positional_seeds=positional,
+        batch_invariant=bool(envs.VLLM_BATCH_INVARIANT) or (on_cpu and in_float32),
+    )
+
+
+async def _seeds_are_safe(llm: Any) -> bool:
+    if not llm.vllm_config.scheduler_config.enable_chunked_prefill:
+        return True
+    extension = pkgutil.resolve_name(llm.vllm_config.parallel_config.worker_extension_cls)
+    if issubclass(extension, PartialPrefills) and all(await llm.collective_rpc("tokenwire_keep_generators")):
+        return True
+    log.warning("seeded requests are refused: this engine would die of one whose prompt it computes in several steps")
+    return False

@@ -1,0 +1,39 @@
+"""An extension of vLLM's worker class: seeded requests survive prompts that a CPU engine computes in several steps."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class PartialPrefills:
+    """Methods for collective_rpc. Attributes and methods must not clash with vLLM's worker, which inherits them."""
+
+    def tokenwire_keep_generators(self) -> bool:
+        """See to it that seeded requests are safe in this process; returns whether they are.
+
+        As long as a prompt is incomplete, vLLM samples for it with the rest of the batch, drops the token and sets the
+        request's generator back. Those of CPUs cannot be set back: the engine would end.
+        """
+        worker: Any = self
+        if worker.device.type != "cpu" or worker.vllm_config.use_v2_model_runner:
+            return True
+        runner = worker.model_runner
+        parts = ("sample_tokens", "discard_request_mask", "input_batch")
+        if not all(hasattr(runner, name) for name in parts) or not hasattr(runner.input_batch, "generators"):
+            return False
+        runner.sample_tokens = without_generators_of_partial_prefills(runner, runner.sample_tokens)
+        return True
+
+
+def without_generators_of_partial_prefills(runner: Any, sample: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the sampling of a step: tokens that will be dropped are drawn with the common generator."""
+
+    def sample_tokens(*arguments: Any, **named: Any) -> Any:
+        generators = runner.input_batch.generators
+        partial = runner.discard_request_mask.np
+        kept = {row: generators.pop(row) for row in list(generators) if partial[row]}
+        try:
+            return sample(*arguments, **named)
+        finally:
+            generators.update(kept)
+
+    return sample_tokens
