@@ -24,6 +24,7 @@ from coordinator.api.openapi.document import Security
 from coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from coordinator.api.render import render_routes
 from coordinator.api.responses.routes import responses_routes
+from coordinator.api.resumption import ResumptionHeader
 from coordinator.api.service import service_routes
 from coordinator.api.tokens.routes import token_routes
 from coordinator.body_limit import BodyLimit
@@ -74,7 +75,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
     queue = AdmissionQueue(pool, settings.admission, expected)
-    failover = Failover(queue, settings.failover, pool.room, pool.lives)
+    failover = Failover(queue, settings.failover, pool)
     pool.watch_drains(failover.drained)
     generation = Generation(
         failover,
@@ -128,6 +129,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     install_error_handlers(app)
     if settings.api.debug_headers:
         app.add_middleware(DebugHeaders)
+    app.add_middleware(ResumptionHeader)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
     if keys is not None:
         app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)

@@ -176,7 +176,12 @@ class Generation:
             for position, submit in enumerate(self.submits(prepared)):
                 submit.priority = caller.priority(submit.priority)
                 submit.trace_headers.update(record.trace_headers)
-                placement = Placement(joins=position > 0, tenant=caller.tenant, hear_worker=record.placed)
+                placement = Placement(
+                    joins=position > 0,
+                    tenant=caller.tenant,
+                    hear_worker=record.placed,
+                    exact=prepared.request.returns_ids,
+                )
                 run.add(self._submit(prepared, position, submit, texts, reply, placement))
         except BaseException:
             run.abort()

@@ -106,6 +106,8 @@ class GenerationRequest:
     truncation: Truncation | None = None
     stream_interval: int = 1
     """Tokens of a choice to gather for each streamed chunk, but for the first and the last."""
+    returns_ids: bool = False
+    """Whether the client gets ids: those of one run, or an error."""
     token_by_token: bool = False
     """Whether replies need every token by itself: parsers read some markup only so."""
     reasoning_ended: bool | None = None
@@ -194,5 +196,7 @@ class Finish:
     """The stop string or stop id that matched; None for end of sequence."""
     kv_transfer_params: Any = None
     """What a prefill worker hands on to a decode worker."""
+    resumed: bool = False
+    """Whether another worker went on with it than had begun."""
     weight_versions: Sequence[WeightSpan] | None = None
     """Which weights made which tokens, without gaps; None where the worker does not label its weights."""

@@ -123,6 +123,7 @@ class Listener:
         self.ended = asyncio.Event()
         """Set by the ending."""
         self.steps_after_end = 0
+        self.resumptions = 0
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Remember."""
@@ -135,6 +136,10 @@ class Listener:
     def weights(self, version: str) -> None:
         """Remember, with the number of tokens before."""
         self.versions.append((len(self.token_ids), version))
+
+    def resumed(self) -> None:
+        """Count."""
+        self.resumptions += 1
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Remember."""

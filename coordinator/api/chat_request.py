@@ -175,6 +175,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
+            returns_ids=bool(self.return_token_ids),
         )
         if not self.include_reasoning:
             request.reasoning_ended = True

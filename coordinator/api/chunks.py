@@ -8,6 +8,7 @@ from typing import Any
 from coordinator.api.errors import error_event
 from coordinator.api.json_text import compact
 from coordinator.api.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
+from coordinator.api.resumption import shown_resumption
 from coordinator.api.token_history import shown_history
 from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import PreparedRequest
@@ -142,6 +143,7 @@ class ChunkWriter:
         after["token_ids"] = shown = self._shown_ids(token_ids)
         if finish is not None and shown is not None:
             after["weight_versions"] = shown_weight_versions(finish)
+        after.update(shown_resumption(finish))
         end = compact(after)[1:] + "]"
         if self._usages is not None:
             self._count(index, token_ids)

@@ -92,6 +92,7 @@ class CompletionRequest(RequestFields):
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
+            returns_ids=bool(self.return_token_ids),
         )
 
     def chunk_options(self, api: ApiSettings) -> ChunkOptions:

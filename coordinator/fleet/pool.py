@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.each import for_each
+from coordinator.fleet.failover.recovery import common_capabilities
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.reconciler import Reconciler
 from coordinator.fleet.room import capacity, room_of
@@ -179,6 +180,10 @@ class WorkerPool:
     def room(self, model: str, adapter_id: int = 0) -> int:
         """Return how many more sequences the workers of a model could begin at once."""
         return sum(max(0, room_of(session)) for session in self._able(model, adapter_id))
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Return what all workers of a model can that could take a request now; nothing where there are none."""
+        return common_capabilities(session.capabilities for session in self._able(model, adapter_id))
 
     def has_room(self, model: str, adapter_id: int = 0) -> bool:
         """Tell whether a worker of a model could begin one more sequence at once."""

@@ -70,6 +70,8 @@ class WorkerSession:
         """Label of the weights that made the last tokens."""
         self.serving = pb.ServingState()
         """What fleet operations have made of the worker."""
+        self.capabilities = pb.EngineCapabilities()
+        """How its engine draws tokens."""
         self.last_error = "not connected yet"
         self.ready = asyncio.Event()
         self._coordinator_id = coordinator_id
@@ -247,6 +249,7 @@ class WorkerSession:
         await self._prepare(welcome.model, conversation.fetch_tokenizer)
         self.model, self.weight_version = welcome.model, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
+        self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         self._tally = self._slots.deaf.tally = self._tallies.setdefault(self.name, Tally())
         # Stock servers have neither heartbeats nor steps.

@@ -22,6 +22,9 @@ class SlotListener(Protocol):
     def weights(self, version: str) -> None:
         """Hear which weights make the tokens from now on: first of all, and when that changes."""
 
+    def resumed(self) -> None:
+        """Hear that another worker goes on with the sequence."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take new tokens, with the finish if these are the last. Return True to want no more."""
 
@@ -42,6 +45,9 @@ class Deaf:
         pass
 
     def weights(self, version: str) -> None:
+        pass
+
+    def resumed(self) -> None:
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:

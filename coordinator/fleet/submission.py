@@ -25,6 +25,8 @@ class Placement:
     """Whether the client has a part of the reply: such a request goes before new ones, and is not refused."""
     joins: bool = False
     """Whether it is a further prompt of a request whose first one was taken: such a one is not refused either."""
+    exact: bool = False
+    """Whether its client gets ids: those of one run, or an error."""
     tenant: str = ""
     """Whose request it is; tenants have equal shares of what is scarce."""
     placed: "Callable[[WorkerSession], None]" = _ignore

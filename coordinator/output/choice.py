@@ -69,6 +69,7 @@ class Choice:
         "_index",
         "_logprobs",
         "_reply",
+        "_resumed",
         "_text",
         "_token_by_token",
         "_versions",
@@ -87,6 +88,7 @@ class Choice:
         self._reply = reply
         self._begun = False
         self._ended = False
+        self._resumed = False
         self._decode_logprobs = decode_logprobs
         self._token_by_token = token_by_token
         self._logprobs: _Logprobs | None = None
@@ -117,6 +119,10 @@ class Choice:
         if not versions or versions[-1][1] != version:
             versions.append((tokens, version))
 
+    def resumed(self) -> None:
+        """Hear that another worker goes on with the sequence."""
+        self._resumed = True
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Take the tokens of one frame. Returns True when a stop string ended the choice before the engine did."""
         if not self._begun:
@@ -143,6 +149,8 @@ class Choice:
         else:
             text, kept, matched = self._text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
         ending = _ending(finish) if matched is None and finish is not None else Finish("stop", matched)
+        if self._resumed:
+            ending = replace(ending, resumed=True)
         if self._versions:
             ending = replace(ending, weight_versions=self._spans(self._reply.tokens_of(self._index) + kept))
         logprobs = None if self._logprobs is None else self._logprobs.take(kept)

@@ -8,6 +8,7 @@ from coordinator.api.anthropic.errors import anthropic_error_event
 from coordinator.api.chat import ChatCall
 from coordinator.api.json_text import compact
 from coordinator.api.message_parts import Part
+from coordinator.api.resumption import shown_resumption
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -65,7 +66,8 @@ class MessageEvents:
 
     def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
         """Render why the message ended, what it cost, and its end."""
-        return _event("message_delta", delta=stop(parts, finish), usage=self._usage(usage)) + _event("message_stop")
+        end = {"delta": stop(parts, finish), "usage": self._usage(usage), **shown_resumption(finish)}
+        return _event("message_delta", **end) + _event("message_stop")
 
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
         """Render an error, behind which nothing comes."""

@@ -9,6 +9,7 @@ from coordinator.api.logprobs import LogprobStyle, chat_logprobs
 from coordinator.api.message_parts import Part
 from coordinator.api.responses.request import ResponsesRequest
 from coordinator.api.responses.tools import Tools
+from coordinator.api.resumption import shown_resumption
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -91,7 +92,7 @@ class ResponseObject:
         """Return it complete, or cut."""
         status = status_of(finish)
         details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
-        ended = {**self._object(status, items), **details, "usage": _usage(usage)}
+        ended = {**self._object(status, items), **details, "usage": _usage(usage), **shown_resumption(finish)}
         if status == "completed":
             ended["completed_at"] = int(time.time())
         if finish.kv_transfer_params is not None:

@@ -32,6 +32,7 @@ class ChatTokensRequest(ChatCompletionRequest):
         """Translate into the internal noun, as for a chat; but the prompt is what was given."""
         request = super().to_generation(response_id, headers, plan, api)
         request.prompts = [TokenPrompt(self.tokens, "tokens")]
+        request.returns_ids = True
         return request
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.api.errors import error_event
 from coordinator.api.json_text import compact
+from coordinator.api.resumption import shown_resumption
 from coordinator.api.tokens.generate_request import GenerateRequest
 from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import PreparedRequest
@@ -50,6 +51,7 @@ def ending_fields(finish: Finish | None) -> dict[str, Any]:
         "routed_experts": None,
         "sampling_mask": None,
         "weight_versions": finish and shown_weight_versions(finish),
+        **shown_resumption(finish),
     }
 
 

@@ -69,6 +69,7 @@ class SamplingParams(SamplingFields):
             n=1 if self.n is None else self.n,
             text=replace(self.text_rules(), unread=not shows_text),
             max_tokens_param=None,
+            returns_ids=True,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.api.errors import error_event
 from coordinator.api.json_text import compact
+from coordinator.api.resumption import shown_resumption
 from coordinator.api.tokens.sglang_request import SglangRequest
 from coordinator.generation import PreparedRequest
 from coordinator.output.sse import DONE
@@ -70,6 +71,7 @@ class SglangChoice:
             "finish_reason": finish and finish_reason(finish, self._token_ids),
             "weight_version": spans[-1].version if spans else None,
             "weight_versions": [asdict(span) for span in spans] if spans else None,
+            **shown_resumption(finish),
         }
         meta = compact(about)[:-1] + self._render_logprobs() + "}"
         return f'{{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{meta}{self._index}}}'

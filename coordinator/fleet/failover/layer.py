@@ -4,15 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.each import for_each
-from coordinator.fleet.failover.recovery import Recovery, remainder, repeatable
+from coordinator.fleet.failover.recovery import Recovery, can_go_on_plausibly, remainder, wants_one_run
 from coordinator.fleet.failover.replay import Replay
-from coordinator.fleet.failover.request import ResumableRequest, can_resume, is_movable, name_of, request_of
+from coordinator.fleet.failover.request import ResumableRequest, name_of, recovery, request_of
 from coordinator.fleet.failover.sequence import Loss, ResumableSequence
 from coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
-from coordinator.fleet.failover.suspicion import Lives, Suspicion, Verdict, is_undecided
+from coordinator.fleet.failover.suspicion import Suspicion, Verdict, is_undecided
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerLost, reply_error
@@ -29,23 +29,28 @@ _MOVED_AT_ONCE = 8
 _LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
 
 
+class Workers(Protocol):
+    """What has to be known of all workers; see WorkerPool."""
+
+    def room(self, model: str, adapter_id: int = 0) -> int:
+        """Return how many sequences the workers of a model could begin at once."""
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Return what all workers of a model can."""
+
+    def lives(self, instance_id: str) -> bool | None:
+        """Tell whether the process of a lost worker still runs; None while that has yet to show."""
+
+
 class Failover:
     """Wraps listeners so that they never hear of a lost worker, as long as another one can go on."""
 
-    def __init__(
-        self,
-        below: Fleet,
-        settings: FailoverSettings,
-        room: Callable[[str, int], int],
-        lives: Lives = lambda instance_id: False,
-    ) -> None:
-        """`room` says how many sequences the workers of a model (and an adapter of it) could begin at once, `lives`
-        whether the process of a lost worker still runs."""
+    def __init__(self, below: Fleet, settings: FailoverSettings, workers: Workers) -> None:
         self.stats = FailoverStats()
         self._below = below
         self._settings = settings
-        self._room = room
-        self._suspicion = Suspicion(lives)
+        self._workers = workers
+        self._suspicion = Suspicion(workers.lives)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
@@ -60,7 +65,7 @@ class Failover:
         """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
-        request = ResumableRequest(model, repeatable(submit), placement)
+        request = ResumableRequest(model, submit, placement, self._is_exact(submit, placement))
         sequences = [ResumableSequence(request, index, listener, self) for index, listener in enumerate(listeners)]
         request.sequences, request.running = sequences, len(sequences)
         request.begin(self._below)
@@ -100,6 +105,20 @@ class Failover:
             asyncio.get_running_loop().call_soon(self._settle)
         self._lost.append((sequence, loss))
 
+    def diverged(self, sequence: ResumableSequence, position: int) -> None:
+        """Go on from the tokens that the client has, or end the sequence where that will not do."""
+        request = request_of(sequence)
+        where = f"a second run of the request differs from the first at token {position}"
+        if request.exact or not can_go_on_plausibly(request.submit.sampling_params):
+            message = f"The worker that generated this reply is gone, and {where}: it cannot be continued."
+            sequence.end_with(EngineFailed(message))
+            return
+        log.warning("request %s goes on from its tokens: %s", name_of(sequence), where)
+        sequence.leave()
+        sequence.forked = True
+        self._waiting.append(sequence)
+        self._schedule()
+
     def ended(self, sequence: ResumableSequence) -> None:
         """Forget a sequence, and with the last one its request."""
         self._live.discard(sequence)
@@ -132,7 +151,7 @@ class Failover:
     ) -> None:
         if request_of(sequence).aborted:
             sequence.end_as_aborted()
-        elif self._stopped or sequence.losses > self._settings.attempts or not can_resume(sequence):
+        elif self._stopped or sequence.losses > self._settings.attempts or not self._can_resume(sequence):
             self._give_up(sequence)
         elif loss.died:
             dead.setdefault((loss.instance_id, loss.certain), []).append(sequence)
@@ -149,7 +168,7 @@ class Failover:
         if sequence.ended:
             return
         request = request_of(sequence)
-        replayed = request.recovery is Recovery.REPLAY and bool(sequence.token_ids)
+        replayed = bool(sequence.token_ids) and self._recovery(sequence) is Recovery.REPLAY
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
@@ -162,8 +181,27 @@ class Failover:
         except (Unavailable, Overloaded) as error:
             self._give_up(sequence, error)
             return
+        if sequence.token_ids:
+            sequence.resumed()
         self.stats.replayed += replayed
         self.stats.resumed += not replayed
+
+    def _is_exact(self, submit: pb.Submit, placement: Placement) -> bool:
+        policy = self._settings.resume
+        return policy == "exact" or (policy == "auto" and (placement.exact or wants_one_run(submit.sampling_params)))
+
+    def _recovery(self, sequence: ResumableSequence) -> Recovery:
+        request = request_of(sequence)
+        return recovery(sequence, self._workers.capabilities(request.model, request.submit.lora.id))
+
+    def _can_resume(self, sequence: ResumableSequence) -> bool:
+        return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
+
+    def _is_movable(self, sequence: ResumableSequence) -> bool:
+        """Tell whether a running sequence goes on elsewhere without the client noticing."""
+        if request_of(sequence).aborted:
+            return False
+        return not sequence.token_ids or self._recovery(sequence) is Recovery.CONTINUE
 
     def _schedule(self) -> None:
         work = self._waiting or self._draining or self._suspicion.trying
@@ -194,12 +232,12 @@ class Failover:
 
         All at once would all wait for the last one's prompt; those that wait their turn get tokens meanwhile.
         """
-        movable = [sequence for sequence in self._live if sequence.session is session and is_movable(sequence)]
+        movable = [sequence for sequence in self._live if sequence.session is session and self._is_movable(sequence)]
         rooms: dict[tuple[str, int], int] = {}
         for sequence in movable[:_MOVED_AT_ONCE]:
             request = request_of(sequence)
             wanted = request.model, request.submit.lora.id
-            rooms[wanted] = rooms.get(wanted, self._room(*wanted)) - 1
+            rooms[wanted] = rooms.get(wanted, self._workers.room(*wanted)) - 1
             if rooms[wanted] >= 0:
                 _each([sequence], lambda sequence: self._move(sequence, session))
         return bool(movable)

@@ -17,6 +17,12 @@ _GROUP = OptionGroup(
             "default": 3,
             "help": "Workers that a request may lose and still go on; 0: a lost worker ends its requests.",
         },
+        "resume_policy": {
+            "type": click.Choice(["auto", "exact", "plausible"]),
+            "default": "auto",
+            "help": "What becomes of a reply that cannot go on with the tokens of a single run: exact ends it with an "
+            "error, plausible goes on from its tokens, auto is exact where clients get ids or log-probabilities.",
+        },
         "heartbeat_timeout": {
             "type": float,
             "default": 4.0,
@@ -42,4 +48,4 @@ def vigil_settings(values: Mapping[str, Any]) -> VigilSettings:
 
 def failover_settings(values: Mapping[str, Any]) -> FailoverSettings:
     """Build settings from the options' values."""
-    return FailoverSettings(attempts=values["failover_attempts"])
+    return FailoverSettings(attempts=values["failover_attempts"], resume=values["resume_policy"])

@@ -1,13 +1,16 @@
-"""How a request can go on elsewhere so that its tokens are those of an undisturbed run, and what a worker gets for it.
+"""How a request can go on elsewhere so that its tokens are those of one run, and what a worker gets for it.
 
 An engine that gets prompt and tokens as its prompt goes on exactly where all that decides the next token is in them.
 Where more does, the request runs from its start again: the generator of a seeded request has been drawn from, and
 grammars, bad words and penalties see only the output. Those of vLLM 0.32: v1/sample, v1/structured_output.
+Some engines draw the noise of a seeded request from its seed and the position: there it goes on as a greedy one does.
+Where tokens depend on what else is in the batch (most arithmetic but float32's on CPUs), a request that goes on from
+its tokens may say something else than an undisturbed run, as any two runs may. One that must not is run again.
 """
 
 import enum
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tokenwire.seeds import NO_SEED, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
@@ -21,6 +24,8 @@ _SEES_OUTPUT_ALONE = (
     "thinking_token_budget",
     "extra_args_json",
 )
+_HAS_FORM = ("structured_outputs", "extra_args_json")
+"""The whole output has a form: what follows a part of it makes no sense by itself."""
 
 
 class Recovery(enum.Enum):
@@ -31,25 +36,58 @@ class Recovery(enum.Enum):
     REPLAY = enum.auto()
     """From the prompt, as far as the tokens so far come out again."""
     NONE = enum.auto()
-    """Not at all, once there are tokens: a part of the prompt's computation was elsewhere, and is gone."""
+    """Not at all, once there are tokens: what they came from is gone."""
 
 
-def recovery_of(params: pb.SamplingParams) -> Recovery:
-    """Say how a request with these parameters goes on."""
+def recovery_of(params: pb.SamplingParams, engines: pb.EngineCapabilities, exact: bool) -> Recovery:
+    """Say how a request with these parameters goes on among such engines.
+
+    exact: an error is wanted rather than a reply that no single run has given.
+    """
     if params.kv_transfer_params_json or params.ec_transfer_params_json:
         return Recovery.NONE
-    return Recovery.REPLAY if _sees_output_alone(params) or _has_seed(params) else Recovery.CONTINUE
+    greedy, seeded = _is_greedy(params), _has_seed(params)
+    if _sees_output_alone(params):
+        if greedy or seeded:
+            return Recovery.REPLAY
+        return Recovery.NONE if exact or not can_go_on_plausibly(params) else Recovery.CONTINUE
+    if not greedy and not seeded:
+        return Recovery.CONTINUE  # whatever comes is drawn as it would have been
+    if (greedy or engines.positional_seeds) and (engines.batch_invariant or not exact):
+        return Recovery.CONTINUE
+    return Recovery.REPLAY
 
 
-def repeatable(submit: pb.Submit) -> pb.Submit:
-    """Return the request with a seed where it can only go on by a replay, which must give the same tokens."""
+def wants_one_run(params: pb.SamplingParams) -> bool:
+    """Tell whether a request asks for log-probabilities: those of tokens that no run has given mislead."""
+    return params.HasField("logprobs") or bool(params.logprob_token_ids)
+
+
+def can_go_on_plausibly(params: pb.SamplingParams) -> bool:
+    """Tell whether what follows the tokens so far makes sense, though an undisturbed run would say something else."""
+    if params.kv_transfer_params_json or params.ec_transfer_params_json or params.trace_decode_token_ids:
+        return False
+    return not any(params.HasField(name) for name in _HAS_FORM)
+
+
+def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCapabilities:
+    """Return what all engines can; nothing where there are none."""
+    known = list(engines)
+    return pb.EngineCapabilities(
+        seeds=bool(known) and all(each.seeds for each in known),
+        positional_seeds=bool(known) and all(each.positional_seeds for each in known),
+        batch_invariant=bool(known) and all(each.batch_invariant for each in known),
+    )
+
+
+def seed_for_replay(submit: pb.Submit, engine: pb.EngineCapabilities) -> None:
+    """Give a request a seed where only a replay can go on with it, which must give the same tokens.
+
+    Not on an engine that may die of seeds.
+    """
     params = submit.sampling_params
-    if recovery_of(params) is not Recovery.REPLAY or _is_greedy(params) or _has_seed(params):
-        return submit
-    seeded = pb.Submit()
-    seeded.CopyFrom(submit)
-    seeded.sampling_params.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
-    return seeded
+    if engine.seeds and _sees_output_alone(params) and not _is_greedy(params) and not _has_seed(params):
+        params.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
 
 
 def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_scored: bool) -> pb.Submit:

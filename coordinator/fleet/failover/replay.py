@@ -51,6 +51,9 @@ class Replay:
         if self._caught_up:
             self._behind.weights(version)
 
+    def resumed(self) -> None:
+        """Nobody says so of a replay, which is one itself."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Compare; pass on what the client does not have."""
         if self._caught_up:

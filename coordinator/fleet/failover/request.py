@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.each import for_each
-from coordinator.fleet.failover.recovery import Recovery, recovery_of
+from coordinator.fleet.failover.recovery import Recovery, common_capabilities, recovery_of, seed_for_replay
 from coordinator.fleet.failover.sequence import ResumableSequence
 from coordinator.fleet.submission import Fleet, Placement, Submission
 from tokenwire.v1 import inference_pb2 as pb
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 class ResumableRequest:
     """One submitted request and its sequences, each of which goes on by itself once it was lost."""
 
-    __slots__ = ("_whole", "aborted", "model", "placement", "recovery", "running", "sequences", "submit")
+    __slots__ = ("_whole", "aborted", "exact", "model", "placement", "running", "sequences", "submit")
 
-    def __init__(self, model: str, submit: pb.Submit, placement: Placement) -> None:
+    def __init__(self, model: str, submit: pb.Submit, placement: Placement, exact: bool) -> None:
         self.model = model
         self.submit = submit
         self.placement = placement
-        self.recovery = recovery_of(submit.sampling_params)
+        self.exact = exact
+        """Whether an error is wanted rather than a reply that no single run has given."""
         self.sequences: Sequence[ResumableSequence] = ()
         self.running = 0
         """Sequences that have not ended."""
@@ -63,6 +64,7 @@ class ResumableRequest:
         return f"{said}; lost {losses} times" if losses else said
 
     def _placed(self, session: "WorkerSession") -> None:
+        seed_for_replay(self.submit, session.capabilities)
         for sequence in self.sequences:
             sequence.placed(session)
 
@@ -80,15 +82,13 @@ def request_of(sequence: ResumableSequence) -> ResumableRequest:
     return request
 
 
-def can_resume(sequence: ResumableSequence) -> bool:
-    """Tell whether a lost sequence can go on elsewhere at all."""
-    return request_of(sequence).recovery is not Recovery.NONE or not sequence.token_ids
-
-
-def is_movable(sequence: ResumableSequence) -> bool:
-    """Tell whether a running sequence goes on elsewhere without the client noticing."""
+def recovery(sequence: ResumableSequence, workers: pb.EngineCapabilities) -> Recovery:
+    """Say how a sequence goes on that has tokens, among workers that can so much."""
+    if sequence.forked:
+        return Recovery.CONTINUE
     request = request_of(sequence)
-    return not request.aborted and (request.recovery is Recovery.CONTINUE or not sequence.token_ids)
+    engines = common_capabilities((workers, *sequence.engines))
+    return recovery_of(request.submit.sampling_params, engines, request.exact)
 
 
 def name_of(sequence: ResumableSequence) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import Submission
-from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ class Keeper(Protocol):
     def lost(self, sequence: "ResumableSequence", loss: Loss) -> None:
         """Go on with the sequence elsewhere, or end it."""
 
+    def diverged(self, sequence: "ResumableSequence", position: int) -> None:
+        """Decide about a sequence whose second run says something else at a position than its first."""
+
     def ended(self, sequence: "ResumableSequence") -> None:
         """Forget a sequence."""
 
@@ -51,6 +54,8 @@ class ResumableSequence:
         "_session",
         "avoid",
         "ended",
+        "engines",
+        "forked",
         "index",
         "losses",
         "request",
@@ -69,6 +74,10 @@ class ResumableSequence:
         self.avoid: frozenset[str] = frozenset()
         """Workers that it was lost with."""
         self.ended = False
+        self.engines: tuple[pb.EngineCapabilities, ...] = ()
+        """What each engine can that it was with."""
+        self.forked = False
+        """Whether a second run said something else: now only its tokens count."""
         self._listener = listener
         self._keeper = keeper
         self._last_word: TokenwireError | pb.Finish | None = None
@@ -94,6 +103,7 @@ class ResumableSequence:
 
     def placed(self, session: "WorkerSession") -> None:
         """Hear which worker got it."""
+        self.engines += (session.capabilities,)
         self._session = session
         self._began_at = len(self.token_ids)
 
@@ -144,14 +154,13 @@ class ResumableSequence:
 
     def diverged(self, position: int) -> None:
         """Hear from a replay that it says something else than before."""
-        self.end_with(
-            EngineFailed(
-                f"The worker that generated this reply is gone, and a second run of the request differs from the first "
-                f"at token {position}: it cannot be continued."
-            )
-        )
+        self._keeper.diverged(self, position)
 
     # What its keeper does.
+
+    def resumed(self) -> None:
+        """Tell that another worker goes on with what was said."""
+        self._listener.resumed()
 
     def end_with(self, error: TokenwireError) -> None:
         """End with an error."""

@@ -1,8 +1,11 @@
 """How much is done for a request whose worker is lost."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tokenwire.errors import InvalidRequest
+
+ResumePolicy = Literal["auto", "exact", "plausible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +14,8 @@ class FailoverSettings:
 
     attempts: int = 3
     """How many losses a request survives; 0: none."""
+    resume: ResumePolicy = "auto"
+    """What a reply may be that goes on elsewhere."""
 
     def __post_init__(self) -> None:
         if self.attempts < 0:

@@ -118,7 +118,7 @@ async def test_requests_of_a_worker_that_breaks_the_rules_go_on_elsewhere(tmp_pa
 
     wrong, right = unix_address(tmp_path, "wrong"), unix_address(tmp_path, "right")
     pool = WorkerPool("test", accept)
-    failover = Failover(pool, FailoverSettings(), pool.room)
+    failover = Failover(pool, FailoverSettings(), pool)
     async with scripted_worker(wrong, script), running_worker(right):
         pool.update([wrong])
         await until(pool.is_ready)

@@ -17,6 +17,9 @@ class Listener:
     def weights(self, version: str) -> None:
         """Ignore."""
 
+    def resumed(self) -> None:
+        """Ignore."""
+
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Ignore."""
         return False

@@ -10,7 +10,7 @@ import pytest
 from coordinator.admission.queue import AdmissionQueue
 from coordinator.admission.settings import AdmissionSettings
 from coordinator.fleet.failover.layer import Failover
-from coordinator.fleet.failover.settings import FailoverSettings
+from coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
 from coordinator.fleet.pool import WorkerPool
 from coordinator.fleet.session import SessionState
 from coordinator.fleet.slots import SlotListener
@@ -31,7 +31,7 @@ class Cluster:
         self._workers: dict[str, tuple[WorkerServer, AsyncExitStack]] = {}
         self.pool = WorkerPool("test", accept)
         queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
-        self.failover = Failover(queue, settings, self.pool.room)
+        self.failover = Failover(queue, settings, self.pool)
         self.pool.watch_drains(self.failover.drained)
 
     def connect(self) -> None:
@@ -94,12 +94,12 @@ def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """Two workers of three run."""
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Two workers of three run; a test may say how they simulate."""
     cluster = Cluster(tmp_path, FailoverSettings())
     cluster.connect()
     for name in NAMES[:2]:
-        await cluster.start(name, step_ms=4)
+        await cluster.start(name, step_ms=4, **getattr(request, "param", {}))
     yield cluster
     await cluster.stop()
 
@@ -115,6 +115,11 @@ SCORED: dict[str, Any] = {"logprobs": 2, "prompt_logprobs": 1}
 MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 123))}
 
 
+GENERATORS = pytest.mark.parametrize("cluster", [{"generators": True}], indirect=True)
+"""Has each request draw from a generator of its own, as most engines do."""
+
+
+@pytest.mark.parametrize("cluster", [{}, {"generators": True}], indirect=True, ids=["positional", "generators"])
 @pytest.mark.parametrize("sampling", [{}, SEEDED, PENALIZED, SCORED, {**SEEDED, **SCORED}, MINIMAL])
 async def test_a_lost_request_goes_on_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
     """Tokens, rows, usage and ending are those of an undisturbed run, whichever way it goes on."""
@@ -135,7 +140,9 @@ async def test_a_lost_request_goes_on_as_if_nothing_had_happened(cluster: Cluste
     assert len(listener.prefills) == 1
     assert listener.prefills[0].prompt_logprobs == whole.prefills[0].prompt_logprobs
     assert listener.steps_after_end == 0
-    replayed = "seed" in sampling
+    assert listener.resumptions == 1
+    positional = cluster.pool.capabilities("simulated").positional_seeds
+    replayed = "presence_penalty" in sampling or ("seed" in sampling and not positional)
     assert (cluster.failover.stats.replayed, cluster.failover.stats.resumed) == (replayed, not replayed)
 
 
@@ -235,20 +242,74 @@ async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
     await cluster.stop()
 
 
-async def test_a_second_run_that_differs_is_not_passed_on(cluster: Cluster) -> None:
-    """A worker that says something else ends the request with an error, never with a mixture."""
+async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
+    """Send a seeded request, lose its worker, and leave one that says something else; returns when it has ended."""
     await cluster.lose("two")
-    await cluster.start("two", step_ms=4, seed=99)
-    submission, (listener,) = cluster.send(**SEEDED)
+    await cluster.start("two", step_ms=4, generators=True, seed=99)
+    listener = Listener()
+    submission = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
     if submission.explain().endswith("two.sock"):
-        _, (listener,) = cluster.send(**SEEDED)
+        listener = Listener()
+        cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
     await some_tokens(listener)
-
     await cluster.lose("one")
-
     await listener.ended.wait()
+    return listener
+
+
+@GENERATORS
+async def test_a_second_run_that_differs_is_not_passed_on(cluster: Cluster) -> None:
+    """Who gets ids gets an error, never a mixture."""
+    listener = await lose_to_another_model(cluster, Placement(exact=True))
+
     assert isinstance(listener.error, EngineFailed)
     assert "differs from the first" in listener.error.message
+
+
+@GENERATORS
+async def test_a_second_run_that_differs_is_left_for_the_tokens(cluster: Cluster) -> None:
+    """Who gets text gets the rest of it, from the tokens that are there: as many as were asked for, and told of."""
+    listener = await lose_to_another_model(cluster, NEW)
+
+    assert listener.error is None
+    assert len(listener.token_ids) == 120
+    assert listener.resumptions == 2
+    assert listener.steps_after_end == 0
+    assert cluster.pool.open_slots == 0
+
+
+class Unpromising(WorkerPool):
+    """Workers that do not say what they can."""
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Promise nothing."""
+        return pb.EngineCapabilities()
+
+
+@pytest.mark.parametrize(
+    ("policy", "sampling", "exact", "expected"),
+    [
+        ("auto", {}, False, False),
+        ("auto", {}, True, True),
+        ("auto", {"logprobs": 0}, False, True),
+        ("exact", {}, False, True),
+        ("plausible", {"logprobs": 0}, True, False),
+    ],
+)
+async def test_the_policy_says_who_wants_one_run(
+    cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
+) -> None:
+    """Where engines do not say that batches do not matter, a greedy reply is run again for those, and for no others."""
+    failover = Failover(cluster.pool, FailoverSettings(resume=policy), Unpromising("test", accept))
+    listener = Listener()
+    failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
+    await some_tokens(listener)
+
+    await cluster.lose(await cluster.holder())
+
+    await listener.ended.wait()
+    assert listener.error is None
+    assert (failover.stats.replayed, failover.stats.resumed) == (expected, not expected)
 
 
 async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
@@ -262,7 +323,7 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
             sent.append(submit)
             return cluster.pool.submit(model, submit, listeners, placement)
 
-    failover = Failover(Below(), FailoverSettings(), cluster.pool.room)
+    failover = Failover(Below(), FailoverSettings(), cluster.pool)
     kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
     for sampling in kinds:
         failover.submit("simulated", request(temperature=1.0, **sampling), [Listener()])
@@ -381,7 +442,7 @@ class Sessionless:
 async def test_an_error_before_any_worker_is_final() -> None:
     """What the waiting line says is not a loss."""
     error = WorkerLost("waited too long")
-    failover = Failover(Sessionless(error), FailoverSettings(), lambda model, adapter: 1)
+    failover = Failover(Sessionless(error), FailoverSettings(), WorkerPool("test", accept))
     listener = Listener()
 
     failover.submit("m", request(), [listener])

@@ -45,8 +45,20 @@ class Workers:
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
-        self.lives: dict[str, bool | None] = {}
+        self.living: dict[str, bool | None] = {}
         self.refuses: Exception | None = None
+
+    def room(self, model: str, adapter_id: int = 0) -> int:
+        """There is some."""
+        return 1
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Promise nothing."""
+        return pb.EngineCapabilities()
+
+    def lives(self, instance_id: str) -> bool | None:
+        """Say what a test said."""
+        return self.living.get(instance_id)
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
@@ -75,9 +87,7 @@ def workers() -> Workers:
 @pytest.fixture
 def failover(workers: Workers) -> Failover:
     """The layer in front of them."""
-    return Failover(
-        workers, FailoverSettings(attempts=9), lambda model, adapter: 1, lambda name: workers.lives.get(name)
-    )
+    return Failover(workers, FailoverSettings(attempts=9), workers)
 
 
 def send(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener]:
@@ -143,7 +153,7 @@ async def test_what_was_aborted_by_id_is_not_moved(failover: Failover, workers: 
 
 async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failover, workers: Workers) -> None:
     """That one of several ended says nothing for the others."""
-    workers.lives.update({"0": False, "2": False})
+    workers.living.update({"0": False, "2": False})
     first, second = send(failover, n=2)
     workers.parts[0].lose()
     (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
@@ -164,7 +174,7 @@ async def test_two_cut_connections_end_nothing(failover: Failover, workers: Work
     await asyncio.sleep(0)
     assert not listener.ended.is_set()
 
-    workers.lives["0"] = True
+    workers.living["0"] = True
 
     (await workers.part(2)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
     assert (listener.token_ids, listener.error) == ([7], None)
@@ -173,7 +183,7 @@ async def test_two_cut_connections_end_nothing(failover: Failover, workers: Work
 
 async def test_two_engines_that_died_end_the_request(failover: Failover, workers: Workers) -> None:
     """Their workers say so themselves, while their connections are still there."""
-    workers.lives.update({"0": True, "1": True})
+    workers.living.update({"0": True, "1": True})
     (listener,) = send(failover)
     for number in range(2):
         crash = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)

@@ -31,6 +31,9 @@ class Keeper:
         """Remember."""
         self.losses.append(loss)
 
+    def diverged(self, sequence: ResumableSequence, position: int) -> None:
+        """Take no note."""
+
     def ended(self, sequence: ResumableSequence) -> None:
         """Remember."""
         self.ends += 1

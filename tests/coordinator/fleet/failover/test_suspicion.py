@@ -14,6 +14,9 @@ class Keeper:
     def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
         """Take no note."""
 
+    def diverged(self, sequence: ResumableSequence, position: int) -> None:
+        """Take no note."""
+
     def ended(self, sequence: ResumableSequence) -> None:
         """Take no note."""
 
