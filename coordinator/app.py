@@ -28,6 +28,7 @@ from coordinator.api.resumption import ResumptionHeader
 from coordinator.api.service import service_routes
 from coordinator.api.tokens.routes import token_routes
 from coordinator.body_limit import BodyLimit
+from coordinator.drain import DrainDeadline
 from coordinator.fleet.aborts import Aborts
 from coordinator.fleet.control import FleetControl
 from coordinator.fleet.discovery.finder import WorkerFinder
@@ -140,5 +141,6 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         listeners.append(RequestLog())
     if tracing is not None:
         listeners.append(tracing)
+    app.add_middleware(DrainDeadline, readiness=readiness)
     app.add_middleware(Observer, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
     return app

@@ -14,8 +14,8 @@ import uvicorn
 from coordinator.app import build_app
 from coordinator.connection import lending_protocol
 from coordinator.fleet.pool import WorkerPool
+from coordinator.http_server import HttpServer
 from coordinator.https import https_context
-from coordinator.readiness import Readiness
 from coordinator.settings import CoordinatorSettings
 from tokenwire.heap import settle_heap
 from tokenwire.listening import announce_ready
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 2048
 
 
-class CoordinatorServer(uvicorn.Server):
+class CoordinatorServer(HttpServer):
     """uvicorn, with our protocol, and a line that says when requests can come."""
 
     def __init__(self, settings: CoordinatorSettings, bound: socket.socket, ready_fd: int | None = None) -> None:
@@ -36,7 +36,6 @@ class CoordinatorServer(uvicorn.Server):
         context = https_context(settings.https)
         app = build_app(settings)
         self._pool: WorkerPool = app.state.pool
-        self._readiness: Readiness = app.state.readiness
         super().__init__(
             uvicorn.Config(
                 app,
@@ -51,8 +50,10 @@ class CoordinatorServer(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 backlog=_BACKLOG,
-                timeout_graceful_shutdown=int(settings.drain_timeout_s),
-            )
+            ),
+            app.state.readiness,
+            settings.reading.head_timeout_s,
+            settings.drain_timeout_s,
         )
 
     def run_bound(self) -> None:

@@ -1,5 +1,6 @@
 """Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client leaves."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from coordinator.access.caller import caller_of, patience_of
 from coordinator.api.debug_headers import note_run
 from coordinator.connection import Connection, connection_of
+from coordinator.drain import cancelled_by_drain
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.observation.record import RequestRecord, record_of
 from coordinator.output.collect import CollectedChoice, CollectedReply
@@ -85,10 +87,21 @@ class EventStream(Response):
                 raise error
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             reply.attach(connection)
-            await reply.wait()
+            await _to_the_end(reply, scope)
             if not connection.lost:
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _to_the_end(reply: StreamedReply, scope: Scope) -> None:
+    try:
+        await reply.wait()
+    except asyncio.CancelledError:
+        error = cancelled_by_drain(scope)
+        if error is None:
+            raise
+        reply.fail(error)
+        await reply.wait()
 
 
 def _begin_record(record: RequestRecord, prepared: PreparedRequest) -> None:

@@ -187,8 +187,8 @@ class StreamedReply:
             self._done.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until everything was handed to the sink."""
-        await self._done
+        """Wait until everything was handed to the sink. Who is cancelled may wait again."""
+        await asyncio.shield(self._done)
 
     # Internals.
 

@@ -13,6 +13,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from coordinator.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
+from coordinator.http_server import HttpServer
+from coordinator.readiness import Readiness
 from coordinator.reading import ReadLimits
 from tests.workers import until
 from tokenwire.listening import bind
@@ -64,7 +66,7 @@ class Exchange:
 Route = Callable[[Exchange], Awaitable[None]]
 
 
-class _Server(uvicorn.Server):
+class _Server(HttpServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to pytest."""
@@ -97,7 +99,8 @@ async def serving(
         finally:
             exchange.connection.release()
 
-    protocol = lending_protocol(stall_timeout_s, limits or ReadLimits()) if lent else "httptools"
+    limits = limits or ReadLimits()
+    protocol = lending_protocol(stall_timeout_s, limits) if lent else "httptools"
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -105,10 +108,9 @@ async def serving(
         lifespan="off",
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=1,
         ssl_context_factory=None if context is None else lambda config, make: context,
     )
-    server = _Server(config)
+    server = _Server(config, Readiness(), limits.head_timeout_s, drain_timeout_s=1)
     bound = bind("127.0.0.1", 0)
     running = asyncio.create_task(server.serve(sockets=[bound]))
     try:

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from coordinator.https import HttpsSettings, https_context
+from coordinator.reading import ReadLimits
 from tests.certificates import CLIENT, Authority, Pair
 from tests.coordinator.serving import Exchange, Reply, client_of, serving
 from tokenwire.errors import InvalidRequest
@@ -230,3 +231,13 @@ def test_a_key_may_stand_beside_its_certificate(pair: Pair, tmp_path: Path) -> N
     (both := tmp_path / "both.pem").write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
 
     assert https_context(HttpsSettings(both)) is not None
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
+async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
+    """As soon as headers would be, whatever the loop's own patience."""
+    limits = ReadLimits(head_timeout_s=0.05)
+    async with serving(greet, lent=True, limits=limits, context=https) as port, client_of(port) as client:
+        await client.send_raw(begun)
+
+        assert await client.at_end()

@@ -1,17 +1,19 @@
 """Processes that start late, stop, die, or stand beside each other."""
 
+import json
 import os
 import re
 import signal
 import socket
 import threading
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 from openai import APIStatusError, OpenAI
 
-from tests.processes import Process, coordinator, running, simulated_service, simulated_worker, wait_healthy
+from tests.processes import Process, Service, coordinator, running, simulated_service, simulated_worker, wait_healthy
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
@@ -167,6 +169,53 @@ def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
         assert "retry-after" in health.headers
         assert answer.headers["connection"] == "close"
         assert service.coordinator.wait_exit() == 0
+
+
+def test_requests_that_outlast_a_coordinators_drain_are_told(folder: Path) -> None:
+    """Who waits gets a 503 that says when to come again, in the shape of its route; a stream ends with an event."""
+    answers: dict[str, httpx.Response] = {}
+    with (
+        simulated_worker(folder, "--sim-max-num-seqs", "1", "--sim-step-ms", "20") as (_, address),
+        coordinator(folder, [address], "--drain-timeout", "1") as (process, url),
+    ):
+
+        def ask(name: str, path: str, stream: bool) -> threading.Thread:
+            body = {"model": "simulated", "messages": MESSAGES, "max_tokens": 5000, "stream": stream}
+            thread = threading.Thread(
+                target=lambda: answers.update({name: httpx.post(url + path, json=body, timeout=60)})
+            )
+            thread.start()
+            return thread
+
+        threads = [ask("running", CHAT, stream=True)]
+        Service(process, url, [], [address]).wait_slots(1)
+        waiting = [("whole", CHAT, False), ("stream", CHAT, True), ("message", "/v1/messages", False)]
+        threads += [ask(*each) for each in waiting]
+        until_waiting(url, 1)  # the others wait at the worker
+        process.signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert process.wait_exit() == 0
+
+    assert {name: answer.status_code for name, answer in answers.items()} == {
+        **{"running": 200, "whole": 503, "stream": 503, "message": 503}
+    }
+    *_, error, done, end = answers["running"].text.split("\n\n")
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == 503
+    assert (done, end) == ("data: [DONE]", "")
+    for name in ("whole", "stream"):
+        assert answers[name].json()["error"]["type"] == "ServiceUnavailableError"
+        assert int(answers[name].headers["retry-after"]) >= 1
+    assert answers["message"].json()["error"]["type"] == "overloaded_error"
+    assert not re.search(r"Traceback| E coordinator", process.log), process.log
+
+
+def until_waiting(url: str, count: int) -> None:
+    """Wait until so many requests stand in line."""
+    deadline = time.monotonic() + 20
+    while sum(model["waiting_requests"] for model in httpx.get(f"{url}/status.json").json()["models"]) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:

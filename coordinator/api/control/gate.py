@@ -33,7 +33,7 @@ class AdminGate:
         """Whether there is an admin key."""
         return self._key is not None
 
-    def require_key(self) -> None:
+    async def require_key(self) -> None:
         """Keep a route closed where there is no admin key, which the router's own check then asks for.
 
         Raises Forbidden. A FastAPI dependency.
