@@ -119,6 +119,8 @@ def _parse_json(text: str, source: str) -> list[Key]:
     except ValueError as error:
         # Not the error itself, which a traceback would show with the whole text.
         raise InvalidRequest(f"{source} is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRequest(f"{source} is nested too deeply") from None
     return [_parse_entry(entry, f"{source}, entry {number}") for number, entry in enumerate(entries, 1)]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from coordinator.api.chunks import ChatChunks
 from coordinator.api.fields import Headers, request_id
@@ -94,7 +95,7 @@ class ChatService:
 
 def chat_routes(service: ChatService) -> APIRouter:
     """Return the chat route."""
-    router = APIRouter()
+    router = api_router()
     gate = FieldGate(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.chunks import ChunkOptions, CompletionChunks, with_prompt
 from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
 from coordinator.api.gate import FieldGate
@@ -121,7 +122,7 @@ class CompletionRequest(RequestFields):
 
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
-    router = APIRouter()
+    router = api_router()
     gate = FieldGate(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")

@@ -80,8 +80,11 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    if isinstance(error.__cause__, RecursionError):  # FastAPI's own words say nothing of that
-        return await _on_recursion(request, error.__cause__)
+    match error.__cause__:  # what reading the body raised: FastAPI's own words say nothing of that
+        case RecursionError():
+            return await _on_recursion(request, error.__cause__)
+        case TokenwireError():
+            return await _on_tokenwire_error(request, error.__cause__)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)

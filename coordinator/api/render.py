@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.chat import ChatService
 from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from coordinator.api.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
@@ -19,7 +20,7 @@ from coordinator.parsing.settings import ParserSettings
 
 def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
     """Return the routes for debugging; they show prompts to whoever may send requests."""
-    router = APIRouter()
+    router = api_router()
     chat_gate, completion_gate = FieldGate(CHAT_NOT_SERVED), FieldGate(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render")

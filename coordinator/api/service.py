@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.fleet.pool import WorkerPool
 from coordinator.metrics.exposition import CONTENT_TYPE
 from coordinator.metrics.metrics import Metrics
@@ -17,7 +18,7 @@ from tokenwire.errors import Unavailable
 
 def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
     """Return routes that tell about the service itself."""
-    router = APIRouter()
+    router = api_router()
     started = int(time.time())
 
     @router.get("/health")

@@ -61,7 +61,7 @@ def stop(parts: list[Part], finish: Finish) -> dict[str, Any]:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -9,6 +9,7 @@ from coordinator.api.anthropic.answer import shown_usage, stop, whole_block
 from coordinator.api.anthropic.events import MessageEvents
 from coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from coordinator.api.anthropic.system import SystemPlacement
+from coordinator.api.body import api_router
 from coordinator.api.chat import ChatCall, ChatService, parse_choices
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.fields import Headers
@@ -20,7 +21,7 @@ from coordinator.output.collect import CollectedChoice
 
 def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     """Return the routes of the Messages API."""
-    router = APIRouter()
+    router = api_router()
     translator = messages_translator()
     placement = SystemPlacement()
     left_out = LeftOutTools()

@@ -1,12 +1,12 @@
 """Fields of control requests: clients send them in the query, in a JSON body, or in both."""
 
-import json
 from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from coordinator.api.body import parse_json
 from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
@@ -45,7 +45,7 @@ async def _body(request: Request) -> dict[str, Any]:
         # Browsers let pages of any site send other types without asking us first.
         raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
     try:
-        fields = json.loads(body)
+        fields = parse_json(body)
     except ValueError as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from error
     if fields is None:

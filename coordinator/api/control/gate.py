@@ -5,6 +5,7 @@ from fastapi.routing import APIRoute
 
 from coordinator.access.admin_key import AdminKey
 from coordinator.access.cross_site import is_cross_site
+from coordinator.api.body import api_router
 from tokenwire.errors import Forbidden, Unauthorized
 
 
@@ -46,4 +47,4 @@ class AdminGate:
 
     def router(self) -> APIRouter:
         """Return a router whose routes all ask."""
-        return APIRouter(dependencies=[Depends(self)])
+        return api_router(dependencies=[Depends(self)])

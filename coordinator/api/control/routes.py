@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from coordinator.api.body import api_router
 from coordinator.api.control.discovery import discovery_routes
 from coordinator.api.control.engines import engine_routes
 from coordinator.api.control.gate import AdminGate
@@ -17,7 +18,7 @@ from coordinator.settings import ControlSettings
 
 def control_routes(control: FleetControl, status: FleetStatus, settings: ControlSettings, gate: AdminGate) -> APIRouter:
     """Return a router with the routes that are on; none by default."""
-    router = APIRouter()
+    router = api_router()
     if settings.lora_routes or settings.rl_routes:
         router.include_router(lora_routes(control, gate))
     if settings.rl_routes:

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.chat import ChatCall, ChatService, parse_choices
 from coordinator.api.fields import Headers
 from coordinator.api.left_out import LeftOutTools
@@ -16,7 +17,7 @@ from tokenwire.errors import InvalidRequest, NotFound
 
 def responses_routes(service: ChatService) -> APIRouter:
     """Return the routes of the Responses API."""
-    router = APIRouter()
+    router = api_router()
     translator = responses_translator()
     left_out = LeftOutTools()
 

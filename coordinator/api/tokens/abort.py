@@ -5,6 +5,7 @@ from typing import Protocol
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.control.gate import AdminGate
 from coordinator.settings import ApiSettings
 from coordinator.validation import RequestModel
@@ -36,7 +37,7 @@ class SglangAbort(RequestModel):
 
 def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminGate) -> APIRouter:
     """Return the routes. An aborted request is answered with what it has, its finish_reason "abort"."""
-    router = APIRouter()
+    router = api_router()
 
     @router.post("/inference/v1/abort_requests")
     async def abort(body: AbortRequests) -> Response:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from coordinator.api.body import api_router
 from coordinator.api.chat import ChatService
 from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from coordinator.api.fields import Headers
@@ -68,7 +69,7 @@ class RenderingCheck:
 
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
     """Return the route."""
-    router = APIRouter()
+    router = api_router()
     gate = FieldGate(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions/tokens")

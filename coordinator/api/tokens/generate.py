@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.fields import Headers, request_id
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import prompt_logprobs
@@ -21,7 +22,7 @@ from coordinator.settings import ApiSettings
 
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
-    router = APIRouter()
+    router = api_router()
     gate = FieldGate(NOT_SERVED, ("tools", "messages"))
     params_gate = sampling_gate()
 

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from coordinator.api.body import api_router
 from coordinator.api.chat import ChatService
 from coordinator.api.control.gate import AdminGate
 from coordinator.api.tokens.abort import Aborts, abort_routes
@@ -19,7 +20,7 @@ def token_routes(
     chat: ChatService, generation: Generation, models: ModelDirectory, aborts: Aborts, api: ApiSettings, gate: AdminGate
 ) -> APIRouter:
     """Return the routes of every contract."""
-    router = APIRouter()
+    router = api_router()
     router.include_router(tokenize_routes(models, generation, api))
     router.include_router(generate_routes(generation, api))
     router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))

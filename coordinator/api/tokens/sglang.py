@@ -5,6 +5,7 @@ import uuid
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.fields import Headers
 from coordinator.api.gate import FieldGate
 from coordinator.api.respond import EventStream, collect
@@ -22,7 +23,7 @@ from coordinator.output.collect import CollectedChoice
 
 def sglang_routes(generation: Generation) -> APIRouter:
     """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
-    router = APIRouter()
+    router = api_router()
     gate, params_gate = FieldGate(NOT_SERVED, HARMLESS), FieldGate(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
 
     @router.post("/generate")

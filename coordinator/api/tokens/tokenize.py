@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.fields import Headers
 from coordinator.api.identifiers import Identifier
 from coordinator.api.token_history import TokenHistoryFields
@@ -76,7 +77,7 @@ class DetokenizeRequest(RequestModel):
 
 def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the tokenizer routes."""
-    router = APIRouter()
+    router = api_router()
 
     @router.post("/tokenize")
     @router.post("/v1/tokenize")

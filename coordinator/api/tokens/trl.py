@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from coordinator.api.body import api_router
 from coordinator.api.respond import collect
 from coordinator.api.tokens.sampling_params import sampling_gate
 from coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
@@ -16,7 +17,7 @@ from coordinator.request import Prompt
 
 def trl_routes(generation: Generation) -> APIRouter:
     """Return the routes. Their slashes matter: without them these are other servers' routes."""
-    router = APIRouter()
+    router = api_router()
     gate = sampling_gate()
 
     @router.post("/generate/")

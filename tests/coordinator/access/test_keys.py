@@ -50,6 +50,7 @@ def test_keys_have_limits_in_json() -> None:
         ("tenant gehe\u00efm", "file, line 1: a key is made of printable ASCII"),
         ("one hidden\ntwo hidden", "file holds a key twice"),
         ("[", "file is not JSON"),
+        ("[" * 100_000, "file is nested too deeply"),
         ("[3]", "file, entry 1 is no object"),
         ('[{"key": "hidden", "rpm": 3}]', "file, entry 1 has the unknown field 'rpm'"),
         ('[{"tenant": "a"}]', "file, entry 1 needs one of `key` and `sha256`"),

@@ -1,0 +1,69 @@
+"""Bodies are JSON whose strings are text; anything else is refused by the name of its field."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.access.admin_key import AdminKey
+from coordinator.api.body import parse_json
+from coordinator.app import build_app
+from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
+from tests.bodies import body_models
+from tokenwire.errors import Malformed
+
+TEXT = st.text(st.characters(codec="utf-8"))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
+
+
+@given(value=VALUES, ascii_only=st.booleans())
+def test_text_is_read_as_python_reads_it(value: Any, ascii_only: bool) -> None:
+    """Spelled with escapes, pairs of surrogates among them, or not."""
+    assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"a": 1e999, "b": -Infinity}', "\ufeff{}", '{"a":' + "[" * 500 + "]" * 500 + "}", '{"a": "😀\\ud83d\\ude00"}'],
+)
+def test_what_python_takes_is_taken(body: str) -> None:
+    """Beyond what the quicker parser does."""
+    assert parse_json(body.encode()) == json.loads(body.encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (rb'{"ok": 1, "model": "\ud800"}', "model"),
+        (rb'{"messages": [{"role": "user", "content": ["a\udfffb"]}], "model": "x"}', "messages"),
+        (rb'{"metadata": {"\udc00": 1}}', "metadata"),
+        (b'{"user": "\xed\xa0\x80"}', "user"),
+        (rb'{"\ude00\ud83d": 1}', r"\ude00\ud83d"),
+        (rb'["\ud800"]', "body"),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused(body: bytes, field: str) -> None:
+    """Wherever it stands, and however it is spelled."""
+    with pytest.raises(Malformed, match="surrogate") as caught:
+        parse_json(body)
+
+    assert caught.value.param == field
+
+
+async def test_every_route_reads_its_body_so() -> None:
+    """Before it looks for a worker: there is none here."""
+    control = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), control=control))
+    routes = sorted((method, path) for method, path in body_models(app) if method != "GET")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        for method, path in routes:
+            headers = {"content-type": "application/json", "authorization": "Bearer open"}
+            response = await client.request(method, path, content=rb'{"model": "\ud800"}', headers=headers)
+
+            assert (path, response.status_code) == (path, 400)
+            assert "surrogate" in response.json()["error"]["message"]
+    assert len(routes) > 40
