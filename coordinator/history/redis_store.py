@@ -55,7 +55,7 @@ class RedisStore:
             return nothing
         try:
             found = await self._find(keys)
-        except (RedisError, OSError, ValueError, struct.error) as error:
+        except Exception as error:  # whatever a server says: no request fails for it
             self._pause(error)
             return nothing
         self._answered()
@@ -143,9 +143,14 @@ def _packed(turn: Turn) -> dict[bytes, bytes]:
     for link in reversed(list(turn.chain())):
         stated = b"".join(_REASONING.pack(each.position, each.ours, each.digest) for each in link.reasoning)
         value = _HEAD.pack(_ENDINGS.index(link.ending), len(link.reasoning)) + stated + link.token_ids.tobytes()
-        name = blake2b(name + value, digest_size=_NAME_BYTES).digest()
+        name = _name(name, value)
         named[name] = value
     return named
+
+
+def _name(before: bytes, value: bytes) -> bytes:
+    """Return the name of a turn behind the one that is called so; of the first one behind nothing."""
+    return blake2b(before + value, digest_size=_NAME_BYTES).digest()
 
 
 def _split(names: bytes) -> list[bytes]:
@@ -153,15 +158,19 @@ def _split(names: bytes) -> list[bytes]:
 
 
 def _chain(names: Sequence[bytes], packed: dict[bytes, bytes | None], turns: dict[bytes, Turn]) -> Turn | None:
-    """Return the last turn of these, None where one of them is gone."""
+    """Return the last turn of these, None where one of them is gone, or is not what was written."""
     turn: Turn | None = None
+    before = b""
     for name in names:
         value = packed.get(name)
-        if value is None:
+        if value is None or (name not in turns and _name(before, value) != name):
             return None
         if name not in turns:
-            turns[name] = _unpacked(value, turn)
-        turn = turns[name]
+            try:
+                turns[name] = _unpacked(value, turn)
+            except (IndexError, ValueError, struct.error):
+                return None  # of a later version: there is no telling what it means
+        turn, before = turns[name], name
     return turn
 
 

@@ -3,6 +3,8 @@
 import logging
 from array import array
 from collections.abc import AsyncIterator, Iterator
+from hashlib import blake2b
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -153,6 +155,40 @@ async def test_a_wrong_password_is_a_miss_too(url: str, caplog: pytest.LogCaptur
     assert await found(store, b"key") is None
     assert "does not answer" in caplog.text
     assert "wrong one" not in caplog.text
+    await store.close()
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 10, -1])
+async def test_a_changed_byte_is_a_miss_and_no_pause(
+    url: str, redis: "Redis", caplog: pytest.LogCaptureFixture, position: int
+) -> None:
+    """Wherever it is: wrong ids would be worse than none. What is whole is found at once."""
+    await written(url, [b"key"], REPLY)
+    names: list[Any] = await redis.keys("*")
+    for name in names:
+        if name.endswith(b":key"):
+            continue
+        value = bytearray(cast("bytes", await redis.get(name)))
+        value[position] ^= 0xFF
+        await redis.set(name, bytes(value))
+    await written(url, [b"whole"], Turn(array("I", [5])))
+    store = store_of(url)
+
+    assert await found(store, b"key") is None
+    assert await found(store, b"whole") is not None
+    assert not caplog.records
+    await store.close()
+
+
+@pytest.mark.parametrize("value", [b"\x09\x00\x05\x00\x00\x00", b"\x00\x00\x05", b"\x00\x05", b"\x00", b""])
+async def test_what_a_later_version_wrote_is_a_miss(url: str, redis: "Redis", value: bytes) -> None:
+    """An ending that nobody here knows, or another form, under the very name that it should have."""
+    name = blake2b(value, digest_size=16).digest()
+    await redis.set(b"tokenwire:history:1:" + name, value)
+    await redis.set(b"tokenwire:history:1:key", name)
+    store = store_of(url)
+
+    assert await found(store, b"key") is None
     await store.close()
 
 
