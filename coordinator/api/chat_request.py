@@ -56,6 +56,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
     messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
+    n: int | None = 1  # type: ignore[assignment]  # null here and not elsewhere, as in vLLM
+    echo: bool = False
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     logprobs: bool | None = False

@@ -85,7 +85,7 @@ class CompletionRequest(RequestFields):
                 self.logprobs,
                 prompt_logprobs=self.logprobs if self.echo else None,
             ),
-            n=1 if self.n is None else self.n,
+            n=self.n,
             text=self.text_rules(),
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,

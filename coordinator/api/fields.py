@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.access.caller import caller_of
 from coordinator.api.identifiers import Identifier, checked_identifier
@@ -27,6 +27,8 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
 
 class StreamOptions(RequestModel):
     """OpenAI's stream_options."""
+
+    model_config = ConfigDict(extra="allow")
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
@@ -51,7 +53,7 @@ class RequestFields(SamplingFields):
     priority: Int64 = 0
     cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
     session_id: Identifier | None = None
-    request_id: Identifier | None = None
+    request_id: Identifier = ""
     user: str | None = None
     # Of beam search, of rendering only, or of media: nothing but their types is checked.
     use_beam_search: bool = False
@@ -97,7 +99,7 @@ class RequestFields(SamplingFields):
 
 def check_stream_options(body: RequestFields) -> None:
     """Check that stream options come with a stream. Raises InvalidRequest."""
-    if body.stream_options is not None and not body.stream:
+    if body.stream_options is not None and body.stream_options.model_fields_set and not body.stream:
         raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
 
 

@@ -15,7 +15,8 @@ from tokenwire.v1 import inference_pb2 as pb
 
 INT64_MAX = 2**63 - 1
 Int64 = Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
-UInt32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
+UINT32_MAX = 2**32 - 1
+UInt32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
 StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | None
 
 
@@ -29,19 +30,21 @@ class RepetitionDetection(RequestModel):
     def to_wire(self) -> pb.RepetitionDetection:
         """Return what the wire carries. Raises InvalidRequest."""
         most, least, count = self.max_pattern_size, self.min_pattern_size, self.min_count
-        if not 0 <= least <= most < 2**32:
+        if not 0 <= least <= most:
             raise InvalidRequest(
                 "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. "
                 "Set both to 0 to disable repetitive pattern detection.",
                 param="repetition_detection",
             )
-        if most and not 2 <= count < 2**32:
+        if most and count < 2:
             raise InvalidRequest(
                 "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to detect "
                 "repetitive patterns, set max_pattern_size to 0.",
                 param="repetition_detection",
             )
-        return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=max(count, 0))
+        # No sequence is as long as the largest number that the wire has.
+        most, least, count = (min(max(number, 0), UINT32_MAX) for number in (most, least, count))
+        return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=count)
 
 
 class SamplingFields(RequestModel):
@@ -56,7 +59,7 @@ class SamplingFields(RequestModel):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
-    n: int | None = 1
+    n: int = 1
     seed: Int64 | None = None
     stop: StopStrings = None
     stop_token_ids: list[int] | None = None

@@ -30,7 +30,7 @@ class GenerateRequest(RequestModel):
     token_ids: Annotated[list[int], Field(min_length=1)]
     sampling_params: SamplingParams
     model: str | None = None
-    request_id: Identifier | None = None
+    request_id: Identifier = ""
     output_mode: Literal["tokens", "text"] = "tokens"
     return_token_ids: bool | None = None
     stream: bool | None = False

@@ -66,7 +66,7 @@ class SamplingParams(SamplingFields):
             model=model or "",
             prompts=prompts,
             sampling=self.to_wire(),
-            n=1 if self.n is None else self.n,
+            n=self.n,
             text=replace(self.text_rules(), unread=not shows_text),
             max_tokens_param=None,
             returns_ids=True,

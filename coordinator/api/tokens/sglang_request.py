@@ -76,7 +76,7 @@ class SglangRequest(RequestModel):
     def is_batch(self) -> bool:
         """Whether the answer is a list."""
         several = isinstance(self.text, list) or bool(self.input_ids and isinstance(self.input_ids[0], list))
-        return several or (self.sampling_params.n or 1) > 1
+        return several or self.sampling_params.n > 1
 
     def prompts(self) -> list[Prompt]:
         """Return the prompts. Raises InvalidRequest unless text or ids are given, and not both."""

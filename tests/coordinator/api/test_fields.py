@@ -20,6 +20,21 @@ def test_stream_options_need_a_stream() -> None:
         check_stream_options(body(stream_options={"include_usage": True}))
 
 
+def test_empty_stream_options_need_none() -> None:
+    """They ask for nothing; vLLM takes them too."""
+    check_stream_options(body(stream_options={}))
+    with pytest.raises(InvalidRequest, match="stream=True"):
+        check_stream_options(body(stream_options={"unknown": None}))
+
+
+def test_repetitions_of_any_length_can_be_looked_for() -> None:
+    """Numbers beyond the wire's mean what its largest one means."""
+    sizes = {"max_pattern_size": 2**40, "min_pattern_size": 2**33, "min_count": 2**32}
+    wire = body(repetition_detection=sizes).sampling(None).repetition_detection
+
+    assert (wire.max_pattern_size, wire.min_pattern_size, wire.min_count) == (2**32 - 1,) * 3
+
+
 def test_absent_fields_stay_absent() -> None:
     """What the client did not say is left to the model's defaults."""
     sampling = body().sampling(None)
