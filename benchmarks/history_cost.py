@@ -88,7 +88,7 @@ async def _row(model: ServedModel, text: str, length: int, size: int) -> TurnRow
         ids = model.tokenizer.encode(reply + "<|im_end|>", add_special_tokens=False)
         assert prompt.conversation is not None
         messages.append({"role": "assistant", "content": reply})
-        prompt.conversation.record(prompt.token_ids, messages[-1], ids, "token")
+        prompt.conversation.record(prompt.token_ids, messages[-1:], ids, "token")
         known = len(prompt.token_ids) + len(ids)
     messages.append(_NEW)
     return TurnRow(

@@ -50,6 +50,11 @@ class PreparedRequest:
         return len(self.prompts) * self.request.n
 
     @property
+    def asked_stop_token_ids(self) -> frozenset[int]:
+        """Stop tokens that the request asked for, without those that the model ends its replies with."""
+        return frozenset(self.request.sampling.stop_token_ids).difference(_own_stop_token_ids(self.model))
+
+    @property
     def prompt_tokens(self) -> int:
         """Tokens of all prompts."""
         return sum(len(prompt.token_ids) for prompt in self.prompts)
@@ -245,5 +250,10 @@ def _fill_defaults(sampling: pb.SamplingParams, model: ServedModel) -> None:
     for name, value in ENGINE_DEFAULTS.items():
         if not sampling.HasField(name):
             setattr(sampling, name, defaults.get(name, value))
-    extra = [token_id for token_id in defaults.get("stop_token_ids", ()) if token_id not in sampling.stop_token_ids]
+    extra = [token_id for token_id in _own_stop_token_ids(model) if token_id not in sampling.stop_token_ids]
     sampling.stop_token_ids.extend(extra)
+
+
+def _own_stop_token_ids(model: ServedModel) -> Sequence[int]:
+    ids: Sequence[int] = model.default_sampling_params.get("stop_token_ids", ())
+    return ids

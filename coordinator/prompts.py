@@ -30,8 +30,9 @@ class PreparedPrompt:
 
     @property
     def new_ids(self) -> Sequence[int]:
-        """The ids behind those that were used again."""
-        return self.token_ids[self.reused :] if self.reused else self.token_ids
+        """The ids behind the last reply that is over: what was thought before does not tell whether this one thinks."""
+        continued = None if self.conversation is None else self.conversation.new_ids
+        return self.token_ids if continued is None else continued
 
 
 async def prepare_prompt(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +20,12 @@ from coordinator.api.respond import EventStream, collect
 from coordinator.api.token_history import shown_history, shown_message_ids
 from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import Generation, PreparedRequest
+from coordinator.history.conversation import Message
 from coordinator.history.recording import Recording
 from coordinator.models import ModelDirectory
 from coordinator.output.collect import CollectedChoice
 from coordinator.output.sse import ChunkShape
 from coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
-from coordinator.prompts import prepare_prompt
 from coordinator.request import Usage
 from coordinator.settings import ApiSettings
 
@@ -40,13 +41,15 @@ class ChatCall:
     counts_reasoning: bool
     created: int
 
-    def parser(self, index: int) -> MessageParser:
-        """Return what reads a choice, where there is a plan."""
+    def parser(self) -> MessageParser:
+        """Return what reads one choice, where there is a plan."""
         assert self.plan is not None
-        # What was said before is over: its reasoning does not tell whether this reply begins with some.
-        parser = self.plan.parser(self.prepared.prompts[0].new_ids)
-        recording = self.prepared.recording
-        return parser if recording is None else recording.listen_to_parser(index, parser)
+        return self.plan.parser(self.prepared.prompts[0].new_ids)
+
+    def keep(self, index: int, messages: Sequence[Message]) -> None:
+        """Keep a choice, where it is to be, as the messages that it is when a client sends back what it was shown."""
+        if self.prepared.recording is not None:
+            self.prepared.recording.keep(index, messages)
 
 
 class ChatService:
@@ -69,14 +72,15 @@ class ChatService:
         prepared = replace(prepared, recording=_recording(prepared, parsed=plan is not None))
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
 
-    async def count_tokens(self, body: ChatCompletionRequest) -> int:
-        """Count a chat's prompt, which may be longer than the context. Raises what `prepare` raises."""
+    async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
+        """Count the prompt that a chat would get, which may be too long for it. Raises what `prepare` raises."""
         body.check()
         model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
-        return len((await prepare_prompt(body.prompt(self._api), model)).token_ids)
+        prompt = body.prompt(self._api, body.history(headers, self._api, keeps=False))
+        return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
 
     def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
         """Return the response that streams a call, in another route's shape where one is given."""
@@ -116,7 +120,10 @@ def _recording(prepared: PreparedRequest, parsed: bool) -> Recording | None:
     prompt = prepared.prompts[0]
     if prompt.conversation is None or not prompt.conversation.records:
         return None
-    return Recording(prompt.conversation, prompt.token_ids, prepared.choices, parsed)
+    stop_token_ids = prepared.asked_stop_token_ids
+    return Recording(
+        prompt.conversation, prompt.token_ids, prepared.choices, parsed=parsed, stop_token_ids=stop_token_ids
+    )
 
 
 def _chunks(call: ChatCall) -> ChatChunks:
@@ -130,7 +137,8 @@ def _chunks(call: ChatCall) -> ChatChunks:
         options,
         role=body.role,
         echo=body.echoed(),
-        parsers=[call.parser(index) for index in range(prepared.choices)],
+        parsers=[call.parser() for _ in range(prepared.choices)],
+        keep=None if prepared.recording is None else call.keep,
         hides_tokens=call.plan.rules.hides_tokens,
         counts_reasoning=call.counts_reasoning,
     )
@@ -146,8 +154,8 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     if call.plan is None:
         return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
     messages, reasoning_tokens = [], 0
-    for index, choice in enumerate(choices):
-        parser = call.parser(index)
+    for choice in choices:
+        parser = call.parser()
         messages.append(parser.whole(choice.text, choice.token_ids, choice.finish.reason))
         if call.counts_reasoning:
             reasoning_tokens += parser.reasoning_tokens(choice.token_ids)
@@ -198,6 +206,7 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
     }
     if message.tool_calls:
         shown["tool_calls"] = [tool_call.as_dict() for tool_call in message.tool_calls]
+    call.keep(index, [shown])
     logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
     if not hidden:
         shown |= shown_message_ids(call.prepared, choice.token_ids, logprobs)

@@ -142,23 +142,26 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
         return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
-    def to_generation(
-        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
-    ) -> GenerationRequest:
-        """Translate into the internal noun, with what parsers need of it. Raises InvalidRequest."""
-        completion_limit = self.max_completion_tokens is not None
-        session_id = headers.session(self)
-        history = self.exact_history(
+    def history(self, headers: Headers, api: ApiSettings, keeps: bool) -> ExactHistory | None:
+        """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest."""
+        return self.exact_history(
             self.messages,
             api.token_history,
             tenant=headers.tenant,
             wants_ids=bool(self.return_token_ids),
             cache_salt=self.cache_salt,
-            session_id=session_id,
-            # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
-            keeps=not self.echo and self.add_generation_prompt != self.continue_final_message,
+            session_id=headers.session(self),
+            keeps=keeps,
         )
-        prompt = self.prompt(api, history)
+
+    def to_generation(
+        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+    ) -> GenerationRequest:
+        """Translate into the internal noun, with what parsers need of it. Raises InvalidRequest."""
+        completion_limit = self.max_completion_tokens is not None
+        # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
+        keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
+        prompt = self.prompt(api, self.history(headers, api, keeps))
         request = GenerationRequest(
             request_id=response_id,
             model=self.model or "",
@@ -173,7 +176,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             max_tokens_param="max_completion_tokens" if completion_limit else "max_tokens",
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
-            session_id=session_id,
+            session_id=headers.session(self),
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,

@@ -1,10 +1,11 @@
 """A message as its parts, text, reasoning and tool calls, for routes whose replies are lists of such."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from coordinator.api.chat import ChatCall
+from coordinator.history.conversation import Message
 from coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
 from coordinator.request import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
@@ -75,6 +76,9 @@ class PartRenderer(Protocol):
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
         """Render an error in mid-stream."""
 
+    def returned(self, parts: list[Part]) -> Sequence[Message]:
+        """Return the chat messages that parts become when a client sends them back."""
+
 
 class PartStream:
     """The ChunkShape of a route whose events follow the parts of one message, one part open at a time."""
@@ -82,7 +86,8 @@ class PartStream:
     ending = b""
 
     def __init__(self, call: ChatCall, renderer: PartRenderer) -> None:
-        self._parser = None if call.plan is None else call.parser(0)
+        self._call = call
+        self._parser = None if call.plan is None else call.parser()
         self.takes_single_steps = self._parser is not None
         # Parsers see every token, also those that have no text.
         self.shows_empty_deltas = self._parser is not None or call.body.wanted_logprobs is not None
@@ -123,6 +128,7 @@ class PartStream:
         if finish is not None:
             self._finish = finish
             events += self._end()
+            self._call.keep(0, self._renderer.returned(self._parts))
         return events.encode()
 
     def closing(self, usage: Usage) -> bytes:

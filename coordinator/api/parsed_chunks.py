@@ -1,13 +1,14 @@
 """Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from coordinator.api.chunks import ChatChunks, ChunkOptions
 from coordinator.api.json_text import compact
 from coordinator.generation import PreparedRequest
-from coordinator.parsing.message import MessageParser
+from coordinator.history.conversation import Message
+from coordinator.parsing.message import MessageDelta, MessageParser, joined
 from coordinator.request import Finish, ScoredPosition, Usage
 
 
@@ -28,7 +29,9 @@ class ParsedChatChunks(ChatChunks):
         parsers: Sequence[MessageParser],
         hides_tokens: bool,
         counts_reasoning: bool,
+        keep: Callable[[int, Sequence[Message]], None] | None = None,
     ) -> None:
+        """keep: takes the message of each choice that has ended."""
         super().__init__(prepared, created, options, role=role, echo=echo)
         self._parsers = parsers
         self._hides_tokens = hides_tokens
@@ -36,6 +39,8 @@ class ParsedChatChunks(ChatChunks):
         # Parsers see every token, also those that have no text.
         self.shows_empty_deltas = True
         self._plain = False
+        self._keep = keep
+        self._said: list[list[MessageDelta]] = [[] for _ in self._parsers]
         self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
 
     def _full_delta(
@@ -49,7 +54,11 @@ class ParsedChatChunks(ChatChunks):
         message = self._parsers[index].delta(text, token_ids, finish is not None)
         if self._token_ids is not None:
             self._token_ids[index] += token_ids
+        if self._keep is not None and message is not None:
+            self._said[index].append(message)
         if finish is not None:
+            if self._keep is not None:
+                self._keep(index, [joined(self._said[index])])
             reason = self._parsers[index].finish_reason(finish.reason)
             finish = replace(finish, reason=reason)
         elif message is None and not self._shows_tokens:

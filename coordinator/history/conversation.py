@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coordinator.history.keys import Transcript, reasoning_digest
+from coordinator.history.keys import Transcript, reasoning_digest, reasoning_of
 from coordinator.history.store import HistoryStore
 from coordinator.history.turns import Ending, Reasoning, Turn
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]
+Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,15 @@ class Record:
     store: HistoryStore
     transcript: Transcript
     """The messages before the reply."""
-    unfinished: Mapping[str, Any] | None
+    unfinished: Message | None
     """The message that the reply goes on with, and comes back as one with."""
 
-    def message(self, reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def messages(self, reply: Sequence[Message]) -> Sequence[Message] | None:
         """Return a reply as it comes back in later requests; None where that cannot be known."""
         if self.unfinished is None:
             return reply
-        begun, added = self.unfinished.get("content"), reply.get("content")
-        if (
-            self.unfinished.get("role") != "assistant"
-            or not isinstance(begun, str)
-            or reply.keys() != {"role", "content"}
-        ):
-            return None
-        return {**self.unfinished, "content": begun + (added or "")}
+        first = _continued(self.unfinished, reply[0])
+        return None if first is None else [first, *reply[1:]]
 
 
 class Conversation:
@@ -59,10 +54,13 @@ class Conversation:
         """How many of the prompt's ids are those of an earlier prompt and completion."""
         self.token_ids: array[int] | None = None
         """The prompt; None where it has to be rendered and tokenized."""
+        self.new_ids: Sequence[int] | None = None
+        """Those behind the last reply that is over: with a message that is continued, all of it. None as above."""
         if continued is not None:
             self.token_ids = continued.turn.all_ids()
             self.reused = len(self.token_ids)
             self.token_ids.extend(continued.tail)
+            self.new_ids = continued.tail or continued.turn.message_ids()
 
     @property
     def records(self) -> bool:
@@ -75,21 +73,32 @@ class Conversation:
         return None if self._continued is None else self._continued.source
 
     def record(
-        self, prompt: Sequence[int], reply: Mapping[str, Any], completion: Sequence[int], ending: Ending
+        self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending
     ) -> None:
-        """Keep a finished reply, as the message that the client got, behind the prompt."""
+        """Keep a finished reply behind the prompt, as the messages that it is when the client sends it back."""
         if self._record is None or not completion:
             return
-        message = self._record.message(reply)
-        if message is None:
+        messages = self._record.messages(reply)
+        if messages is None:
             return
         transcript = self._record.transcript
         if self._prompt is None:
             self._prompt = self._prompt_turn(transcript, prompt)
-        stated = reasoning_digest(message)
-        reasoning = () if stated is None else (Reasoning(transcript.length, stated, ours=True),)
+        reasoning = tuple(
+            Reasoning(position, stated, ours=not (position == transcript.length and self._begun_elsewhere))
+            for position, message in enumerate(messages, transcript.length)
+            if (stated := reasoning_digest(message)) is not None
+        )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
-        self._record.store.put(transcript.reply_keys(message), turn)
+        self._record.store.put(transcript.reply_keys(messages), turn)
+
+    @property
+    def _begun_elsewhere(self) -> bool:
+        """Whether the reply goes on with a message whose reasoning was not generated here."""
+        record = self._record
+        if record is None or record.unfinished is None or reasoning_digest(record.unfinished) is None:
+            return False
+        return self._continued is None or self._continued.position < record.transcript.length
 
     def _prompt_turn(self, transcript: Transcript, prompt: Sequence[int]) -> Turn:
         known = -1 if self._continued is None else self._continued.position
@@ -101,3 +110,16 @@ class Conversation:
         if self._continued is None:
             return Turn(array("I", prompt), reasoning=stated)
         return Turn(array("I", self._continued.tail), self._continued.turn, reasoning=stated)
+
+
+def _continued(begun: Message, reply: Message) -> Message | None:
+    """Return a message and what was added to it as one; None where there is more than one way to join them."""
+    text, more = begun.get("content") or "", reply.get("content") or ""
+    if begun.get("role") != "assistant" or not isinstance(text, str):
+        return None
+    return {
+        **begun,
+        "content": text + more,
+        "reasoning": (reasoning_of(begun) or "") + (reasoning_of(reply) or ""),
+        "tool_calls": [*(begun.get("tool_calls") or ()), *(reply.get("tool_calls") or ())],
+    }

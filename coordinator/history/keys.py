@@ -42,7 +42,7 @@ class Transcript:
             self._hasher.update(_frame(message, position, form))
             if message.get("role") == "assistant":
                 self._digests[position] = self._hasher.digest()
-                if (reasoning := _reasoning(message)) is not None:
+                if (reasoning := reasoning_of(message)) is not None:
                     self.reasoning[position] = digest(reasoning)
 
     @property
@@ -54,18 +54,19 @@ class Transcript:
         """Return the key of the conversation up to an assistant message, with the reasoning that this one carries."""
         return _with_reasoning(self._digests[position], self.reasoning.get(position))
 
-    def reply_keys(self, reply: Mapping[str, Any]) -> list[bytes]:
-        """Return the keys under which a reply may come back: without its reasoning, and with it."""
+    def reply_keys(self, reply: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        """Return the keys under which a reply's messages may come back: without reasoning, and with the last one's."""
         hasher = self._hasher.copy()
-        hasher.update(_frame(reply, self.length, self._form))
+        for position, message in enumerate(reply, self.length):
+            hasher.update(_frame(message, position, self._form))
         bare = hasher.digest()
-        reasoning = _reasoning(reply)
+        reasoning = reasoning_of(reply[-1])
         return [bare] if reasoning is None else [bare, _with_reasoning(bare, digest(reasoning))]
 
 
 def reasoning_digest(message: Mapping[str, Any]) -> bytes | None:
     """Return the digest of a message's reasoning, None where it has none."""
-    reasoning = _reasoning(message)
+    reasoning = reasoning_of(message)
     return None if reasoning is None else digest(reasoning)
 
 
@@ -73,7 +74,8 @@ def _with_reasoning(bare: bytes, reasoning: bytes | None) -> bytes:
     return bare if reasoning is None else blake2b(bare + reasoning, digest_size=_DIGEST_BYTES).digest()
 
 
-def _reasoning(message: Mapping[str, Any]) -> str | None:
+def reasoning_of(message: Mapping[str, Any]) -> str | None:
+    """Return a message's reasoning under either of its names, None where it has none."""
     reasoning = message.get("reasoning")
     if reasoning is None:
         reasoning = message.get("reasoning_content")
@@ -121,9 +123,15 @@ def _arguments(arguments: object) -> object:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return json.loads(arguments)
+        return json.loads(arguments, parse_float=_number)
     except ValueError:
         return arguments
+
+
+def _number(text: str) -> float | int:
+    """Return a number as JavaScript has it, where 1.0 is 1."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _json(value: object) -> str:

@@ -1,13 +1,11 @@
-"""Listens to a request's choices while they are generated, and keeps each one when it has ended."""
+"""Gathers what a request's choices are made of while they are generated, and keeps each one when it has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from coordinator.history.conversation import Conversation
+from coordinator.history.conversation import Conversation, Message
 from coordinator.history.turns import Ending
 from coordinator.output.choice import Reply
-from coordinator.parsing.message import MessageDelta, MessageParser, ParsedMessage
 from coordinator.request import Finish, ScoredPosition
 
 
@@ -21,38 +19,56 @@ class _Heard:
 
 
 class Recording:
-    """The choices of one request. Where parsers read them, what these say is what is kept, and else the text."""
+    """The choices of one request. A text that no parser reads is its message; else whoever shows the message keeps it.
 
-    def __init__(self, conversation: Conversation, prompt: Sequence[int], choices: int, parsed: bool) -> None:
+    What is kept is what the client got and will send back, not what the model said: the two are found by one key.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        prompt: Sequence[int],
+        choices: int,
+        *,
+        parsed: bool,
+        stop_token_ids: Collection[int] = (),
+    ) -> None:
+        """stop_token_ids: those that the request asked for, which are no ends of the model's own."""
         self._conversation = conversation
         self._prompt = prompt
         self._heard = [_Heard() for _ in range(choices)]
         self._parsed = parsed
+        self._stop_token_ids = stop_token_ids
 
     def listen(self, reply: Reply) -> Reply:
         """Return a reply that passes everything on, and is listened to."""
         return _HeardReply(self, reply)
 
-    def listen_to_parser(self, index: int, parser: MessageParser) -> MessageParser:
-        """Return a choice's parser that does the same work, and is listened to."""
-        return _HeardParser(self, index, parser)
-
     def hear(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
-        """Take what a choice gained. Without a parser its text is its message."""
+        """Take what a choice gained."""
         heard = self._heard[index]
         heard.token_ids += token_ids
         if not self._parsed:
             heard.texts.append(text)
         if finish is not None:
-            heard.ending = _ending(finish)
+            heard.ending = self._ending(finish)
             if not self._parsed:
-                self.keep(index, {"content": "".join(heard.texts)})
+                self._keep(index, [{"role": "assistant", "content": "".join(heard.texts)}])
 
-    def keep(self, index: int, message: dict[str, Any]) -> None:
-        """Keep a choice that has ended, as this message."""
+    def keep(self, index: int, messages: Sequence[Message]) -> None:
+        """Keep a choice that a parser read and that has ended, as the messages that it is when it comes back."""
+        if self._parsed:
+            self._keep(index, messages)
+
+    def _keep(self, index: int, messages: Sequence[Message]) -> None:
         heard = self._heard[index]
-        reply = {"role": "assistant", **message}
-        self._conversation.record(self._prompt, reply, heard.token_ids, heard.ending)
+        self._conversation.record(self._prompt, messages, heard.token_ids, heard.ending)
+
+    def _ending(self, finish: Finish) -> Ending:
+        if finish.reason != "stop":
+            return "cut"
+        asked = isinstance(finish.stop_reason, str) or finish.stop_reason in self._stop_token_ids
+        return "stop" if asked else "token"
 
 
 class _HeardReply:
@@ -74,52 +90,3 @@ class _HeardReply:
     ) -> None:
         self._recording.hear(index, text, token_ids, finish)
         self._reply.delta(index, text, token_ids, finish, logprobs)
-
-
-class _HeardParser:
-    def __init__(self, recording: Recording, index: int, parser: MessageParser) -> None:
-        self._recording = recording
-        self._index = index
-        self._parser = parser
-        self._said: list[MessageDelta] = []
-        self.reasoning_tokens = parser.reasoning_tokens
-
-    def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        delta = self._parser.delta(text, token_ids, finished)
-        if delta is not None:
-            self._said.append(delta)
-        if finished:
-            self._recording.keep(self._index, _joined(self._said))
-        return delta
-
-    def finish_reason(self, reason: str) -> str:
-        return self._parser.finish_reason(reason)
-
-    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
-        message = self._parser.whole(text, token_ids, reason)
-        calls = [call.as_dict() for call in message.tool_calls]
-        self._recording.keep(self._index, _message(message.content, message.reasoning, calls))
-        return message
-
-
-def _joined(said: Sequence[MessageDelta]) -> dict[str, Any]:
-    calls: dict[int, dict[str, Any]] = {}
-    for delta in said:
-        for call in delta.tool_calls:
-            function = calls.setdefault(call.index, {"name": "", "arguments": ""})
-            function["name"] += call.name or ""
-            function["arguments"] += call.arguments or ""
-    content = "".join(delta.content or "" for delta in said)
-    reasoning = "".join(delta.reasoning or "" for delta in said)
-    return _message(content, reasoning, [{"type": "function", "function": call} for call in calls.values()])
-
-
-def _message(content: str | None, reasoning: str | None, calls: list[dict[str, Any]]) -> dict[str, Any]:
-    said = {"content": content, "reasoning": reasoning, "tool_calls": calls}
-    return {"content": None} | {name: value for name, value in said.items() if value}
-
-
-def _ending(finish: Finish) -> Ending:
-    if finish.reason != "stop":
-        return "cut"
-    return "string" if isinstance(finish.stop_reason, str) else "token"

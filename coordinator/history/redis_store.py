@@ -23,7 +23,7 @@ _PREFIX = b"tokenwire:history:1:"
 _NAME_BYTES = 16
 _HEAD = struct.Struct("<BB")
 _REASONING = struct.Struct("<I?16s")
-_ENDINGS: tuple[Ending, ...] = ("token", "string", "cut", "unknown")
+_ENDINGS: tuple[Ending, ...] = ("token", "stop", "cut", "unknown")
 
 _TIMEOUT_S = 0.25
 # How long Redis is left alone after it did not answer.

@@ -14,6 +14,7 @@ from coordinator.history.turns import Turn
 from coordinator.models import ServedModel
 from coordinator.text.messages import parse_arguments
 from coordinator.text.options import TemplateOptions
+from coordinator.text.tokenizer import Tokenizer
 from tokenwire.errors import InvalidRequest
 
 Messages = Sequence[Mapping[str, Any]]
@@ -49,14 +50,6 @@ class _Behind:
     """Whether the closing is all of that: some templates end conversations in another way, or refuse to."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    text: str
-    """Begins with an added token."""
-    begun: bool
-    """Whether the reply has this token already."""
-
-
 class TailRenderer:
     """Renders tails. Remembers how templates close replies, so that a tail takes one rendering."""
 
@@ -68,28 +61,31 @@ class TailRenderer:
         for marked in _marked(messages, position):
             text = await _behind_mark(marked, target.model, target.options)
             if text is not None:
-                tail = await self._tail(turn, text, marked, position, target)
-                return None if tail is None else await _encode(tail, target.model)
+                return await self._tail(turn, text, marked, position, target)
         return None
 
-    async def _tail(self, turn: Turn, text: str, marked: Messages, position: int, target: Target) -> _Tail | None:
-        tokens = target.model.tokenizer.added_tokens
+    async def _tail(self, turn: Turn, text: str, marked: Messages, position: int, target: Target) -> list[int] | None:
+        tokenizer = target.model.tokenizer
+        tokens = tokenizer.added_tokens
         calls = bool(marked[position].get("tool_calls"))
         ended = await self._closing(marked[: position + 1], target, "calls" if calls else "text")
         closing = _common(text, ended or "", tokens)
         behind = _Behind(closing, text[len(closing) :], certain=bool(closing) or ended == "")
-        last = target.model.tokenizer.added_token_ids.get(turn.token_ids[-1])
-        if last is not None and last in closing:
-            return _Tail(last + closing.rpartition(last)[2] + behind.rest, begun=True)
-        if last is not None and turn.ending in ("token", "unknown") and behind.rest.lstrip().startswith(last):
+        if (tail := await _behind_begun_closing(behind, turn, tokenizer)) is not None:
+            return tail
+        last = tokenizer.added_token_ids.get(turn.token_ids[-1])
+        if last is not None and (closing.count(last) == 1 or (turn.ending == "token" and last in closing)):
+            # The model left out some of what comes before it in the closing.
+            return await _encode(last + closing.rpartition(last)[2] + behind.rest, tokenizer, begun=True)
+        if last is not None and turn.ending != "cut" and behind.rest.lstrip().startswith(last):
             # The model stopped at the mark of the next message: such templates have no closer.
-            return _Tail(behind.rest.lstrip(), begun=True)
+            return await _encode(behind.rest.lstrip(), tokenizer, begun=True)
         if turn.ending == "token":
-            return _behind_other_token(behind, tokens)
+            return await _behind_other_token(behind, tokenizer)
         if calls:
             plain = await self._closing([*marked[:position], _TEXT_REPLY], target, "text")
             behind = replace(behind, closing=_common_end(closing, plain or ""))
-        return _behind_cut(behind, tokens)
+        return await _encode(_from_first(tokens, behind.closing) + behind.rest, tokenizer)
 
     async def _closing(self, marked: Messages, target: Target, kind: str) -> str | None:
         """Return what the template writes behind the mark where the conversation ends there; None where it will not."""
@@ -127,18 +123,30 @@ async def _behind_mark(marked: Messages, model: ServedModel, options: TemplateOp
     return text.partition(MARK)[2] if text.count(MARK) == 1 else None
 
 
-def _behind_other_token(behind: _Behind, tokens: re.Pattern[str]) -> _Tail | None:
+async def _behind_begun_closing(behind: _Behind, turn: Turn, tokenizer: Tokenizer) -> list[int] | None:
+    """Return the tail of a reply that ends within the closing, or with it; None where it does not."""
+    closing = _from_first(tokenizer.added_tokens, behind.closing)
+    ids = await _encode(closing + behind.rest, tokenizer) if closing else None
+    if ids is None:
+        return None
+    most = len(await tokenizer.encode_async(closing, add_special_tokens=False))
+    said = turn.message_ids()[-most:].tolist()
+    begun = next((count for count in range(min(most, len(said)), 0, -1) if said[-count:] == ids[:count]), 0)
+    return ids[begun:] if begun else None
+
+
+async def _behind_other_token(behind: _Behind, tokenizer: Tokenizer) -> list[int] | None:
     """Return the tail of a reply that the model ended with another token than the template would have."""
-    closers = list(tokens.finditer(behind.closing))
+    closers = list(tokenizer.added_tokens.finditer(behind.closing))
     if closers:
-        return _Tail(behind.closing[closers[-1].start() :] + behind.rest, begun=True)
-    return _Tail(behind.rest, begun=False) if behind.certain else None
+        return await _encode(behind.closing[closers[-1].start() :] + behind.rest, tokenizer, begun=True)
+    return await _encode(behind.rest, tokenizer) if behind.certain else None
 
 
-def _behind_cut(behind: _Behind, tokens: re.Pattern[str]) -> _Tail:
-    """Return the tail of a reply that has no end of its own: the template closes it."""
-    closer = tokens.search(behind.closing)
-    return _Tail((behind.closing[closer.start() :] if closer else "") + behind.rest, begun=False)
+def _from_first(tokens: re.Pattern[str], closing: str) -> str:
+    """Return a closing from its first added token on, nothing where it has none."""
+    first = tokens.search(closing)
+    return "" if first is None else closing[first.start() :]
 
 
 def _common(one: str, other: str, tokens: re.Pattern[str]) -> str:
@@ -161,13 +169,15 @@ def _common_length(one: str, other: str) -> int:
     return next((i for i, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
-async def _encode(tail: _Tail, model: ServedModel) -> list[int] | None:
-    """Encode a tail, which is exact behind any text if it begins with a token that is found wherever it stands."""
-    tokenizer = model.tokenizer
-    first = tokenizer.added_tokens.match(tail.text)
+async def _encode(text: str, tokenizer: Tokenizer, begun: bool = False) -> list[int] | None:
+    """Encode a tail, which is exact behind any text if it begins with a token that is found wherever it stands.
+
+    begun: whether the reply has this token already, or another one in its place.
+    """
+    first = tokenizer.added_tokens.match(text)
     if first is None or not tokenizer.cuts_at(first.group()):
         return None
-    ids = await tokenizer.encode_async(tail.text, add_special_tokens=False)
+    ids = await tokenizer.encode_async(text, add_special_tokens=False)
     if tokenizer.added_token_ids.get(ids[0]) != first.group():
         return None
-    return ids[1:] if tail.begun else ids
+    return ids[1:] if begun else ids

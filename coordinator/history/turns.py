@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Ending = Literal["token", "string", "cut", "unknown"]
-"""How a reply ended: by a token that the model chose, at a stop string, or before its end (length, abort)."""
+Ending = Literal["token", "stop", "cut", "unknown"]
+"""How a reply ended: by a token that the model ends its replies with, at a stop string or token of the request's, or
+before its end (length, abort)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +45,30 @@ class Turn:
             joined += turn.token_ids
         return joined
 
+    def message_ids(self) -> "array[int]":
+        """Return the ids of a completion's message, with the end of the prompt in front of it.
+
+        A message that was cut and continued has several completions, and nothing between them.
+        """
+        ids = self.token_ids
+        prompt = self.parent
+        while prompt is not None:
+            ids = prompt.token_ids + ids
+            completion = prompt.parent
+            if prompt.token_ids or completion is None:
+                break
+            ids, prompt = completion.token_ids + ids, completion.parent
+        return ids
+
     def agrees(self, given: Mapping[int, bytes], position: int) -> bool:
         """Tell whether the reasoning in a request's messages, up to a position, is what was said.
 
         given: digests by the position of their message. What was generated here may be missing, nothing may differ.
         """
-        confirmed = 0
+        said: dict[int, Reasoning] = {}
         for turn in self.chain():
             for reasoning in turn.reasoning:
-                digest = given.get(reasoning.position)
-                if digest is None and reasoning.ours:
-                    continue
-                if digest != reasoning.digest:
-                    return False
-                confirmed += 1
-        return confirmed == sum(place <= position for place in given)
+                said.setdefault(reasoning.position, reasoning)  # of a message that was continued, all of it
+        if any(place not in said for place in given if place <= position):
+            return False
+        return all(given.get(place, each.digest if each.ours else None) == each.digest for place, each in said.items())

@@ -152,6 +152,22 @@ class Parsers(Protocol):
         """
 
 
+def joined(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
+    """Return OpenAI's message as a client puts it together from deltas."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in deltas:
+        for call in delta.tool_calls:
+            function = calls.setdefault(call.index, {"name": "", "arguments": ""})
+            function["name"] += call.name or ""
+            function["arguments"] += call.arguments or ""
+    return {
+        "role": "assistant",
+        "content": "".join(delta.content or "" for delta in deltas),
+        "reasoning": "".join(delta.reasoning or "" for delta in deltas),
+        "tool_calls": [{"type": "function", "function": function} for function in calls.values()],
+    }
+
+
 def merge(one: MessageDelta | None, other: MessageDelta | None) -> MessageDelta | None:
     """Return both deltas as one, with the deltas of one tool call joined where they follow each other."""
     if one is None or other is None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
-from vllm.entrypoints.generate.base.protocol import DeltaMessage
+from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.parser import harmony_utils
 from vllm.exceptions import VLLMClientError
@@ -205,32 +205,37 @@ class VllmPlan:
 class _VllmParser:
     """One choice's Parser in our nouns."""
 
-    __slots__ = ("_parser", "_prompt", "_request", "_rules")
+    __slots__ = ("_behind_reasoning", "_parser", "_prompt", "_request", "_rules")
 
     def __init__(
         self, parser: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
     ) -> None:
         self._parser = parser
         self._request = request
-        self._prompt = prompt if isinstance(prompt, list) else list(prompt)
+        self._prompt = list(prompt)
         self._rules = rules
+        self._behind_reasoning = bool(request.continue_final_message and parser.is_reasoning_end(self._prompt))
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
 
     def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+        if self._behind_reasoning:
+            # vLLM reads a whole output as if a message began with it, and only streams from where the prompt ends.
+            delta = self.feed(text, list(token_ids), True) or MessageDelta()
+            return delta.reasoning, delta.content, tuple(map(_tool_call, delta.tool_calls))
         self._parser.set_prompt_token_ids(self._prompt)
         reasoning, content, calls = self._parser.parse(
             text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
         )
-        return (
-            reasoning,
-            content,
-            tuple(ToolCall(call.id or make_tool_call_id(), call.name, call.arguments) for call in calls or ()),
-        )
+        return reasoning, content, tuple(map(_tool_call, calls or ()))
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:
-        return int(self._parser.count_reasoning_tokens(tuple(token_ids)))
+        return 0 if self._behind_reasoning else int(self._parser.count_reasoning_tokens(tuple(token_ids)))
+
+
+def _tool_call(call: FunctionCall | ToolCallDelta) -> ToolCall:
+    return ToolCall(call.id or make_tool_call_id(), call.name or "", call.arguments or "")
 
 
 def _delta(delta: DeltaMessage | None) -> MessageDelta | None:

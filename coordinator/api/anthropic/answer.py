@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from coordinator.api.anthropic.blocks import Message, chat_messages
 from coordinator.api.message_parts import Part
 from coordinator.request import Finish, Usage
 
@@ -38,12 +39,17 @@ def whole_block(part: Part) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments; of arguments that were cut, as far as they go."""
+    """Return a call's arguments; of arguments that were cut, what is whole, as Anthropic's clients read streams."""
     try:
-        value = from_json(arguments or "{}", allow_partial="trailing-strings")
+        value = from_json(arguments or "{}", allow_partial=True)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def returned(parts: list[Part]) -> list[Message]:
+    """Return the chat messages that parts become when a client sends their blocks back."""
+    return chat_messages(None, [{"role": "assistant", "content": [whole_block(part) for part in parts]}])
 
 
 def stop(parts: list[Part], finish: Finish) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from json.encoder import encode_basestring
 from typing import Any
 
-from coordinator.api.anthropic.answer import new_signature, opened_block, shown_usage, stop
+from coordinator.api.anthropic.answer import new_signature, opened_block, returned, shown_usage, stop
+from coordinator.api.anthropic.blocks import Message
 from coordinator.api.anthropic.errors import anthropic_error_event
 from coordinator.api.chat import ChatCall
 from coordinator.api.json_text import compact
@@ -72,6 +73,10 @@ class MessageEvents:
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
         """Render an error, behind which nothing comes."""
         return anthropic_error_event(error).decode()
+
+    def returned(self, parts: list[Part]) -> list[Message]:
+        """Return the chat messages that parts become when a client sends them back."""
+        return returned(parts)
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
         return shown_usage(usage, self._call.api.prompt_tokens_details)

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.anthropic.answer import shown_usage, stop, whole_block
+from coordinator.api.anthropic.answer import returned, shown_usage, stop, whole_block
 from coordinator.api.anthropic.events import MessageEvents
 from coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from coordinator.api.anthropic.system import SystemPlacement
@@ -42,9 +42,9 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
         return left_out.name_in(answer, body.left_out_tools)
 
     @router.post("/v1/messages/count_tokens")
-    async def count_tokens(body: CountTokensRequest) -> Response:
+    async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
         with translator.named():
-            count = await service.count_tokens(await to_chat(body))
+            count = await service.count_tokens(await to_chat(body), Headers.of(request))
         return JSONResponse({"input_tokens": count})
 
     return router
@@ -58,6 +58,7 @@ def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
         raise error
     messages, usage = parse_choices(call, choices)
     parts = whole_parts(messages[0])
+    call.keep(0, returned(parts))
     answer = {
         "id": prepared.request.request_id,
         "type": "message",

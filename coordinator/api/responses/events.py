@@ -16,6 +16,7 @@ from coordinator.api.responses.answer import (
     status_of,
     text_part,
 )
+from coordinator.api.responses.items import Message, messages_of
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
@@ -96,6 +97,10 @@ class ResponseEvents:
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
         """Render the response as one that failed."""
         return self._event("response.failed", response=self._response.failed(self._items, error))
+
+    def returned(self, parts: list[Part]) -> list[Message]:
+        """Return the chat messages that parts become when a client sends them back."""
+        return messages_of(None, self._items)
 
     def _where(self, part: Part) -> dict[str, Any]:
         where: dict[str, Any] = {"item_id": self._ids[part.index], "output_index": part.index}

@@ -10,6 +10,7 @@ from coordinator.api.left_out import LeftOutTools
 from coordinator.api.message_parts import PartStream, aborted, whole_parts
 from coordinator.api.responses.answer import ResponseObject, closed_item, item_id, status_of
 from coordinator.api.responses.events import ResponseEvents
+from coordinator.api.responses.items import messages_of
 from coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
 from coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest, NotFound
@@ -61,5 +62,6 @@ def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoi
         closed_item(part, item_id(part), status, response.tools, style)
         for part, status in zip(parts, statuses, strict=True)
     ]
+    call.keep(0, messages_of(None, items))
     error = aborted(choice.finish.reason)
     return response.ended(items, choice.finish, usage) if error is None else response.failed(items, error)

@@ -37,6 +37,10 @@ class Notes:
         """Show the message."""
         return f"!{error.message}"
 
+    def returned(self, parts: list[Part]) -> list[dict[str, str]]:
+        """Return the text of each part as a message."""
+        return [{"role": "assistant", "content": part.text} for part in parts]
+
 
 def stream(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
     """Return the notes of a message with these deltas, one a step."""

@@ -69,7 +69,7 @@ class Dialogue:
         """Give a reply of these ids, which reads as this message, or as their text without special tokens."""
         reply = {"role": "assistant", **(message or {"content": self.model.tokenizer.decode(ids)})}
         assert prompt.conversation is not None
-        prompt.conversation.record(prompt.token_ids, reply, ids, ending)
+        prompt.conversation.record(prompt.token_ids, [reply], ids, ending)
         self.messages.append(reply)
         self.ids, self.ending = [*prompt.token_ids, *ids], ending
 

@@ -40,6 +40,13 @@ MARKER = """
 {#- <|user|> <|system|> <|observation|> <|endoftext|> #}"""
 """Replies end where the next message begins: with a token that both share."""
 
+TWICE = """
+{%- for m in messages %}
+{{- '<|open|>' + m.role + '<|sep|>' + m.content + '<|close|>' + 'text<|sep|><|close|>' + 'turn<|sep|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|open|>assistant<|sep|>' }}{% endif %}"""
+"""Closes replies by two tags of three tokens each, as Kimi-K3's."""
+
 OTHER_END = """
 {%- for m in messages %}{{ '<|start|>' + m.role + '<|message|>' + m.content }}
 {{- '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{% endfor %}

@@ -112,7 +112,7 @@ def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt
         arguments = {"city": babble.text(3), "n": 1.5}
         said = {**said, "content": None, "tool_calls": [tool_call("call00001", "weather", arguments)]}
         following = {"role": "tool", "tool_call_id": "call00001", "content": babble.text(5)}
-    ending: Ending = "token" if calls and case.call_eos else babble.choice(["token", "token", "cut", "string"])
+    ending: Ending = "token" if calls and case.call_eos else babble.choice(["token", "token", "cut", "stop"])
     if ending == "token":
         ids.append(id_of(model, (calls and case.call_eos) or case.eos))
     dialogue.answer(prompt, ids, ending, **said)

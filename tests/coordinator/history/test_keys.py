@@ -36,6 +36,7 @@ def call(**function: Any) -> dict[str, Any]:
         (call(), call(arguments='{"b":[2],"a":1}')),
         (call(), call(arguments={"b": [2], "a": 1}, parsed_arguments=None)),
         (call(arguments=""), call(arguments="{}")),
+        (call(arguments='{"a": 1, "b": [2]}'), call(arguments='{"a": 1.0, "b": [2.0]}')),
     ],
 )
 def test_what_means_the_same_has_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -52,7 +53,7 @@ def test_what_means_the_same_has_the_same_key(one: dict[str, Any], other: dict[s
         ({"content": "a"}, {"content": "a", "reasoning": "r"}),
         ({"content": "a", "reasoning": "r"}, {"content": "a", "reasoning": "R"}),
         (call(), call(name="g")),
-        (call(), call(arguments='{"a": 1.0, "b": [2]}')),
+        (call(), call(arguments='{"a": 1.5, "b": [2]}')),
         (call(), call(arguments='{"a": 1, "b": [2')),
         (call(arguments='{"a'), call(arguments='{"b')),
         (call(), {"tool_calls": [CALL, CALL]}),
@@ -92,7 +93,7 @@ def test_a_key_depends_on_all_that_comes_before() -> None:
 def test_a_reply_is_found_with_its_reasoning_and_without() -> None:
     """Many clients drop reasoning; what they do send must be what was generated."""
     before = Transcript(SCOPE, [{"role": "user", "content": "Hi"}], "string")
-    keys = before.reply_keys({"role": "assistant", "content": "a", "reasoning": "r"})
+    keys = before.reply_keys([{"role": "assistant", "content": "a", "reasoning": "r"}])
 
     assert key({"content": "a"}) in keys
     assert key({"content": "a", "reasoning": "r"}) in keys

@@ -177,29 +177,6 @@ async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel
         assert (await again.ask(USER)).reused == expected
 
 
-async def test_a_reply_that_was_cut_goes_on_by_its_ids(model: ServedModel) -> None:
-    """continue_final_message: one that was cut is the prompt as it is; one that has ended is rendered open."""
-    for ending, expected in (("cut", True), ("string", False), ("token", False)):
-        dialogue = Dialogue(model)
-        dialogue.answer(await dialogue.ask(USER), encoded(model, "Ye"), ending, content="Ye")  # type: ignore[arg-type]
-        dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
-        prompt = await dialogue.ask()
-
-        assert (list(prompt.token_ids) == dialogue.ids and prompt.reused > 0) == expected
-
-
-async def test_a_message_that_was_continued_comes_back_as_one(model: ServedModel) -> None:
-    """The client puts both parts together, and so does the history."""
-    begun: Message = {"role": "assistant", "content": "Ye"}
-    dialogue = Dialogue(model, messages=[USER, begun])
-    dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
-    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
-    dialogue.messages[1:] = [{"role": "assistant", "content": "Yes"}]
-    dialogue.options = TemplateOptions()
-
-    assert list((await dialogue.ask(MORE)).token_ids[: len(dialogue.ids)]) == dialogue.ids
-
-
 async def test_known_ids_come_before_stored_ones(model: ServedModel) -> None:
     """What the client says of its own conversation is what counts."""
     dialogue = await held(model)

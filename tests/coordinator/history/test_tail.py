@@ -7,7 +7,7 @@ from coordinator.history.turns import Ending
 from coordinator.prompts import PreparedPrompt
 from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
-from tests.coordinator.history.models import CHATML, MARKER, OTHER_END, THINKING, decoded, encoded, small_model
+from tests.coordinator.history.models import CHATML, MARKER, OTHER_END, THINKING, TWICE, decoded, encoded, small_model
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}
@@ -30,6 +30,8 @@ async def tail(
     return decoded(model, list(prompt.token_ids[len(before) :])), prompt
 
 
+TURN_END = "<|close|>text<|sep|><|close|>turn<|sep|>"
+TURN_NEXT = "<|open|>user<|sep|>Two?" + TURN_END + "<|open|>assistant<|sep|>"
 NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -38,8 +40,8 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
     [
         (CHATML, "Y\u200bes<|im_end|>", "token", "\n" + NEXT),
         (CHATML, "Yes", "cut", "<|im_end|>\n" + NEXT),
-        (CHATML, "Yes STOP", "string", "<|im_end|>\n" + NEXT),
-        (CHATML, "Yes</tool_call>", "string", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes STOP", "stop", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes</tool_call>", "stop", "<|im_end|>\n" + NEXT),
         (CHATML, "Yes<|im_start|>", "cut", "<|im_end|>\n" + NEXT),
         (CHATML, "Yes<tool_call>", "token", "\n" + NEXT),
         (CHATML, "Yes<|im_end|>", "cut", "\n" + NEXT),
@@ -49,6 +51,20 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (MARKER, "Yes<|user|>", "unknown", "Two?<|assistant|>"),
         (MARKER, "Yes<|endoftext|>", "token", "<|user|>Two?<|assistant|>"),
         (MARKER, "Yes", "cut", "<|user|>Two?<|assistant|>"),
+        (CHATML, "Yes\n", "stop", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes<tool_call>", "stop", "<|im_end|>\n" + NEXT),
+        (CHATML, "Yes<|im_end|>", "stop", "\n" + NEXT),
+        (CHATML, "Yes<|im_end|>\n", "cut", NEXT),
+        (CHATML, "<tool_call>x<|im_end|>", "cut", "\n" + NEXT),
+        (MARKER, "Yes<|user|>", "stop", "Two?<|assistant|>"),
+        (TWICE, "Yes", "cut", TURN_END + TURN_NEXT),
+        (TWICE, "Yes<|close|>", "cut", TURN_END.removeprefix("<|close|>") + TURN_NEXT),
+        (TWICE, "Yes<|close|>text", "cut", TURN_END.removeprefix("<|close|>text") + TURN_NEXT),
+        (TWICE, "Yes<|close|>text<|sep|>", "cut", "<|close|>turn<|sep|>" + TURN_NEXT),
+        (TWICE, "Yes<|close|>text<|sep|><|close|>", "cut", "turn<|sep|>" + TURN_NEXT),
+        (TWICE, "Yes" + TURN_END, "token", TURN_NEXT),
+        (TWICE, "Yes<|close|>turn<|sep|>", "token", TURN_NEXT),
+        (TWICE, "<|open|>Yes<|close|>other<|sep|>", "cut", TURN_END + TURN_NEXT),
         (OTHER_END, "Yes<|end|>", "token", "<|start|>user<|message|>Two?<|end|><|start|>assistant"),
         (OTHER_END, "Yes", "cut", "<|end|><|start|>user<|message|>Two?<|end|><|start|>assistant"),
         (OTHER_END, "Yes<|return|>", "token", None),
@@ -68,7 +84,7 @@ TOOL_NEXT = "<|im_start|>tool\nrain<|im_end|>\n<|im_start|>assistant\n"
     ("template", "said", "ending", "expected"),
     [
         (CHATML, "<tool_call>{ }</tool_call><|im_end|>", "token", "\n" + TOOL_NEXT),
-        (CHATML, "<tool_call>{ }</tool_call>", "string", "<|im_end|>\n" + TOOL_NEXT),
+        (CHATML, "<tool_call>{ }</tool_call>", "stop", "<|im_end|>\n" + TOOL_NEXT),
         (CHATML, "<tool_call>{ ", "cut", "<|im_end|>\n" + TOOL_NEXT),
         (MARKER, "<tool_call>{ }</tool_call><|observation|>", "token", "rain<|assistant|>"),
         (MARKER, "<tool_call>{ }</tool_call><|observation|>", "unknown", "rain<|assistant|>"),

@@ -1,0 +1,207 @@
+"""Token-exact history on every route that is a chat underneath, by real clients that send back what they got."""
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+import httpx
+import pytest
+from anthropic import Anthropic
+from openai import OpenAI
+
+from tests.e2e.scripted import REPLIES
+from tests.processes import Service
+
+MODELS = [*REPLIES, "sim"]
+NAMES = ("get_weather", "get_time")
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+
+
+class Talk(ABC):
+    """One conversation in the words of one route, in a session of its own."""
+
+    def __init__(self, service: Service, model: str, session: str) -> None:
+        self.url = service.url
+        self.model = model
+        self.headers = {"X-Session-ID": session}
+        self.turns: list[Any] = [{"role": "user", "content": "Hello."}]
+        self.last: list[dict[str, Any]] = []
+        """The last reply: its parts as the route has them."""
+
+    def ask(self, stream: bool, limit: int = 400) -> tuple[int, int, int]:
+        """Get the next reply; return how many tokens its prompt has, how many of these are old, and the reply's own."""
+        before = self._counted("prompt_tokens"), self._counted("prompt_tokens_reused")
+        prompt, completion = self._ask(stream, limit)
+        deadline = time.monotonic() + 10
+        while self._counted("prompt_tokens") == before[0]:
+            assert time.monotonic() < deadline, "the request was not counted"
+            time.sleep(0.005)
+        assert self._counted("prompt_tokens") - before[0] == prompt
+        return prompt, int(self._counted("prompt_tokens_reused") - before[1]), completion
+
+    def answer(self) -> None:
+        """Send back the result of each call, or else a question."""
+        self.turns += self._results() or [{"role": "user", "content": "Go on."}]
+
+    def _counted(self, what: str) -> float:
+        line = f'tokenwire_{what}_total{{model="{self.model}"}} '
+        lines = [each for each in httpx.get(f"{self.url}/metrics").text.splitlines() if each.startswith(line)]
+        return float(lines[0].removeprefix(line)) if lines else 0.0
+
+    @abstractmethod
+    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+        """Add the reply to the turns; return the tokens of the prompt and of the reply."""
+
+    @abstractmethod
+    def _results(self) -> list[Any]:
+        """Return turns with the results of the last reply's calls."""
+
+
+class Chat(Talk):
+    """OpenAI's chat completions."""
+
+    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+        given: dict[str, Any] = {"model": self.model, "messages": self.turns, "max_tokens": limit}
+        if self.turns[-1]["role"] == "assistant":
+            given["extra_body"] = {"continue_final_message": True, "add_generation_prompt": False}
+        if self.model != "sim":
+            given["tools"] = [_function(name) for name in NAMES]
+        with OpenAI(base_url=f"{self.url}/v1", api_key="unused", default_headers=self.headers) as client:
+            if stream:
+                message, usage = _put_together(client.chat.completions.create(**given, **_STREAMED))
+            else:
+                answer = client.chat.completions.create(**given)
+                message, usage = answer.choices[0].message.model_dump(exclude_unset=True), answer.usage
+        self.last = [message]
+        self.turns.append(message)
+        return usage.prompt_tokens, usage.completion_tokens
+
+    def _results(self) -> list[Any]:
+        calls = self.last[0].get("tool_calls") or []
+        return [{"role": "tool", "tool_call_id": call["id"], "content": "Rain."} for call in calls]
+
+
+class Messages(Talk):
+    """Anthropic's messages."""
+
+    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+        given: dict[str, Any] = {"model": self.model, "messages": self.turns, "max_tokens": limit}
+        if self.model != "sim":
+            given["tools"] = [{"name": name, "input_schema": SCHEMA} for name in NAMES]
+        counted = {name: value for name, value in given.items() if name != "max_tokens"}
+        with Anthropic(base_url=self.url, api_key="unused", default_headers=self.headers) as client:
+            count = client.messages.count_tokens(**counted).input_tokens
+            if stream:
+                with client.messages.stream(**given) as events:
+                    message = events.get_final_message()
+            else:
+                message = client.messages.create(**given)
+        assert message.usage.input_tokens == count, "count_tokens counts another prompt"
+        self.last = [block.model_dump() for block in message.content]
+        self.turns.append({"role": "assistant", "content": message.content})
+        return message.usage.input_tokens, message.usage.output_tokens
+
+    def _results(self) -> list[Any]:
+        used = [block["id"] for block in self.last if block["type"] == "tool_use"]
+        results = [{"type": "tool_result", "tool_use_id": id_, "content": "Rain."} for id_ in used]
+        return [{"role": "user", "content": results}] if results else []
+
+
+class Responses(Talk):
+    """OpenAI's responses."""
+
+    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+        given: dict[str, Any] = {"model": self.model, "input": self.turns, "max_output_tokens": limit}
+        if self.model != "sim":
+            given["tools"] = [
+                {"type": "function", "name": name, "parameters": SCHEMA, "strict": False} for name in NAMES
+            ]
+        with OpenAI(base_url=f"{self.url}/v1", api_key="unused", default_headers=self.headers) as client:
+            if stream:
+                *_, last = client.responses.create(**given, stream=True)
+                answer = last.response
+            else:
+                answer = client.responses.create(**given)
+        self.last = [item.model_dump() for item in answer.output]
+        self.turns += self.last
+        return answer.usage.input_tokens, answer.usage.output_tokens
+
+    def _results(self) -> list[Any]:
+        calls = [item["call_id"] for item in self.last if item["type"] == "function_call"]
+        return [{"type": "function_call_output", "call_id": id_, "output": "Rain."} for id_ in calls]
+
+
+_STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+def _function(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": SCHEMA}}
+
+
+def _put_together(chunks: Any) -> tuple[dict[str, Any], Any]:
+    """Return a streamed message as clients build it, and its usage."""
+    message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": "", "tool_calls": []}
+    usage = None
+    for chunk in chunks:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            message["content"] += choice.delta.content or ""
+            message["reasoning"] += (choice.delta.model_extra or {}).get("reasoning") or ""
+            for call in choice.delta.tool_calls or []:
+                if call.id:
+                    message["tool_calls"].append({"id": call.id, "type": "function", "function": {"arguments": ""}})
+                function = message["tool_calls"][call.index]["function"]
+                function["name"] = call.function.name or function.get("name")
+                function["arguments"] += call.function.arguments or ""
+    return message, usage
+
+
+@pytest.fixture(params=[Chat, Messages, Responses])
+def route(request: pytest.FixtureRequest) -> type[Talk]:
+    """Return each route's way to talk."""
+    talk: type[Talk] = request.param
+    return talk
+
+
+@pytest.fixture(params=MODELS)
+def talk(route: type[Talk], request: pytest.FixtureRequest) -> Talk:
+    """Return a conversation with a model that says what tests.e2e.scripted wrote, or anything, without parsers."""
+    model = request.param
+    service = request.getfixturevalue("service" if model == "sim" else "scripted")
+    return route(service, model, request.node.name)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_replies_go_on_by_their_ids(talk: Talk, stream: bool) -> None:
+    """Whatever parsers took out of a reply, and however the route shows the rest, its ids are in the next prompt."""
+    known = 0
+    for _ in range(3):
+        prompt, reused, completion = talk.ask(stream)
+        assert reused == known
+        known = prompt + completion
+        talk.answer()
+
+
+@pytest.mark.parametrize(("stream", "limit"), [(False, 3), *((True, limit) for limit in (3, 14, 60, 70, 75))])
+def test_replies_that_were_cut_go_on_by_their_ids(
+    route: type[Talk], scripted: Service, stream: bool, limit: int
+) -> None:
+    """In the middle of their reasoning, of blanks, or of a call's arguments."""
+    talk = route(scripted, "only-calls", f"{route.__name__} {stream} {limit}")
+    prompt, _, completion = talk.ask(stream, limit)
+    talk.answer()
+
+    _, reused, _ = talk.ask(stream)
+
+    assert reused == prompt + completion
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_answer_that_was_cut_goes_on(route: type[Talk], scripted: Service, stream: bool) -> None:
+    """In front of its end, behind its reasoning: the next prompt is all that there is so far, and nothing else."""
+    talk = route(scripted, "thinks", f"{route.__name__} {stream} goes on")
+    prompt, _, completion = talk.ask(stream, limit=23)
+
+    following, reused, _ = talk.ask(stream, limit=3)
+
+    assert following == reused == prompt + completion
