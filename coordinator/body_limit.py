@@ -36,7 +36,7 @@ class BodyLimit:
         await self._app(scope, limited_receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = error_response(self._error(), scope["path"])
+        response = error_response(self._error(), scope)
         # What the client still sends would be read as its next request.
         response.headers["connection"] = "close"
         await response(scope, receive, send)

@@ -42,4 +42,4 @@ class DrainDeadline:
             if error is None:
                 raise
             if not begun:
-                await error_response(error, scope["path"])(scope, receive, send)
+                await error_response(error, scope)(scope, receive, send)

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 from dataclasses import dataclass
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from coordinator.api.errors import error_body
+
+log = logging.getLogger(__name__)
 
 MAX_HEADERS = 256
 
@@ -154,6 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+        log.info("refused unread", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)

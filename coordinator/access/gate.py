@@ -83,7 +83,7 @@ class AccessGate:
 
 
 async def _refuse(error: TokenwireError, headers: dict[str, str], scope: Scope, receive: Receive, send: Send) -> None:
-    response = error_response(error, scope["path"])
+    response = error_response(error, scope)
     response.headers.update(headers)
     length = Headers(scope=scope).get("content-length", "")
     if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):

@@ -30,7 +30,7 @@ class HostGate:
             hosts = [_name(value) for name, value in scope["headers"] if name == b"host"]
             other = next((host for host in hosts if not self._allows(host)), None)
             if other is not None:
-                await error_response(_refusal(other), scope["path"])(scope, receive, send)
+                await error_response(_refusal(other), scope)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
+from coordinator.observation.record import record_of
 from tokenwire.errors import Malformed
 
 
@@ -40,6 +41,7 @@ class _TextRequest(Request):
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = parse_json(await self.body())
+            record_of(self.scope).asked(self._json)
         return self._json
 
 

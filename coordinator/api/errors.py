@@ -10,9 +10,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from coordinator.api.anthropic.errors import anthropic_error
-from tokenwire.errors import FleetFailed, Malformed, TokenwireError
+from coordinator.observation.record import record_of
+from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +40,18 @@ def error_event(error: TokenwireError) -> bytes:
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
-def error_response(error: TokenwireError, path: str = "") -> JSONResponse:
-    """Render an error as the whole response, in the shape that clients of a path expect."""
+def error_response(error: TokenwireError, scope: Scope, reason: str | None = None) -> JSONResponse:
+    """Render an error as the whole response, in the shape that clients of the path expect.
+
+    reason: for the log, where the message repeats what the client sent.
+    """
+    record_of(scope).refused(error.message if reason is None else reason, error.param)
     headers = {}
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    body = _body_of(path)(error.message, error.openai_type, error.http_status, error.param)
+    body = _body_of(scope["path"])(error.message, error.openai_type, error.http_status, error.param)
     if isinstance(error, FleetFailed):
         body["error"]["workers"] = error.workers
     return JSONResponse(body, error.http_status, headers)
@@ -63,7 +69,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _on_tokenwire_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, TokenwireError)
-    return error_response(error, request.url.path)
+    return error_response(error, request.scope)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -75,7 +81,8 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
         lines.append(f"... and {count - _MAX_REPORTED} more")
     message = f"{count} validation error{'s' if count > 1 else ''}:\n  " + "\n  ".join(lines)
     param = _path(problems[0]["loc"]) if problems else None
-    return error_response(Malformed(message, param=param), request.url.path)
+    reason = "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in problems[:_MAX_REPORTED])
+    return error_response(Malformed(message, param=param), request.scope, reason)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -85,14 +92,14 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
             return await _on_recursion(request, error.__cause__)
         case TokenwireError():
             return await _on_tokenwire_error(request, error.__cause__)
+    record_of(request.scope).refused(str(error.detail), None)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)
 
 
 async def _on_recursion(request: Request, error: Exception) -> JSONResponse:
-    message = "The request, or JSON inside of it, is nested too deeply."
-    return JSONResponse(_body_of(request.url.path)(message, "BadRequestError", 400, None), 400)
+    return error_response(InvalidRequest("The request, or JSON inside of it, is nested too deeply."), request.scope)
 
 
 async def _on_client_disconnect(request: Request, error: Exception) -> Response:

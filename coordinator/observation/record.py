@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.types import Scope
 
@@ -62,6 +62,12 @@ class RequestRecord:
     """Of the choices that came to their end."""
     error: TokenwireError | None = None
     """What a reply ended with that had begun."""
+    asked_model: str = ""
+    """The name that a refused request asked for, whatever a client put there: no label for metrics."""
+    reason: str = ""
+    """Why it was refused; the client's own text may stand in it, between quotes."""
+    param: str | None = None
+    """The field that was wrong."""
     client: Literal["", "client_left", "client_slow"] = ""
     """What the client did before it had the reply."""
 
@@ -100,6 +106,16 @@ class RequestRecord:
         """How long a choice took for each token after the first, on average."""
         whole, gaps = _between(self.first_token_at, self.last_token_at), self.completion_tokens - self.choices
         return None if whole is None or gaps <= 0 else whole * self.choices / gaps
+
+    def asked(self, body: Any) -> None:
+        """Hear what was asked for."""
+        model = body.get("model") if isinstance(body, dict) else None
+        if isinstance(model, str):
+            self.asked_model = model
+
+    def refused(self, reason: str, param: str | None) -> None:
+        """Hear why there is no reply."""
+        self.reason, self.param = reason, param
 
     def placed(self, address: str) -> None:
         """Hear which worker got it."""

@@ -1,6 +1,7 @@
 """Logs a line for each request that has ended: what it was, what it took, what became of it."""
 
 import logging
+import re
 from typing import Any
 
 from coordinator.observation.record import RequestRecord
@@ -9,7 +10,11 @@ log = logging.getLogger(__name__)
 
 _MAX_CHARS = 200
 """Of what clients choose themselves."""
+_MAX_REASON_CHARS = 2000
 _MAX_PROMPT_CHARS = 16 * 1024
+_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Texts of clients, which may be prompts: what stands between quotes, or behind the last one that opens.
+_QUOTED = re.compile(r"""(?<!\w)(['"])(?:\\.|(?!\1(?!\w)).)*(?:\1|\Z)""", re.DOTALL)
 
 
 class RequestLog:
@@ -20,7 +25,7 @@ class RequestLog:
 
     def ended(self, record: RequestRecord) -> None:
         """Say what became of it."""
-        if record.method == "POST":
+        if record.method not in _LOOKS:
             log.info("request", extra={"fields": fields_of(record)})
 
 
@@ -40,7 +45,13 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
             fields["finish"] = ",".join(finish.reason for finish in record.finishes[:16])
         times = (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s))
         fields |= {name: _milliseconds(seconds) for name, seconds in times if seconds is not None}
+    elif record.asked_model:
+        fields["model"] = record.asked_model[:_MAX_CHARS]
     fields["total_ms"] = _milliseconds(record.duration_s)
+    if record.reason:
+        fields["error"] = _QUOTED.sub("'...'", record.reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
+    if record.param is not None:
+        fields["param"] = record.param[:_MAX_CHARS]
     if record.error is not None:
         fields["error"] = record.error.message[:_MAX_CHARS]
     if record.prompt is not None:

@@ -1,6 +1,7 @@
 """What holds for every route of the application, whatever is turned on."""
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from coordinator.app import build_app
 from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
+from tokenwire.logs import JsonFormatter, TextFormatter
 
 EVERYTHING = CoordinatorSettings(
     ("127.0.0.1:1",),
@@ -66,3 +68,43 @@ async def test_names_are_checked_on_loopback_and_where_they_are_given(
     """Elsewhere nobody knows by which names a server is reached."""
     async with client_of(replace(EVERYTHING, **settings)) as client:
         assert (await client.get("/version", headers={"Host": host})).status_code == status
+
+
+CHAT = "/v1/chat/completions"
+SECRET = "the client's own words"
+FORGED = "m\n12:00:00 I coordinator: request outcome=ok\r\x1b[2K\u2028"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        (CHAT, {"model": "m", "messages": SECRET}, {"model": "m", "param": "messages"}),
+        (CHAT, {"model": "m", "messages": [{"role": SECRET, "content": SECRET}], "max_tokens": SECRET}, {"model": "m"}),
+        ("/v1/completions", {"model": "m", "prompt": SECRET, "best_of": SECRET}, {"model": "m", "param": "best_of"}),
+        (
+            "/v1/messages",
+            {"model": "m", "max_tokens": 1, "messages": [{"role": SECRET, "content": SECRET}]},
+            {"model": "m"},
+        ),
+        ("/pause", {"mode": SECRET}, {"param": "mode"}),
+        ("/v1/nothing", {}, {"error": "Not Found"}),
+        (CHAT, {"model": FORGED, "messages": "x"}, {"model": FORGED}),
+    ],
+)
+async def test_a_refused_request_is_one_line_that_says_why(
+    caplog: pytest.LogCaptureFixture, path: str, body: Any, expected: dict[str, str]
+) -> None:
+    """With the model and the field, without what the client wrote, and nothing that begins a line of its own."""
+    caplog.set_level(logging.INFO)
+    async with client_of(EVERYTHING) as client:
+        reply = await client.post(path, json=body, headers={"Authorization": f"Bearer {SECRET}"})
+
+    assert 400 <= reply.status_code < 500
+    (record,) = [record for record in caplog.records if record.message == "request"]
+    fields = record.__dict__["fields"]
+    assert fields["status"] == reply.status_code
+    assert fields["error"]
+    assert fields.items() >= expected.items()
+    for shown in (TextFormatter("coordinator").format(record), JsonFormatter("coordinator").format(record)):
+        assert shown.isprintable()
+        assert SECRET not in shown

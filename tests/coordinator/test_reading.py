@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -203,3 +204,18 @@ async def test_a_tunnel_is_not_opened() -> None:
         await client.send_raw(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
 
         assert (await refusal(client))[0] == 400
+
+
+async def test_what_is_refused_unread_leaves_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    """With its reason: no route ever hears of it."""
+    caplog.set_level(logging.INFO, "coordinator.reading")
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")
+        await refusal(client)
+
+    (record,) = caplog.records
+    assert record.__dict__["fields"] == {
+        "outcome": "invalid",
+        "status": 431,
+        "error": "The request's headers are larger than 4096 bytes.",
+    }

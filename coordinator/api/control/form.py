@@ -7,6 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from coordinator.api.body import parse_json
+from coordinator.observation.record import record_of
 from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
@@ -26,6 +27,7 @@ async def read(form: type[Fields], request: Request) -> Fields:
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
     fields.update(await _body(request))
+    record_of(request.scope).asked(fields)
     try:
         return form.model_validate(fields)
     except ValidationError as error:

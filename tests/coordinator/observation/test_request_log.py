@@ -58,3 +58,29 @@ def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) ->
     assert not caplog.records
     RequestLog().ended(_record())
     assert [record.message for record in caplog.records] == ["request"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "logged"),
+    [
+        ("max_tokens must be at least 1, got 0.", "max_tokens must be at least 1, got 0."),
+        (
+            "This route takes no requests from other sites' pages.",
+            "This route takes no requests from other sites' pages.",
+        ),
+        ("role must be user, not 'secret'.", "role must be user, not '...'."),
+        ("key(s) ['secret', \"it's secret\"] are wrong", "key(s) ['...', '...'] are wrong"),
+        ("'it's secret' and 'back\\\\slash \\' secret' are wrong", "'...' and '...' are wrong"),
+        ("not 'secret that was cut", "not '...'"),
+        ("the model `m` does not exist", "the model `m` does not exist"),
+        ("x" * 5000, "x" * 200),
+    ],
+)
+def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -> None:
+    """What a client sent stands between quotes: it may be a prompt."""
+    record = _record(request_id="", model="", status=400, asked_model="m")
+    record.refused(reason, "role")
+
+    fields = fields_of(record)
+
+    assert (fields["error"], fields["param"], fields["model"]) == (logged, "role", "m")
