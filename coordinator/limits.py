@@ -199,7 +199,7 @@ def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) 
     message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
     if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
         message += f" Vocabulary size: {vocabulary}"
-    kind = Malformed if param == "prompt" and token_id < 0 else InvalidRequest
+    kind = Malformed if param in ("prompt", "tokens") and token_id < 0 else InvalidRequest
     return kind(message.format(token_id, param), param=param)
 
 

@@ -16,7 +16,7 @@ _OF_MESSAGE = ("content", "reasoning")
 
 def other_form(request: Request) -> Request | None:
     """Return the request streamed if it is not, and the other way round; None where the two may differ."""
-    if not isinstance(request.body, dict):
+    if not isinstance(request.body, dict) or not request.has_choices:
         return None
     if request.streamed:
         body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}

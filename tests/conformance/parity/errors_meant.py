@@ -170,6 +170,17 @@ WORDS = (
         "prompt.0",
         _MALFORMED,
     ),
+    Pair(
+        r"1 validation error:\n  messages: Input should be a valid list .*",
+        r"2 validation errors:\n  prompt: Field required .*\n  messages: Input should be a valid list .*",
+        "messages",
+        "prompt",
+        _MALFORMED,
+    ),
+    Pair(
+        r"Token id -\d+ is out of vocabulary", r"1 validation error:\n  tokens\.0: .*", "tokens", "tokens.0", _MALFORMED
+    ),
+    Pair(r"`input` must not be empty\.", r"Cannot apply chat template to an empty conversation\. .*", "input"),
     Pair(r"n must be at most \d+, got \d+\.", r"n must be at most \d+, got \d+\. To increase this limit, .*", "n"),
     Pair(
         r"Per-request media_io_kwargs are disabled: this server takes text only\.",

@@ -23,6 +23,13 @@ from tests.conformance.parity.errors_meant import (
     says_less_of_types,
 )
 from tests.conformance.parity.request import Request
+from tests.conformance.parity.routes_meant import (
+    cut_responses,
+    errors_of_messages,
+    fields_of_messages,
+    fields_of_responses,
+    logprobs_of_responses,
+)
 from tests.conformance.parity.wording import places
 
 _BATCH_CHARS = 64
@@ -223,6 +230,31 @@ EXPLANATIONS = (
         "parsers are fed in batches",
         _batches,
         "What a parser reads may come a few tokens after its ids: some tokens are given to it at a time.",
+    ),
+    Explanation(
+        "fields of Responses",
+        fields_of_responses,
+        "The response has the fields that OpenAI's client wants, with its values, and none of vLLM's own.",
+    ),
+    Explanation(
+        "responses that are cut",
+        cut_responses,
+        "A reply that reached its limit is incomplete, and so is its last item; vLLM says so in some forms only.",
+    ),
+    Explanation(
+        "log-probabilities of streamed responses",
+        logprobs_of_responses,
+        "Each token has its own, and its bytes; vLLM leaves out the first one's, and the bytes.",
+    ),
+    Explanation(
+        "fields of Messages",
+        fields_of_messages,
+        "The message has Anthropic's id and fields; vLLM's is a chat's id.",
+    ),
+    Explanation(
+        "errors of Messages",
+        errors_of_messages,
+        "An error has Anthropic's shape and type, whatever is wrong; vLLM's has OpenAI's type, or its shape too.",
     ),
     Explanation(
         "keys without a value",

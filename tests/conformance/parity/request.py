@@ -10,6 +10,9 @@ from worker.embedded_model import EMBEDDED_MODEL_NAME
 MODEL = EMBEDDED_MODEL_NAME
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+RESPONSES, MESSAGES, GENERATE = "/v1/responses", "/v1/messages", "/inference/v1/generate"
+TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
+_ROUTES = {CHAT: "chat", TEXT: "completions"}
 MAX_TOKENS = 16
 """Where a request says nothing else."""
 
@@ -54,7 +57,12 @@ class Request:
     @property
     def route(self) -> str:
         """The route's short name."""
-        return "chat" if self.path == CHAT else "completions"
+        return _ROUTES.get(self.path) or self.path.rpartition("/")[2]
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether it is for one of the two routes that most of the comparison is about."""
+        return self.path in _ROUTES
 
     def field(self, name: str, default: Any = None) -> Any:
         """Return a field of the body."""
@@ -85,7 +93,8 @@ class Reply:
     @property
     def succeeded(self) -> bool:
         """Whether it is an answer: no error status, and no error among its events."""
-        return self.status == 200 and not (self.is_stream and 'data: {"error":' in self.text)
+        failed = ('data: {"error":', "event: error\n", "event: response.failed\n")
+        return self.status == 200 and not (self.is_stream and any(sign in self.text for sign in failed))
 
     def events(self) -> list[str]:
         """Return the data of its events."""

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.parity.canned import error, event, listed, reply, stream, whole
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.explained import explain
-from tests.conformance.parity.request import Reply, Request, chat
+from tests.conformance.parity.request import MESSAGES, RESPONSES, Reply, Request, chat
 
 WORDS = ["One", " two", " three", " four", " five"]
 REQUEST = chat("Count", logprobs=True, return_token_ids=True, stream=True)
@@ -195,3 +195,37 @@ def test_a_wrong_error_is_objected_to(name: str) -> None:
 def test_a_wrong_whole_answer_is_objected_to() -> None:
     """A time has to be there, and to be a number."""
     assert objections(chat("Hi"), reply({**whole(), "created": "now"}), reply(whole()))
+
+
+MESSAGE = Request(MESSAGES, {"model": "m", "messages": [], "max_tokens": 1})
+RESPONSE = Request(RESPONSES, {"model": "m", "input": "Hi"})
+
+
+def anthropic(message: str, kind: str, status: int = 400) -> Reply:
+    """Make an error of the Messages API."""
+    return reply({"type": "error", "error": {"type": kind, "message": message}}, status)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        anthropic("no", "invalid_request_error", 404),
+        anthropic("no", "not_found_error"),
+        anthropic("other", "invalid_request_error"),
+        anthropic("no", "invalid_request_error", 500),
+    ],
+)
+def test_a_wrong_error_of_messages_is_objected_to(ours: Reply) -> None:
+    """Status, type and message count; only vLLM may have another type and shape."""
+    assert objections(MESSAGE, anthropic("no", "invalid_request_error"), error("no", None)) == []
+    assert objections(MESSAGE, ours, error("no", None))
+
+
+def test_a_wrong_field_of_a_response_is_objected_to() -> None:
+    """A field that differs as it is meant to may not differ otherwise."""
+    theirs = {"object": "response", "id": "resp_1", "status": "completed", "tool_choice": "none"}
+
+    assert objections(RESPONSE, reply({**theirs, "tool_choice": "auto"}), reply(theirs)) == []
+    assert objections(RESPONSE, reply({**theirs, "tool_choice": "required"}), reply(theirs))
+    assert objections(RESPONSE, reply({**theirs, "status": "failed"}), reply(theirs))
+    assert objections(RESPONSE, reply({**theirs, "id": "msg_1"}), reply(theirs))

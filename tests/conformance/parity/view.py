@@ -3,7 +3,8 @@
 import re
 from typing import Any
 
-from tests.conformance.parity.request import Reply, Request
+from tests.conformance.parity.events import anonymous, id_chunks, named_events
+from tests.conformance.parity.request import GENERATE, MESSAGES, Reply, Request
 from tests.conformance.parity.streams import assemble
 
 _SERVERS_OWN = ("system_fingerprint",)
@@ -13,12 +14,16 @@ _RANDOM_CALL_ID = re.compile(r"^(chatcmpl-tool-|call_)[0-9a-zA-Z]{8,}$")
 def view(request: Request, reply: Reply) -> dict[str, Any]:
     """Return what of a reply is compared."""
     if reply.is_stream:
-        return _stream_view(request, reply)
+        return _stream_view(request, reply) if request.has_choices else _other_stream_view(request, reply)
     body = reply.json()
     if reply.status != 200:
+        if request.path == MESSAGES:
+            return _messages_error(reply, body)
         wrapped = isinstance(body, dict) and set(body) == {"error"} and isinstance(body["error"], dict)
         shape = {"error": body["error"]} if wrapped else {"error without a shape": body}
         return {"status": reply.status, "type": _media_type(reply), **shape}
+    if not request.has_choices:
+        return {"status": 200, "type": _media_type(reply), "body": anonymous(body)}
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name not in _SERVERS_OWN}
         body["id"] = _id(request, str(body.get("id")))
@@ -42,6 +47,26 @@ def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
     stream["id"] = _id(request, chunk_ids[0]) if chunk_ids else None
     seen = {"status": reply.status, "type": _media_type(reply), "stream": stream}
     return {**seen, "progress": stream.pop("progress")}
+
+
+def _other_stream_view(request: Request, reply: Reply) -> dict[str, Any]:
+    stream = id_chunks(reply.events()) if request.path == GENERATE else named_events(reply.text)
+    seen = {"status": reply.status, "type": _media_type(reply), "stream": stream}
+    return {**seen, "progress": stream.pop("progress", {})}
+
+
+def _messages_error(reply: Reply, body: Any) -> dict[str, Any]:
+    """Return an error of the Messages API: what it says, and apart from that its shape."""
+    inner = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(inner, dict):
+        return {"status": reply.status, "type": _media_type(reply), "error without a shape": body}
+    kind = f"{reply.status} {body.get('type')} {inner.get('type')}"
+    return {
+        "status": reply.status,
+        "type": _media_type(reply),
+        "kind": kind,
+        "error": {"message": inner.get("message"), "param": None, "type": None, "code": reply.status},
+    }
 
 
 def _media_type(reply: Reply) -> str:

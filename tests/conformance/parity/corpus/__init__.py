@@ -17,6 +17,7 @@ TOPICS = (
     "streaming",
     "identity",
     "malformed",
+    "routes",
 )
 PARSER_TOPICS = ("parsers",)
 """For servers that parse what the model says."""
@@ -38,6 +39,8 @@ def _forms(request: Request) -> list[Request]:
     """Return a request whole, streamed, and streamed with ids; a refused one without the last."""
     if request.as_is or not isinstance(request.body, dict):
         return [request]
+    if not request.has_choices:
+        return [request, request.with_fields(" [streamed]", stream=True)]
     streamed = request.with_fields(" [streamed]", stream=True, stream_options={"include_usage": True})
     if request.refused:
         return [request, streamed]
