@@ -33,9 +33,10 @@ from tokenwire.cli import SectionedCommand, option
 from tokenwire.errors import InvalidRequest
 from tokenwire.front_options import front_options, take_front_options
 from tokenwire.link.settings import LINK_SECTION, SERVER_NAME, link_options, link_settings
-from tokenwire.listening import bind
+from tokenwire.listening import Front, bind
 from tokenwire.logs import configure_logging
 from tokenwire.paths import default_cache_dir
+from tokenwire.startup import Startup
 from tokenwire.supervisor import supervise_coordinators
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def command(
     **api: Any,
 ) -> None:
     """Run the text half: OpenAI's HTTP in front, workers behind."""
-    configure_logging("coordinator", api["log_format"])
+    configure_logging("coordinator", api["log_format"], api["log_level"])
     settings = CoordinatorSettings(
         workers=workers,
         link=link_settings(api, link_server_name),
@@ -156,8 +157,8 @@ def command(
     elif processes == 1:
         CoordinatorServer(settings, bind(host, port)).run_bound()
     else:
-        scheme = settings.https.scheme
-        sys.exit(supervise_coordinators(sys.argv[1:], host, port, processes, scheme=scheme))
+        front = Front(host, port, settings.https.scheme, settings.status_page)
+        sys.exit(supervise_coordinators(sys.argv[1:], front, Startup(processes)))
 
 
 def _front_settings(options: dict[str, Any]) -> dict[str, Any]:

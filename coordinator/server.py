@@ -18,7 +18,7 @@ from coordinator.http_server import HttpServer
 from coordinator.https import https_context
 from coordinator.settings import CoordinatorSettings
 from tokenwire.heap import settle_heap
-from tokenwire.listening import announce_ready
+from tokenwire.listening import Front
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,6 @@ class CoordinatorServer(HttpServer):
         log.info("serving %s", model.names[0])
         settle_heap()
         if self._ready_fd is None:
-            announce_ready(host, port, self._settings.https.scheme)
+            Front(host, port, self._settings.https.scheme, self._settings.status_page).announce()
         else:
             os.write(self._ready_fd, b"\n")

@@ -15,6 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _COMMANDS = {
     "serve": ("tokenwire.serve", "Serve a model: a worker and a coordinator in one command."),
+    "chat": ("tokenwire.chat", "Talk to a model in the terminal."),
     "coordinator": ("coordinator.command", "Run the text half: HTTP in front, workers behind."),
     "worker": ("worker.command", "Run the token half: one engine behind a gRPC port."),
 }
@@ -81,6 +82,7 @@ def group() -> None:
 
     \b
     Try:   tokenwire serve                              a small model, on the CPU
+           tokenwire chat                               talk to it
            tokenwire serve Qwen/Qwen3-8B                any model that vLLM serves
     Scale: tokenwire worker MODEL --listen HOST:PORT    on every GPU
            tokenwire coordinator --worker HOST:PORT --worker HOST:PORT

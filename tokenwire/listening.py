@@ -1,6 +1,10 @@
 """The public port: bound early, so that a port in use is one clear line; and announced once it answers."""
 
+import shutil
 import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
@@ -31,16 +35,42 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
     return [bind(host, port, reuse_port=True) for _ in range(count)]
 
 
-def announce_ready(host: str, port: int, scheme: str = "http") -> None:
-    """Print where the service is, with a request to paste."""
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    trust = "" if scheme == "http" else " --cacert CA.pem"
-    print(
-        f"""
-tokenwire is ready: {scheme}://{shown}:{port}
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Where a service is for its clients."""
 
-  curl{trust} {scheme}://{shown}:{port}/v1/chat/completions -H 'Content-Type: application/json' \\
+    host: str
+    port: int
+    scheme: str = "http"
+    status_page: bool = True
+
+    @property
+    def url(self) -> str:
+        """Its URL as seen from this machine."""
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host)  # noqa: S104
+        return f"{self.scheme}://{shown or (f'[{self.host}]' if ':' in self.host else self.host)}:{self.port}"
+
+    def announce(self) -> None:
+        """Print where the service is, with a request to paste, and a command that talks to it."""
+        trust = "" if self.scheme == "http" else " --cacert CA.pem"
+        page = "  (the status page)" if self.status_page else ""
+        elsewhere = "" if self.url == "http://127.0.0.1:8000" else f" --url {self.url}"
+        print(
+            f"""
+tokenwire is ready: {self.url}{page}
+
+  curl{trust} {self.url}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"messages": [{{"role": "user", "content": "Hello!"}}], "stream": true}}'
+
+  {_program()} chat{elsewhere}
 """,
-        flush=True,
-    )
+            flush=True,
+        )
+
+
+def _program() -> str:
+    """Return what this command is called by, so that a line with it can be pasted."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "python -m tokenwire"
+    return called.name if shutil.which(called.name) == str(called.absolute()) else str(called)

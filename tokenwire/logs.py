@@ -16,6 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 """What ends a line, or does worse to a terminal."""
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/,@+%")
 
@@ -61,14 +62,38 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(shown, default=str)
 
 
-def configure_logging(part: str, log_format: LogFormat = "text") -> None:
-    """Log to stderr."""
+def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel | None = None) -> None:
+    """Log to stderr, from `level` on (INFO unless given)."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if log_format == "json" else TextFormatter(part))
-    level = os.environ.get("TOKENWIRE_LOG_LEVEL", "INFO").upper()
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    level = level or "info"
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if is_quiet(level):
+        _quieten_vllm()
     # uvicorn's start and stop lines say what ours say.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def is_quiet(level: LogLevel | None) -> bool:
+    """Tell whether engines are to tell of errors alone."""
+    return level in ("warning", "error")
+
+
+def _quieten_vllm() -> None:
+    """Let vLLM and what it loads tell of errors alone, here and in the processes that it starts.
+
+    Most of what it warns of is how it was built. The environment is all that its processes heed; what somebody has set
+    there himself stays.
+    """
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+    quiet = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "TQDM_DISABLE": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore",
+    }
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:

@@ -11,7 +11,10 @@ import click
 from tokenwire.api_options import api_arguments, api_options
 from tokenwire.cli import SectionedCommand, option
 from tokenwire.front_options import front_arguments, front_options
+from tokenwire.listening import Front
 from tokenwire.logs import configure_logging
+from tokenwire.model_source import check_model
+from tokenwire.startup import Startup, StartupLine
 from tokenwire.supervisor import Part, supervise_coordinators
 
 
@@ -56,13 +59,16 @@ def command(
 
     MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU; `make serve` installs it.
     """
-    configure_logging("tokenwire", options["log_format"])
+    options["log_level"] = options["log_level"] or "warning"
+    configure_logging("tokenwire", options["log_format"], options["log_level"])
+    if model is not None and engine == "vllm":
+        check_model(model)
     cache = ["--cache-dir", str(cache_dir)] if cache_dir else []
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # A socket in a directory that only this user can enter: no port, no credentials, no clash with a neighbour.
         address = f"unix:{private}/worker.sock"
         worker = ["worker", *([model] if model else []), "--listen", address, "--engine", engine, *cache]
-        worker += ["--log-format", options["log_format"]]
+        worker += ["--log-format", options["log_format"], "--log-level", options["log_level"]]
         for name in served_model_name:
             worker += ["--served-model-name", name]
         for root in weights_roots:
@@ -74,9 +80,11 @@ def command(
         if engine == "vllm" and options["reasoning_parser"]:
             # The engine has to know too: grammars begin where reasoning ends.
             engine_arguments = ["--reasoning-parser", options["reasoning_parser"], *engine_arguments]
-        scheme = "https" if options["ssl_certfile"] else "http"
+        front = Front(host, port, "https" if options["ssl_certfile"] else "http", not options["no_status_page"])
         # Arguments given after -- go by the environment: the worker's own parser never sees them.
         environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
-        first = [Part("worker", worker, environment=environment)]
-        code = supervise_coordinators(coordinator, host, port, processes, before=first, scheme=scheme)
+        startup = Startup(processes, StartupLine(sys.stdout))
+        worker += ["--progress-fd", str(startup.fd)]
+        first = [Part("worker", worker, inherit=[startup.fd], environment=environment)]
+        code = supervise_coordinators(coordinator, front, startup, before=first)
     sys.exit(code)

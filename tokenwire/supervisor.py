@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
-from tokenwire.listening import announce_ready, bind_shared
+from tokenwire.listening import Front, bind_shared
+from tokenwire.startup import Startup
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,10 @@ class Part:
 class Supervisor:
     """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], before_stop: Callable[[], None] = lambda: None) -> None:
+        """before_stop: called when everything is about to be stopped, before anything is said of it."""
         self._parts = parts
+        self._before_stop = before_stop
         self._children: list[tuple[Part, subprocess.Popen[bytes]]] = []
         self._signals = 0
 
@@ -59,9 +61,12 @@ class Supervisor:
             for part, child in self._children:
                 code = child.poll()
                 if code is not None:
+                    self._before_stop()
                     log.error("%s ended with code %d: stopping everything", part.name, code)
                     return code or 1
             time.sleep(0.1)
+        self._before_stop()
+        print("tokenwire: stopping", file=sys.stderr, flush=True)
         return 0
 
     def _stop(self) -> None:
@@ -79,47 +84,33 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
-        message = "stopping" if self._signals == 1 else "second signal: killing what is left"
-        # Not logging: a handler may interrupt the logger itself.
-        os.write(sys.stderr.fileno(), f"tokenwire: {message}\n".encode())
+        if self._signals == 2:
+            # Not logging, nor print: a handler may interrupt either.
+            os.write(sys.stderr.fileno(), b"tokenwire: second signal: killing what is left\n")
 
 
 def supervise_coordinators(
-    arguments: Sequence[str],
-    host: str,
-    port: int,
-    processes: int,
-    before: Sequence[Part] = (),
-    scheme: str = "http",
+    arguments: Sequence[str], front: Front, startup: Startup, before: Sequence[Part] = ()
 ) -> int:
     """Run coordinator processes that share a port, and parts before them; returns the exit code.
 
-    Announces the service when every process is ready. Raises OSError when the port is in use.
+    Announces the service when as many as `startup` waits for are ready. Raises OSError when the port is in use.
     """
-    sockets = bind_shared(host, port, processes)
-    port = sockets[0].getsockname()[1]
-    ready, tell_ready = os.pipe()
+    sockets = bind_shared(front.host, front.port, startup.parts)
+    front = replace(front, port=sockets[0].getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # Where processes of one port find each other.
-        arguments = [*arguments, *(["--siblings-dir", private] if processes > 1 else [])]
+        arguments = [*arguments, *(["--siblings-dir", private] if len(sockets) > 1 else [])]
         coordinators = [
             Part(
-                f"coordinator {number}" if processes > 1 else "coordinator",
-                [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(tell_ready)],
-                inherit=(bound.fileno(), tell_ready),
+                f"coordinator {number}" if len(sockets) > 1 else "coordinator",
+                [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(startup.fd)],
+                inherit=(bound.fileno(), startup.fd),
             )
             for number, bound in enumerate(sockets)
         ]
-        supervisor = Supervisor([*before, *coordinators])
-        watcher = threading.Thread(target=_announce, args=(ready, processes, host, port, scheme), daemon=True)
-        watcher.start()
-        return supervisor.run()
-
-
-def _announce(ready: int, processes: int, host: str, port: int, scheme: str) -> None:
-    for _ in range(processes):
-        os.read(ready, 1)
-    announce_ready(host, port, scheme)
+        startup.begin(front.announce)
+        return Supervisor([*before, *coordinators], before_stop=startup.end).run()
 
 
 def _start(part: Part) -> subprocess.Popen[bytes]:

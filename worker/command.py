@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from tokenwire.cli import SectionedCommand, option
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.heap import settle_heap
 from tokenwire.link.settings import link_options, link_settings
-from tokenwire.logs import LogFormat, configure_logging
-from tokenwire.observability_options import LOG_FORMAT
+from tokenwire.logs import LogFormat, LogLevel, configure_logging, is_quiet
+from tokenwire.model_source import check_model
+from tokenwire.observability_options import LOG_FORMAT, LOG_LEVEL
 from tokenwire.paths import default_cache_dir
+from tokenwire.startup import reporter
 from worker.engine import Engine
 from worker.server import WorkerServer
 from worker.settings import WorkerSettings
@@ -50,6 +53,7 @@ log = logging.getLogger(__name__)
     "--health-listen", help="One more HOST:PORT, with health only and for anybody: for probes without certificates."
 )
 @option("--log-format", **LOG_FORMAT)
+@option("--log-level", **LOG_LEVEL)
 @option("--metrics-listen", help="HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
 @link_options
 @option(
@@ -61,6 +65,7 @@ log = logging.getLogger(__name__)
 @option("--cache-dir", type=click.Path(path_type=Path), help="Where the embedded model is prepared.")
 @option("--engine-args", default="", help="Engine arguments, for where a command line cannot carry them after --.")
 @simulation_options
+@click.option("--progress-fd", type=int, hidden=True)
 @click.pass_obj
 def command(
     engine_arguments: list[str],
@@ -73,18 +78,20 @@ def command(
     weights_roots: tuple[Path, ...],
     health_listen: str | None,
     log_format: LogFormat,
+    log_level: LogLevel | None,
     metrics_listen: str | None,
     warm_up: bool,
     kv_events: bool,
     cache_dir: Path | None,
     engine_args: str,
+    progress_fd: int | None,
     **others: Any,
 ) -> None:
     """Run the token half: one engine, its tokens behind a gRPC port.
 
     MODEL is a directory or a hub id. Without it the small embedded model is served; `make serve` installs it.
     """
-    configure_logging("worker", log_format)
+    configure_logging("worker", log_format, log_level)
     settings = WorkerSettings(
         listen, drain_timeout, weights_roots, link_settings(others), health_listen, metrics_listen
     )
@@ -95,7 +102,11 @@ def command(
         if arguments:
             raise InvalidRequest(f"The simulated engine takes no engine arguments: {shlex.join(arguments)}")
     else:
-        built = _vllm(model, served_model_name, cache, arguments, kv_events=kv_events, warm_up=warm_up)
+        if is_quiet(log_level):
+            arguments = ["--no-use-tqdm-on-load", *arguments]
+        built = _vllm(
+            model, served_model_name, cache, arguments, reporter(progress_fd), kv_events=kv_events, warm_up=warm_up
+        )
     code = uvloop.run(_run(built, settings))
     # Engines leave threads behind that would hold the exit up; everything that must end has ended.
     logging.shutdown()
@@ -146,7 +157,17 @@ def _on_signal(shutdown: asyncio.Event) -> None:
     shutdown.set()
 
 
-def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: list[str], **options: bool) -> Engine:
+def _vllm(
+    model: str | None,
+    names: tuple[str, ...],
+    cache: Path,
+    arguments: list[str],
+    report: Callable[[str], None],
+    **options: bool,
+) -> Engine:
+    if model is not None:
+        check_model(model)
+    report("loading vLLM")
     try:
         from worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
@@ -157,10 +178,12 @@ def _vllm(model: str | None, names: tuple[str, ...], cache: Path, arguments: lis
     if model is None:
         from worker.embedded_model import EMBEDDED_MODEL_ENGINE_ARGS, EMBEDDED_MODEL_NAME, prepare_embedded_model
 
+        report("preparing the embedded model")
         model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
     log.info("starting vLLM with %s; a large model takes minutes", model)
-    return VllmEngine(model, arguments, list(names), **options)
+    report(f"loading {names[0] if names else model}")
+    return VllmEngine(model, arguments, list(names), report=report, **options)
 
 
 def _simulated(model: str | None, names: tuple[str, ...], kv_events: bool, options: dict[str, object]) -> Engine:

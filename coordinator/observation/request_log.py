@@ -18,7 +18,13 @@ _QUOTED = re.compile(r"""(?<!\w)(['"])(?:\\.|(?!\1(?!\w)).)*(?:\1|\Z)""", re.DOT
 
 
 class RequestLog:
-    """Hears of requests. Those that only look at something are not logged."""
+    """Hears of requests. Those that only look at something are not logged.
+
+    It has a switch of its own, so the log's level is not asked.
+    """
+
+    def __init__(self) -> None:
+        log.setLevel(logging.INFO)
 
     def began(self, record: RequestRecord) -> None:
         """Nothing to say yet."""

@@ -88,6 +88,8 @@ def supervise(tmp_path: Path) -> Supervise:
     def run(code: str) -> Iterator[Supervised]:
         script = f"""
             import os, sys
+            from tokenwire.listening import Front
+            from tokenwire.startup import Startup
             from tokenwire.supervisor import Part, Supervisor, supervise_coordinators
             # From here on `python -m tokenwire` is the fake.
             os.environ.update(PYTHONPATH={str(tmp_path)!r}, PYTHONSAFEPATH="1")
@@ -211,7 +213,7 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         port = socket.socket(fileno=option("--listen-fd")).getsockname()[1]
         def tell(*_):
             say("told")
-            os.write(option("--ready-fd"), b"!")
+            os.write(option("--ready-fd"), bytes([10]))
         signal.signal(signal.SIGUSR1, tell)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(say("coordinator got SIGTERM")))
         say(f"coordinator is on {port} {os.getpid()}")
@@ -220,7 +222,7 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         '''
         import textwrap
         before = [Part("worker", ["stay('worker')"])]
-        sys.exit(supervise_coordinators([textwrap.dedent(coordinator)], "127.0.0.1", 0, 2, before))
+        sys.exit(supervise_coordinators([textwrap.dedent(coordinator)], Front("127.0.0.1", 0), Startup(2), before))
     """
     with supervise(code) as supervised:
         lines = supervised.read("worker is up", "coordinator is on ")

@@ -4,8 +4,11 @@ import asyncio
 import json
 import logging
 import multiprocessing
+import os
+import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import vllm
@@ -37,6 +40,8 @@ from worker.vllm_engine.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
+_SHUTDOWN_S = 20.0
+"""How long the engine's processes may take to end; vLLM's own bounds, 5 s each, are too short on a busy machine."""
 _STOP_START_S = 10.0
 """How long `stop` waits for a start that it broke off."""
 
@@ -55,12 +60,15 @@ class VllmEngine(VllmControl):
         use_pump: bool | None = None,
         kv_events: bool = False,
         warm_up: bool = True,
+        report: Callable[[str], None] = lambda phase: None,
     ) -> None:
+        """report: hears of each phase of the start that takes long."""
         self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
         self._use_pump = use_pump
         self._warm_up = warm_up
+        self._report = report
         self._driver: Driver | None = None
         self._hear_cache: HearCache | None = None
         self._cache_events = CacheEvents(self._heard) if kv_events else None
@@ -75,11 +83,11 @@ class VllmEngine(VllmControl):
 
     async def start(self) -> None:
         """Load the model and be ready for `submit`. Raises EngineFailed with a message that says what to do."""
-        self._building = Background(self._build, discard=lambda llm: llm.shutdown())
+        self._building = Background(self._build, discard=_shut_down)
         llm = await self._building.outcome()
         self._building = None  # it would keep the engine in memory
         if self._stopped:
-            await Background(llm.shutdown).outcome()
+            await Background(lambda: _shut_down(llm)).outcome()
             raise EngineFailed("The engine was stopped while it started.")
         self._llm = llm
         try:
@@ -87,6 +95,7 @@ class VllmEngine(VllmControl):
             self._capabilities = await engine_capabilities(self._llm)
             if self._warm_up:
                 log.info("warming up: running one request of each kind")
+                self._report("warming up")
                 self._driver = self._choose_driver()
                 await warm_up(self._llm, self._driver)
             self._driver = self._choose_driver()
@@ -99,6 +108,8 @@ class VllmEngine(VllmControl):
 
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
+        _block_ctrl_c()
+        os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S)))
         parsed = parse_engine_args(self.model_root, self._engine_args)
         if self._cache_events is not None:
             self._cache_events.configure(parsed)
@@ -110,12 +121,12 @@ class VllmEngine(VllmControl):
             llm = AsyncLLM.from_engine_args(parsed, usage_context=UsageContext.OPENAI_API_SERVER)
         except Exception as error:
             raise EngineFailed(
-                f"vLLM could not start {self.model_root}: {error} (the log above has the cause)"
+                f"vLLM could not start {self.model_root}: {error} (the log above has the cause){self._looked_up()}"
             ) from error
         try:
             self._files = tokenizer_files(llm.get_tokenizer(), llm.model_config.hf_config.model_type)
         except BaseException:
-            llm.shutdown()
+            _shut_down(llm)
             raise
         return llm
 
@@ -137,6 +148,9 @@ class VllmEngine(VllmControl):
     def _heard(self, change: CacheChange) -> None:
         if self._hear_cache is not None:
             self._hear_cache(change)
+
+    def _looked_up(self) -> str:
+        return "" if Path(self.model_root).exists() else f". There is no directory {self.model_root}: a hub was asked."
 
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""
@@ -257,7 +271,7 @@ class VllmEngine(VllmControl):
         if driver is not None:
             await driver.stop()
         if llm is not None:
-            await Background(llm.shutdown).outcome()
+            await Background(lambda: _shut_down(llm)).outcome()
         elif self._building is not None:
             await _break_off(self._building)
 
@@ -265,6 +279,16 @@ class VllmEngine(VllmControl):
         if self._driver is None:
             raise Unavailable("The engine is not running.")
         return self._driver
+
+
+def _shut_down(llm: Any) -> None:
+    """End the engine's processes, which end by themselves if they get the time."""
+    llm.shutdown(timeout=_SHUTDOWN_S)
+
+
+def _block_ctrl_c() -> None:
+    """Block Ctrl-C in this thread, and so in the processes that it starts: the worker alone decides when they end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 async def _break_off(building: Background[Any]) -> None:

@@ -1,0 +1,54 @@
+"""What `tokenwire serve` prints: phases, where the service is, requests, and nothing else unless asked."""
+
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.processes import Process, running
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+SERVE = ["serve", "--engine", "sim", "--port", "0"]
+
+
+def test_a_start_and_a_stop_are_a_few_lines(folder: Path) -> None:
+    """Phases, the page's URL, a request and a chat to paste; requests; one line at the end. Ctrl-C ends with 0."""
+    with running(SERVE, folder, "serve") as serve:
+        url = serve.wait_for(r"is ready: (http://\S+)  \(the status page\)\n")[1]
+        assert httpx.post(f"{url}/v1/chat/completions", json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
+        serve.wait_for("request outcome=")
+        serve.signal(signal.SIGINT)
+
+        assert serve.wait_exit() == 0
+
+        first, *told, request, last = [line for line in serve.log.splitlines() if line]
+        assert first == "tokenwire: starting"
+        assert told[0].startswith("tokenwire is ready")
+        assert [line.split()[0] for line in told[1:3]] == ["curl", "-d"]
+        assert told[3].endswith(f"tokenwire chat --url {url}")
+        assert len(told) == 4
+        assert " coordinator: request outcome=ok " in request
+        assert last == "tokenwire: stopping"
+
+
+def test_more_is_told_when_asked_for(folder: Path) -> None:
+    """`--log-level` brings what both halves say."""
+    with running([*SERVE, "--log-level", "info"], folder, "serve") as serve:
+        serve.wait_for("is ready")
+        serve.wait_for("worker: ready")
+        serve.wait_for("coordinator: serving")
+
+
+@pytest.mark.parametrize("command", [["serve"], ["worker"]])
+def test_a_wrong_path_is_seen_before_anything_is_started(folder: Path, command: list[str]) -> None:
+    """No engine is loaded, no port bound: one line, and code 1."""
+    process = Process([*command, str(folder / "nothing")], folder / "log", {"PYTHONPROFILEIMPORTTIME": "1"})
+
+    assert process.wait_exit() == 1
+
+    told = [line for line in process.log.splitlines() if not line.startswith("import time:")]
+    assert told == [
+        f"tokenwire: There is no model at {folder}/nothing. Name a directory with a config.json, or a hub id: ORG/NAME."
+    ]
+    assert "vllm" not in process.log.replace("vllm_names", "")
