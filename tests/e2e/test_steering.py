@@ -239,9 +239,16 @@ def test_trl_of_old_is_told_that_it_needs_gpus(client: httpx.Client) -> None:
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("/init_communicator/", communicator),
         ("/update_named_param/", parameter),
-        ("/close_communicator/", {}),
     ]
     for path, body in bodies:
         answer = client.post(path, json=body)
         assert answer.status_code == 501
         assert "weight_dir" in answer.json()["error"]["message"]
+
+
+def test_trl_of_old_closes_what_it_never_opened(client: httpx.Client) -> None:
+    """Its clients do so at their exit; and no later call hears of it."""
+    for _ in range(2):
+        assert "message" in post(client, "/close_communicator/", {})
+    assert "message" in post(client, "/close_communicator/")
+    assert get(client, "/v1/rl/state")["ready"]

@@ -79,18 +79,23 @@ def trl_weight_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
     @router.post("/close_communicator/")
     async def close_communicator(request: Request) -> Response:
         form = await read(Form, request)
-        await _require_gpus(control, form.model)
-        broadcasts.begin(lambda: control.transfer(form.model, "shutdown", {"communicator": True}))
+        if await _device_without_nccl(control, form.model) is None:  # elsewhere none was ever opened
+            broadcasts.begin(lambda: control.transfer(form.model, "shutdown", {"communicator": True}))
         return JSONResponse({"message": "Request received, closing communicator"})
 
     return router
 
 
+async def _device_without_nccl(control: FleetControl, model: str | None) -> str | None:
+    """Return where a worker runs that can have no communicator; None: all of them can."""
+    devices = [configuration["device_config"]["device_type"] for configuration in await control.configurations(model)]
+    return next((device for device in devices if device != "cuda"), None)
+
+
 async def _require_gpus(control: FleetControl, model: str | None) -> None:
-    for configuration in await control.configurations(model):
-        device = configuration["device_config"]["device_type"]
-        if device != "cuda":
-            raise Unsupported(
-                f"A communicator needs GPUs (NCCL); a worker of this model runs on {device}. Its weights can be "
-                'updated from a directory: POST /update_weights {"weight_dir": ...}.'
-            )
+    device = await _device_without_nccl(control, model)
+    if device is not None:
+        raise Unsupported(
+            f"A communicator needs GPUs (NCCL); a worker of this model runs on {device}. Its weights can be "
+            'updated from a directory: POST /update_weights {"weight_dir": ...}.'
+        )
