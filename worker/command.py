@@ -178,8 +178,11 @@ def _vllm(
     if model is None:
         from worker.embedded_model import EMBEDDED_MODEL_ENGINE_ARGS, EMBEDDED_MODEL_NAME, prepare_embedded_model
 
-        report("preparing the embedded model")
-        model, names = str(prepare_embedded_model(cache, log.info)), names or (EMBEDDED_MODEL_NAME,)
+        def tell(progress: str) -> None:
+            log.info(progress)
+            report(progress)
+
+        model, names = str(prepare_embedded_model(cache, tell)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
     log.info("starting vLLM with %s; a large model takes minutes", model)
     report(f"loading {names[0] if names else model}")
