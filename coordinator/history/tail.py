@@ -74,7 +74,7 @@ class TailRenderer:
         if (tail := await _behind_begun_closing(behind, turn, tokenizer)) is not None:
             return tail
         last = tokenizer.added_token_ids.get(turn.token_ids[-1])
-        if last is not None and (closing.count(last) == 1 or (turn.ending == "token" and last in closing)):
+        if last is not None and closing.count(last) == 1:
             # The model left out some of what comes before it in the closing.
             return await _encode(last + closing.rpartition(last)[2] + behind.rest, tokenizer, begun=True)
         if last is not None and turn.ending != "cut" and behind.rest.lstrip().startswith(last):

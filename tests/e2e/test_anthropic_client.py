@@ -1,6 +1,7 @@
 """The Messages API by the real `anthropic` client, against real processes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,7 +10,7 @@ from anthropic import Anthropic, BadRequestError, NotFoundError
 from openai import OpenAI
 
 from tests.e2e.scripted import REPLIES
-from tests.processes import Service
+from tests.processes import Service, simulated_service
 
 TOOLS: list[Any] = [
     {
@@ -192,14 +193,16 @@ def test_other_errors_have_the_same_shape(service: Service) -> None:
     ]
 
 
-def test_a_client_that_leaves_is_aborted(service: Service) -> None:
-    """The engine stops computing for a stream that nobody reads."""
-    body = {"model": "sim", "messages": ASKED, "max_tokens": 2000, "stream": True}
-    with httpx.stream("POST", service.url + PATH, json=body) as response:
-        next(response.iter_lines())
+def test_a_client_that_leaves_is_aborted(folder: Path) -> None:
+    """The engine stops computing for a stream that nobody reads: by itself it would for an hour."""
+    with simulated_service(folder, "--sim-step-ms", "100", "--sim-max-model-len", "40000") as service:
+        body = {"model": "simulated", "messages": ASKED, "max_tokens": 36_000, "stream": True}
+        with httpx.stream("POST", service.url + PATH, json=body) as response:
+            response.raise_for_status()
+            next(response.iter_lines())
+            service.wait_slots(1)
 
-    for number in range(len(service.workers)):
-        service.wait_slots(0, worker=number)
+        service.wait_slots(0)
 
 
 def _content(message: Any) -> list[dict[str, Any]]:

@@ -64,6 +64,7 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (TWICE, "Yes<|close|>text<|sep|><|close|>", "cut", "turn<|sep|>" + TURN_NEXT),
         (TWICE, "Yes" + TURN_END, "token", TURN_NEXT),
         (TWICE, "Yes<|close|>turn<|sep|>", "token", TURN_NEXT),
+        (TWICE, "Yes<|close|>turn<|sep|>", "cut", TURN_END + TURN_NEXT),
         (TWICE, "<|open|>Yes<|close|>other<|sep|>", "cut", TURN_END + TURN_NEXT),
         (OTHER_END, "Yes<|end|>", "token", "<|start|>user<|message|>Two?<|end|><|start|>assistant"),
         (OTHER_END, "Yes", "cut", "<|end|><|start|>user<|message|>Two?<|end|><|start|>assistant"),

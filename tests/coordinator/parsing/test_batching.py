@@ -96,6 +96,25 @@ def test_other_text_gathers(texts: list[str]) -> None:
     assert parser.fed == []
 
 
+@pytest.mark.parametrize(
+    "texts", [["\\", "\\", '"'], ["\\\\", '"'], ["\\", '"', '"'], ["\\", "a", '"'], ["\\", "\\\\\\", '"']]
+)
+def test_a_quotation_mark_that_no_backslash_escapes_goes_in_alone(texts: list[str]) -> None:
+    """Backslashes escape each other, also across tokens, and each escapes one character only."""
+    parser, feed = dear()
+    for text in texts:
+        feed.feed(text, [1], False)
+    assert parser.texts == ["".join(texts[:-1]), '"']
+
+
+def test_a_mark_ends_an_escape() -> None:
+    """What comes behind a special token is not a part of the text before it."""
+    parser, feed = dear()
+    for text, token_id in (("\\", 1), ("</think>", MARK), ('"', 2)):
+        feed.feed(text, [token_id], False)
+    assert parser.texts == ["\\", "</think>", '"']
+
+
 def test_incremental_parsers_get_structure_with_the_rest() -> None:
     """Those on vLLM's parser engine take deltas of any kind."""
     parser, feed = dear(splits_text=False)
