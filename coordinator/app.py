@@ -78,6 +78,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = Failover(queue, settings.failover, pool)
     pool.watch_drains(failover.drained)
+    pool.watch_losses(failover.poison.lost, failover.poison.survived)
     generation = Generation(
         failover,
         models,

@@ -6,7 +6,8 @@ TokenwireError
 │   ├── NotFound         it names something that does not exist
 │   ├── Forbidden        it asks for what nobody may have here
 │   ├── Unauthorized     it lacks a key
-│   └── TooLarge         its body is over the limit
+│   ├── TooLarge         its body is over the limit
+│   └── DeadlyRequest    workers died when they began with it
 ├── Superseded           a newer operation came first
 ├── CannotAdopt          a worker cannot be made like the others
 ├── Unsupported          known, but not possible on this engine
@@ -95,6 +96,14 @@ class TooLarge(InvalidRequest):
 
     http_status = 413
     openai_type = "RequestEntityTooLargeError"
+
+
+class DeadlyRequest(InvalidRequest):
+    """Workers died when they began with the request. With a status that clients do not try again after."""
+
+    http_status = 422
+    grpc_code = grpc.StatusCode.FAILED_PRECONDITION
+    openai_type = "UnprocessableEntityError"
 
 
 class Unsupported(TokenwireError):

@@ -10,8 +10,9 @@ from functools import partial
 from coordinator.each import for_each
 from coordinator.fleet.failover.recovery import common_capabilities
 from coordinator.fleet.grpc_conversation import GrpcConversation
+from coordinator.fleet.newcomers import Newcomers
 from coordinator.fleet.reconciler import Reconciler
-from coordinator.fleet.room import capacity, room_of
+from coordinator.fleet.room import capacity, room_of, roomy
 from coordinator.fleet.routing import Decision, Router
 from coordinator.fleet.session import Prepare, SessionState, WorkerSession
 from coordinator.fleet.slots import SlotListener
@@ -26,6 +27,9 @@ from tokenwire.link.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
+
+Lost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
+"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its newcomers."""
 
 _RETRY_AFTER_S = 1.0
 _IDLE_CHECK_S = 0.1
@@ -103,6 +107,8 @@ class WorkerPool:
         self._changed = asyncio.Event()
         self._subscribers: list[Callable[[], None]] = []
         self._drained: Callable[[WorkerSession], None] = lambda session: None
+        self._lost: Lost = lambda model, instance_id, certain, newcomers: None
+        self._survived: Callable[[str, pb.Submit], None] = lambda model, submit: None
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -207,10 +213,15 @@ class WorkerPool:
         candidates = self._able(model, submit.lora.id)
         if not candidates:
             raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
-        decision = self._router.choose(_roomy(candidates, len(listeners)), submit, placement)
+        decision = self._router.choose(roomy(candidates, len(listeners)), submit, placement)
         placement.placed(decision.worker)
         placement.hear_worker(decision.worker.address)
         return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
+
+    def watch_losses(self, lost: "Lost", survived: Callable[[str, pb.Submit], None]) -> None:
+        """Have something called when a worker died, or may have, with what it had just begun with; and when a worker
+        got past the beginning of a request."""
+        self._lost, self._survived = lost, survived
 
     def watch_drains(self, drained: Callable[[WorkerSession], None]) -> None:
         """Have something called when a worker says that it is about to stop."""
@@ -251,6 +262,7 @@ class WorkerPool:
             self._router.hear_cache,
             self.tallies,
             self._is_covered,
+            Newcomers(lambda submit: self._survived(session.name, submit)),
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
@@ -268,6 +280,10 @@ class WorkerPool:
 
     def _notice(self, session: WorkerSession) -> None:
         self._changed.set()
+        lost = session.state is SessionState.CONNECTING and not session.worker_drains
+        if lost or session.engine_died:
+            certain = session.engine_died or session.lives is False
+            self._lost(session.name, session.instance_id, certain, session.newcomers.take_all())
         if session.state is SessionState.CONNECTING:
             if not any(each.name == session.name and each.control is not None for each in self.sessions):
                 self._model_left(session.name)
@@ -281,10 +297,3 @@ class WorkerPool:
 
     def _tell(self) -> None:
         for_each(self._subscribers, lambda changed: changed())
-
-
-def _roomy(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:
-    """Leave out workers without room, as long as others have some; best those that have enough."""
-    rooms = {session: room_of(session) for session in candidates}
-    enough = [session for session, room in rooms.items() if room >= sequences]
-    return enough or [session for session, room in rooms.items() if room > 0] or candidates

@@ -1,5 +1,7 @@
 """How many sequences a worker could begin at once, as far as its session can tell."""
 
+from collections.abc import Sequence
+
 from coordinator.fleet.session import WorkerSession
 
 UNKNOWN = 1_000_000
@@ -35,3 +37,10 @@ def room_of(session: WorkerSession) -> int:
         # Memory, not seats, is what this worker is out of.
         room = min(room, lead - load.waiting - session.workload.unseen)
     return room
+
+
+def roomy(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:
+    """Leave out workers without room, as long as others have some; best those that have enough."""
+    rooms = {session: room_of(session) for session in candidates}
+    enough = [session for session, room in rooms.items() if room >= sequences]
+    return enough or [session for session, room in rooms.items() if room > 0] or candidates

@@ -12,6 +12,7 @@ from coordinator.fleet.breaker import Breaker
 from coordinator.fleet.conversation import Conversation, Converse
 from coordinator.fleet.frames import deal
 from coordinator.fleet.grpc_conversation import GrpcConversation
+from coordinator.fleet.newcomers import Newcomers
 from coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
 from coordinator.fleet.tally import Tallies, Tally
 from coordinator.fleet.vigil import LossReason, Vigil, VigilSettings
@@ -57,6 +58,7 @@ class WorkerSession:
         hear_cache: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
         tallies: Tallies | None = None,
         is_covered: "Callable[[WorkerSession], bool]" = lambda session: True,
+        newcomers: Newcomers | None = None,
     ) -> None:
         """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended,
         `hear_cache` when the worker says what its prefix cache holds, `is_covered` when it stalls: could another
@@ -87,6 +89,8 @@ class WorkerSession:
         self._tally = Tally()
         self._frame_at: float | None = None
         """When the last frame came; None where frames are not whole steps."""
+        self.newcomers = newcomers or Newcomers()
+        """What the worker has just begun with."""
         self.breaker = Breaker()
         self.lives: bool | None = False
         """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
@@ -97,6 +101,8 @@ class WorkerSession:
         self._retired = False
         self.worker_drains = False
         """Whether the worker has said that it is about to stop."""
+        self.engine_died = False
+        """Whether that is because its engine died."""
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._conversation: Conversation | None = None
 
@@ -133,6 +139,7 @@ class WorkerSession:
             listener.weights(self.weight_version)
         slots = [self._slots.take(listener) for listener in listeners]
         self.workload.sent(slots, new_tokens)
+        self.newcomers.sent(slots, submit)
         submit.slots[:] = slots
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
@@ -256,7 +263,8 @@ class WorkerSession:
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.lives = True
         self._vigil.connected()
-        self.state, self.worker_drains = SessionState.READY, welcome.draining
+        self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
+        self.newcomers.take_all()
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
@@ -309,6 +317,7 @@ class WorkerSession:
         if not refusal.slots:
             raise ProtocolError("the worker sent a refusal without slots")
         error = from_refusal(refusal)
+        self.newcomers.refused(refusal.slots)
         for slot in refusal.slots:
             self.workload.computed(slot)
             fail_listener(self._slots.release(slot), error)
@@ -318,7 +327,9 @@ class WorkerSession:
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
             # Whatever goes on elsewhere must not come back here.
             self.worker_drains = True
+            self.engine_died = any(finish.reason == pb.FINISH_REASON_ERROR for finish in frame.finishes)
             self._settle()
+        self.newcomers.heard(frame)
         has_new_weights = frame.weight_version != self.weight_version
         self.weight_version = frame.weight_version
         self.workload.heard(frame)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.each import for_each
+from coordinator.fleet.failover.poison import PoisonMemory
 from coordinator.fleet.failover.recovery import Recovery, can_go_on_plausibly, remainder, wants_one_run
 from coordinator.fleet.failover.replay import Replay
 from coordinator.fleet.failover.request import ResumableRequest, name_of, recovery, request_of
@@ -15,7 +16,15 @@ from coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
 from coordinator.fleet.failover.suspicion import Suspicion, Verdict, is_undecided
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Fleet, Placement, Submission
-from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, WorkerLost, reply_error
+from tokenwire.errors import (
+    DeadlyRequest,
+    EngineFailed,
+    Overloaded,
+    TokenwireError,
+    Unavailable,
+    WorkerLost,
+    reply_error,
+)
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -51,6 +60,7 @@ class Failover:
         self._settings = settings
         self._workers = workers
         self._suspicion = Suspicion(workers.lives)
+        self.poison = PoisonMemory(workers.lives)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
@@ -63,6 +73,7 @@ class Failover:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Submission:
         """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
+        self.poison.check(model, submit)
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement, self._is_exact(submit, placement))
@@ -223,8 +234,10 @@ class Failover:
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poisoned += 1
         log.error("request %s is stopped: the workers that began with it died", name_of(sequence))
+        request = request_of(sequence)
+        self.poison.convict(request.model, request.submit)
         sequence.end_with(
-            EngineFailed("Two workers died when they began with this request. It is not tried on a third one.")
+            DeadlyRequest("Two workers died when they began with this request. It is not tried on a third one.")
         )
 
     def _move_some(self, session: "WorkerSession") -> bool:

@@ -80,13 +80,18 @@ def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCa
     )
 
 
+def gets_seed(params: pb.SamplingParams) -> bool:
+    """Tell whether a request gets a seed for its replay, if it has none."""
+    return _sees_output_alone(params) and not _is_greedy(params)
+
+
 def seed_for_replay(submit: pb.Submit, engine: pb.EngineCapabilities) -> None:
     """Give a request a seed where only a replay can go on with it, which must give the same tokens.
 
     Not on an engine that may die of seeds.
     """
     params = submit.sampling_params
-    if engine.seeds and _sees_output_alone(params) and not _is_greedy(params) and not _has_seed(params):
+    if engine.seeds and gets_seed(params) and not _has_seed(params):
         params.seed = random.randint(0, _LARGEST_SEED)  # noqa: S311 (as vLLM draws its own)
 
 

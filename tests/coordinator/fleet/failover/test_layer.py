@@ -11,7 +11,7 @@ from coordinator.fleet.session import WorkerSession
 from coordinator.fleet.slots import SlotListener
 from coordinator.fleet.submission import NEW, Placement, Submission
 from tests.workers import Listener, accept, until
-from tokenwire.errors import EngineFailed, Unavailable, WorkerLost
+from tokenwire.errors import DeadlyRequest, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 ABORT = pb.FINISH_REASON_ABORT
@@ -162,7 +162,7 @@ async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failo
     await second.ended.wait()
 
     assert first.finish is not None
-    assert isinstance(second.error, EngineFailed)
+    assert isinstance(second.error, DeadlyRequest)
     assert "Two workers died" in second.error.message
 
 
@@ -191,7 +191,7 @@ async def test_two_engines_that_died_end_the_request(failover: Failover, workers
 
     await listener.ended.wait()
 
-    assert isinstance(listener.error, EngineFailed)
+    assert isinstance(listener.error, DeadlyRequest)
 
 
 @pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])

@@ -1,0 +1,60 @@
+"""A request that kills engines kills two, however often and however it is sent; others are served."""
+
+import contextlib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.processes import Process, coordinator, simulated_worker
+from tests.workers import until
+
+POISON = "\a"
+"""Nothing else has its id."""
+FAULTS = ("--sim-step-ms", "20", "--sim-fault", f"exit@prompt={ord(POISON)}")
+
+
+def dead(workers: list[Process]) -> int:
+    """Count workers that are not there any more."""
+    return sum(worker.popen.poll() is not None for worker in workers)
+
+
+@pytest.mark.parametrize("attempts", ["0", "3"])
+def test_sending_it_again_kills_nobody_else(tmp_path: Path, attempts: str) -> None:
+    """With failover and without, the real client sends it on and on with its own retries; its last answer is a 422."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
+        addresses = [address for _, address in started]
+        _, url = stack.enter_context(coordinator(tmp_path, addresses, "--failover-attempts", attempts))
+        client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2))
+        for _ in range(4):
+            with pytest.raises(openai.APIStatusError) as refused:
+                client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
+        answer = client.completions.create(model="simulated", prompt="Hi", max_tokens=5)
+
+        assert refused.value.status_code == 422
+        assert "Two workers died" in refused.value.message
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 5
+        assert dead([worker for worker, _ in started]) == 2
+
+
+async def test_clients_that_leave_are_remembered_too(tmp_path: Path) -> None:
+    """They are gone before the engine dies of what they sent."""
+    faults = ("--sim-step-ms", "500", "--sim-fault", f"exit@prompt={ord(POISON)}")
+    with ExitStack() as stack:
+        started = [stack.enter_context(simulated_worker(tmp_path, *faults, name=f"worker-{n}")) for n in range(4)]
+        workers = [worker for worker, _ in started]
+        _, url = stack.enter_context(coordinator(tmp_path, [address for _, address in started]))
+        body: dict[str, Any] = {"model": "simulated", "prompt": POISON, "max_tokens": 5, "stream": True}
+        async with httpx.AsyncClient(base_url=url) as client:
+            for deaths in (1, 2):
+                with contextlib.suppress(httpx.TimeoutException):
+                    await client.post("/v1/completions", json=body, timeout=0.2)
+                await until(lambda deaths=deaths: dead(workers) >= deaths)  # type: ignore[misc]
+            response = await client.post("/v1/completions", json=body, timeout=30)
+
+    assert response.status_code == 422, response.text
