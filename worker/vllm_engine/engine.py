@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import time
@@ -28,6 +27,7 @@ from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.background import Background
 from worker.vllm_engine.cache_events import CacheEvents
 from worker.vllm_engine.capabilities import engine_capabilities
+from worker.vllm_engine.children import kill_children
 from worker.vllm_engine.configuration import engine_configuration
 from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
@@ -292,9 +292,8 @@ def _block_ctrl_c() -> None:
 
 
 async def _break_off(building: Background[Any]) -> None:
-    """End a start that is under way: a core that loads a model heeds nothing but a kill, and would outlive us."""
+    """End a start that is under way: processes that load a model heed nothing but a kill, and would outlive us."""
     deadline = time.monotonic() + _STOP_START_S
     while building.is_running and time.monotonic() < deadline:
-        for child in multiprocessing.active_children():
-            child.kill()
+        kill_children()
         await asyncio.sleep(0.1)
