@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenwire.errors import (
@@ -217,7 +217,7 @@ class Steering:
         if not path:
             return
         await asyncio.to_thread(self._roots.check, path)
-        if not await asyncio.to_thread(Path(path).is_dir):
+        if not await asyncio.to_thread(os.path.isdir, path):
             raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
 
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:

@@ -27,6 +27,13 @@ async def test_every_operation_is_told_with_its_epoch(one: Steered, tmp_path: Pa
     assert list(one.state.adapters) == [ADAPTER]
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "x" * 5000, "a\0b"])
+async def test_weights_from_nowhere_are_not_found(one: Steered, path: str) -> None:
+    """Also from a path that no file system takes."""
+    with pytest.raises(NotFound, match="finds no directory"):
+        await one.steering.load_weights(1, path, "v", False)
+
+
 async def test_an_older_operation_comes_too_late(one: Steered) -> None:
     """One that was begun before the last one changes nothing and says so."""
     await one.steering.pause(5, PauseMode.KEEP, clear_cache=False)

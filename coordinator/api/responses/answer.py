@@ -1,5 +1,6 @@
 """The Response object and its items, whole answers and the frames of streams alike."""
 
+import json
 import time
 import uuid
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from coordinator.api.responses.request import ResponsesRequest
 from coordinator.api.responses.tools import Tools
 from coordinator.api.resumption import shown_resumption
 from coordinator.request import Finish, ScoredPosition, Usage
-from tokenwire.errors import TokenwireError
+from tokenwire.errors import InvalidRequest, TokenwireError
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -80,9 +81,12 @@ class ResponseObject:
     """The Response of one request in all of its states."""
 
     def __init__(self, body: ResponsesRequest, call: ChatCall) -> None:
+        """Take what is to be repeated of the request. Raises InvalidRequest for what cannot be."""
         self.tools = body.sorted_tools
         self._call = call
         self._echo = _echo(body, call)
+        for name, value in self._echo.items():
+            _check_numbers(name, value)
 
     def in_progress(self) -> dict[str, Any]:
         """Return it as it is before the first item."""
@@ -118,6 +122,13 @@ class ResponseObject:
             "usage": None,
             **self._echo,
         }
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"`{name}` holds a number that is not finite.", param=name) from error
 
 
 def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
