@@ -26,6 +26,7 @@ _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 _OUT_OF_VOCABULARY = {
     "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
     "prompt": "Token id {0} is out of vocabulary",
+    "token_ids": "Token id {0} is out of vocabulary",
     "tokens": "Token id {0} is out of vocabulary",
     "kv_transfer_params.prompt_token_ids": "Token id {0} is out of vocabulary",
 }

@@ -180,6 +180,7 @@ WORDS = (
     Pair(
         r"Token id -\d+ is out of vocabulary", r"1 validation error:\n  tokens\.0: .*", "tokens", "tokens.0", _MALFORMED
     ),
+    Pair(r"Token id \d+ is out of vocabulary", r"Token id \d+ is out of vocabulary", "token_ids"),
     Pair(r"`input` must not be empty\.", r"Cannot apply chat template to an empty conversation\. .*", "input"),
     Pair(r"n must be at most \d+, got \d+\.", r"n must be at most \d+, got \d+\. To increase this limit, .*", "n"),
     Pair(

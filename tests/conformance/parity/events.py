@@ -83,7 +83,10 @@ def _sum(before: Any, more: Any) -> Any:
 def id_chunks(events: Sequence[str]) -> dict[str, Any]:
     """Put a stream of /inference/v1/generate together: its choices, what frames them, and its progress."""
     chunks = [json.loads(event) for event in events if event != "[DONE]"]
+    errors = [chunk["error"] for chunk in chunks if "error" in chunk]
+    chunks = [chunk for chunk in chunks if "error" not in chunk]
     view: dict[str, Any] = {
+        "errors": errors,
         "done": list(events[-1:]) == ["[DONE]"],
         "ids": len({chunk.get("request_id") for chunk in chunks}),
         "fields": sorted({name for chunk in chunks if chunk["choices"] for name in chunk}),

@@ -29,6 +29,7 @@ from tests.conformance.parity.routes_meant import (
     fields_of_messages,
     fields_of_responses,
     logprobs_of_responses,
+    names_of_ids,
 )
 from tests.conformance.parity.wording import places
 
@@ -245,6 +246,11 @@ EXPLANATIONS = (
         "log-probabilities of streamed responses",
         logprobs_of_responses,
         "Each token has its own, and its bytes; vLLM leaves out the first one's, and the bytes.",
+    ),
+    Explanation(
+        "names of ids",
+        names_of_ids,
+        "Log-probabilities on /inference/v1/generate also have the names that clients of older versions look for.",
     ),
     Explanation(
         "fields of Messages",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.conformance.parity.compare import ABSENT
-from tests.conformance.parity.request import MESSAGES, RESPONSES, Request
+from tests.conformance.parity.request import GENERATE, MESSAGES, RESPONSES, Request
 
 _ANTHROPIC_TYPES = {400: "invalid_request_error", 404: "not_found_error"}
 # By the end of the path in a response: ours, theirs.
@@ -61,6 +61,14 @@ def logprobs_of_responses(request: Request, path: str, ours: Any, theirs: Any) -
     if request.path != RESPONSES or not request.streamed or "logprobs" not in path:
         return False
     return theirs == ABSENT or (path.endswith("logprobs.length") and ours > theirs)
+
+
+def names_of_ids(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    """Log-probabilities of ids also have the names that clients of older versions look for."""
+    if request.path != GENERATE or "logprobs.content" not in path or theirs != ABSENT:
+        return False
+    name = path.rpartition(".")[2]
+    return (name == "token" and str(ours).startswith("token_id:")) or (name == "bytes" and ours is None)
 
 
 def fields_of_messages(request: Request, path: str, ours: Any, theirs: Any) -> bool:

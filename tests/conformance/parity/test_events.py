@@ -64,3 +64,13 @@ def test_other_ids_are_different() -> None:
     """Which ids there are is compared."""
     assert compare(IDS, ids([1], [3]), ids([1], [2]))
     assert compare(IDS, ids([1]), ids([1], [2]))
+
+
+def test_a_stream_that_is_an_error_is_told_apart() -> None:
+    """An error as the only event is a status that came late; the errors are compared."""
+    error = {"message": "no", "type": "BadRequestError", "param": None, "code": 400}
+    late = Reply(200, "text/event-stream", f"data: {json.dumps({'error': error})}\n\ndata: [DONE]\n\n")
+    early = Reply(400, "application/json", json.dumps({"error": error}))
+
+    assert [found.path for found in compare(IDS, early, late)] == ["status"]
+    assert compare(IDS, early, ids([1]))

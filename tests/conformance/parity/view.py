@@ -38,8 +38,7 @@ def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
     stream = assemble(reply.events())
     errors = stream.get("errors")
     if errors and not stream["choices"]:
-        # Nothing but an error: what another server may say with its status.
-        return {"status": f"{errors[0].get('code')} as an event", "type": "application/json", "error": errors[0]}
+        return _only_an_error(errors[0])
     for choice in stream["choices"].values():
         for call in choice.get("tool_calls", {}).values():
             call["id"] = _call_id(call["id"])
@@ -49,8 +48,15 @@ def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
     return {**seen, "progress": stream.pop("progress")}
 
 
+def _only_an_error(error: dict[str, Any]) -> dict[str, Any]:
+    """Return a stream that is nothing but an error: another server may say that with its status."""
+    return {"status": f"{error.get('code')} as an event", "type": "application/json", "error": error}
+
+
 def _other_stream_view(request: Request, reply: Reply) -> dict[str, Any]:
     stream = id_chunks(reply.events()) if request.path == GENERATE else named_events(reply.text)
+    if stream.get("errors") and not stream["choices"]:
+        return _only_an_error(stream["errors"][0])
     seen = {"status": reply.status, "type": _media_type(reply), "stream": stream}
     return {**seen, "progress": stream.pop("progress", {})}
 
