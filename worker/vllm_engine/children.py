@@ -2,8 +2,17 @@
 
 import contextlib
 import multiprocessing
+import signal
+from multiprocessing import resource_tracker
 
 import psutil
+
+
+def shield_children_from_ctrl_c() -> None:
+    """Keep Ctrl-C in a terminal from the processes that this thread starts: the worker alone decides when they end."""
+    # Its first use, which is the start of a process, would lift the block.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def kill_children() -> None:

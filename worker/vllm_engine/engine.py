@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ from worker.vllm_engine.arguments import parse_engine_args
 from worker.vllm_engine.background import Background
 from worker.vllm_engine.cache_events import CacheEvents
 from worker.vllm_engine.capabilities import engine_capabilities
-from worker.vllm_engine.children import kill_children
+from worker.vllm_engine.children import kill_children, shield_children_from_ctrl_c
 from worker.vllm_engine.configuration import engine_configuration
 from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
@@ -108,7 +107,7 @@ class VllmEngine(VllmControl):
 
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
-        _block_ctrl_c()
+        shield_children_from_ctrl_c()
         os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S)))
         parsed = parse_engine_args(self.model_root, self._engine_args)
         if self._cache_events is not None:
@@ -284,11 +283,6 @@ class VllmEngine(VllmControl):
 def _shut_down(llm: Any) -> None:
     """End the engine's processes, which end by themselves if they get the time."""
     llm.shutdown(timeout=_SHUTDOWN_S)
-
-
-def _block_ctrl_c() -> None:
-    """Block Ctrl-C in this thread, and so in the processes that it starts: the worker alone decides when they end."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 async def _break_off(building: Background[Any]) -> None:
