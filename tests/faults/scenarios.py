@@ -30,6 +30,8 @@ class Fault:
     """The longest time for which a client may get nothing."""
     streams: int = 200
     layout: Layout = field(default_factory=Layout)
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """How the streams sample; greedy unless it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ class Outcome:
         return not self.lost and not self.corrupted and self.longest_gap_s <= self.fault.gap_s
 
 
-def _body(number: int, tokens: int) -> dict[str, Any]:
-    return {
+def _body(number: int, tokens: int, sampling: dict[str, Any] | None = None) -> dict[str, Any]:
+    body = {
         "model": "simulated",
         "prompt": f"Tell me story number {number % _PROMPTS}.",
         "max_tokens": tokens,
@@ -59,14 +61,15 @@ def _body(number: int, tokens: int) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
         "return_token_ids": True,
     }
+    return body | (sampling or {})
 
 
 async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> Outcome:
     """Run a fault under streams and compare these with undisturbed ones."""
     count = streams or fault.streams
     async with running_cluster(folder, fault.layout) as cluster:
-        undisturbed = [Stream(_body(number, tokens)) for number in range(_PROMPTS)]
-        running = [Stream(_body(number, tokens)) for number in range(count)]
+        undisturbed = [Stream(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)]
+        running = [Stream(_body(number, tokens, fault.sampling)) for number in range(count)]
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
         await asyncio.sleep(10 * STEP_MS / 1000)
@@ -192,13 +195,29 @@ def _after(tokens: int, kind: str) -> tuple[str, ...]:
 
 _POISONED = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
 
+# Requests whose tokens are no function of the ids so far: only a run from the start says them again.
+_GENERATORS = ("--sim-seeds", "generator")
+_SEEDED = {"temperature": 0.8, "seed": 7}
+_PENALIZED = {"presence_penalty": 0.5}
+_REPLAY_S = 6.0
+"""A replay makes all tokens again that a stream has."""
+
 FAULTS = (
     Fault("kill -9 of one of three workers", kill, 1.5, streams=300),
+    Fault("kill -9, seeded", kill, _REPLAY_S, layout=Layout(worker_options=_GENERATORS), sampling=_SEEDED),
     Fault("worker out of memory (exit 137)", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "exit"))),
     Fault("engine crash", wait, 1.5, layout=Layout(first_worker_options=_after(2500, "crash"))),
+    Fault(
+        "engine crash, penalties",
+        wait,
+        _REPLAY_S,
+        layout=Layout(worker_options=_GENERATORS, first_worker_options=_after(2500, "crash")),
+        sampling=_PENALIZED,
+    ),
     Fault("engine hang", wait, 6.0, layout=Layout(first_worker_options=_after(4000, "hang"))),
     Fault("SIGSTOP of a worker", freeze, 6.0),
     Fault("SIGTERM of a worker", terminate, 1.5),
+    Fault("SIGTERM of a worker, seeded", terminate, 1.5, layout=Layout(worker_options=_GENERATORS), sampling=_SEEDED),
     Fault("network black hole", swallow, 6.0, layout=Layout(proxied=True)),
     Fault("half-open connections", halve, 6.0, layout=Layout(proxied=True)),
     Fault("network delay and loss", delay, 1.5, layout=Layout(proxied=True)),

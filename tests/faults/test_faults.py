@@ -8,12 +8,16 @@ from tests.faults.scenarios import FAULTS, outcome_of
 
 pytestmark = pytest.mark.slow
 
-_NAMES = ["kill -9 of one of three workers", "SIGTERM of a worker", "a request that kills workers"]
+_NAMES = [
+    "kill -9 of one of three workers",
+    "kill -9, seeded",
+    "engine crash, penalties",
+    "SIGTERM of a worker",
+    "a request that kills workers",
+]
 
 
-@pytest.mark.parametrize(
-    "name", ["kill -9 of one of three workers", "SIGTERM of a worker", "a request that kills workers"]
-)
+@pytest.mark.parametrize("name", _NAMES)
 async def test_no_stream_is_lost_or_corrupted(tmp_path: Path, name: str) -> None:
     """Every stream ends as an undisturbed one does: text, ids, finish reason and usage."""
     (fault,) = [fault for fault in FAULTS if fault.name == name]
