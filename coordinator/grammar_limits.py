@@ -63,18 +63,49 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
     message = f"The {what} is nested too deeply: objects and arrays may nest at most {nesting} levels"  # as in vLLM
     too_deep = InvalidRequest(message, param=param)
     try:
-        level = [json.loads(text)]
+        root = json.loads(text)
     except RecursionError as error:
         raise too_deep from error
     except ValueError:
         return  # engines have words for it
-    repetitions = 0
+    level, repetitions, ending = [root], 0, set[str]()
     for _ in range(nesting):
-        repetitions += sum(_count_repetitions(node, param) for node in level if isinstance(node, dict))
+        for node in level:
+            if isinstance(node, dict):
+                repetitions += _count_repetitions(node, param)
+                _check_reference(node, root, ending, param)
+                _check_triggers(node, param)
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
     if level:
         raise too_deep
     _check_repetitions(repetitions, param)
+
+
+def _check_reference(node: dict[str, Any], root: Any, ending: set[str], param: str) -> None:
+    """Check that a reference ends, as those in `ending` do: of a loop engines make a grammar that allows nothing."""
+    passed: set[str] = set()
+    target: Any = node
+    while isinstance(target, dict) and isinstance(reference := target.get("$ref"), str) and reference not in ending:
+        if reference in passed:
+            raise _refusal(param, f"has a $ref that leads back to itself: {reference[:100]}")
+        passed.add(reference)
+        target = _referred(root, reference)
+    ending |= passed
+
+
+def _referred(root: Any, reference: str) -> Any:
+    """Return what a reference within a schema names, None for nothing."""
+    target, (document, *path) = root, reference.split("/")
+    for step in path if document == "#" else ("elsewhere",):
+        target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
+
+
+def _check_triggers(node: dict[str, Any], param: str) -> None:
+    """Check those of a structural tag: vLLM 0.32 takes an empty one for a fault of its own."""
+    triggers = node.get("triggers")
+    if param.endswith("structural_tag") and isinstance(triggers, list) and "" in triggers:
+        raise _refusal(param, "has an empty trigger")
 
 
 def _children(node: Any) -> Any:

@@ -39,6 +39,10 @@ def asked(kind: str, value: Any) -> pb.StructuredOutputs:
         ("json_schema", {"properties": {f"p{n}": {"maxLength": n} for n in range(MAX_REPETITIONS)}}),
         ("json_schema", {"maxItems": 10**9, "pattern": "^[a-z]{2,10}$"}),
         ("json_schema", "no JSON: the engine says so"),
+        ("json_schema", {"type": "object", "properties": {"next": {"$ref": "#"}, "$ref": {"type": "string"}}}),
+        ("json_schema", {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"$ref": "#/$defs/c"}, "c": {"type": "null"}}}),
+        ("json_schema", {"$ref": "#/nowhere"}),
+        ("structural_tag", {"type": "structural_tag", "structures": [], "triggers": ["<"]}),
         ("structural_tag", nested(MAX_NESTING + 10)),
         ("choice", ["yes", "no"]),
     ],
@@ -51,6 +55,11 @@ def test_what_people_write_passes(kind: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
+        ("json_schema", {"$ref": "#"}, "leads back to itself"),
+        ("json_schema", {"items": {"$ref": "#/items"}}, "leads back to itself"),
+        ("json_schema", {"a": {"$ref": "#/b"}, "b": {"$ref": "#/c"}, "c": {"$ref": "#/b"}}, "leads back to itself"),
+        ("structural_tag", {"type": "structural_tag", "structures": [], "triggers": ["<", ""]}, "empty trigger"),
+        ("structural_tag", {"format": {"type": "triggered_tags", "triggers": [""], "tags": []}}, "empty trigger"),
         ("regex", "a" * (MAX_REGEX_CHARS + 1), "characters"),
         ("regex", "(" * (MAX_NESTING + 1), "nested too deeply"),
         ("regex", '"' + "(" * (MAX_NESTING + 1) + '"', "nested too deeply"),
