@@ -56,6 +56,14 @@ class Talk(ABC):
     def _results(self) -> list[Any]:
         """Return turns with the results of the last reply's calls."""
 
+    @abstractmethod
+    def said(self) -> tuple[str, str]:
+        """Return the reasoning and the text of the last reply."""
+
+    @abstractmethod
+    def join(self) -> None:
+        """Make one turn of the last two, of which the second goes on with the first."""
+
 
 class Chat(Talk):
     """OpenAI's chat completions."""
@@ -79,6 +87,13 @@ class Chat(Talk):
     def _results(self) -> list[Any]:
         calls = self.last[0].get("tool_calls") or []
         return [{"role": "tool", "tool_call_id": call["id"], "content": "Rain."} for call in calls]
+
+    def said(self) -> tuple[str, str]:
+        return self.last[0].get("reasoning") or "", self.last[0].get("content") or ""
+
+    def join(self) -> None:
+        begun, rest = self.turns[-2:]
+        self.turns[-2:] = [{**begun, "content": (begun.get("content") or "") + (rest.get("content") or "")}]
 
 
 class Messages(Talk):
@@ -106,6 +121,15 @@ class Messages(Talk):
         results = [{"type": "tool_result", "tool_use_id": id_, "content": "Rain."} for id_ in used]
         return [{"role": "user", "content": results}] if results else []
 
+    def said(self) -> tuple[str, str]:
+        thought, text = ("".join(block.get(kind) or "" for block in self.last) for kind in ("thinking", "text"))
+        return thought, text
+
+    def join(self) -> None:
+        begun, rest = ([block.model_dump() for block in turn["content"]] for turn in self.turns[-2:])
+        begun[-1]["text"] += rest[0]["text"]
+        self.turns[-2:] = [{"role": "assistant", "content": [*begun, *rest[1:]]}]
+
 
 class Responses(Talk):
     """OpenAI's responses."""
@@ -129,6 +153,14 @@ class Responses(Talk):
     def _results(self) -> list[Any]:
         calls = [item["call_id"] for item in self.last if item["type"] == "function_call"]
         return [{"type": "function_call_output", "call_id": id_, "output": "Rain."} for id_ in calls]
+
+    def said(self) -> tuple[str, str]:
+        parts = [(item["type"], part["text"]) for item in self.last for part in item.get("content") or ()]
+        thought, text = ("".join(text for of, text in parts if of == kind) for kind in ("reasoning", "message"))
+        return thought, text
+
+    def join(self) -> None:
+        """Leave the items as they are: the one that was incomplete is continued by the next."""
 
 
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -197,11 +229,19 @@ def test_replies_that_were_cut_go_on_by_their_ids(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_answer_that_was_cut_goes_on(route: type[Talk], scripted: Service, stream: bool) -> None:
-    """In front of its end, behind its reasoning: the next prompt is all that there is so far, and nothing else."""
-    talk = route(scripted, "thinks", f"{route.__name__} {stream} goes on")
-    prompt, _, completion = talk.ask(stream, limit=23)
+@pytest.mark.parametrize("limit", [18, 23, 25], ids=["blanks", "words", "half a character"])
+def test_an_answer_that_was_cut_goes_on(route: type[Talk], scripted: Service, stream: bool, limit: int) -> None:
+    """Behind its reasoning: the prompt is all that there is so far, the rest is text, and both come back as one."""
+    talk = route(scripted, "thinks", f"{route.__name__} {stream} {limit} goes on")
+    prompt, _, completion = talk.ask(stream, limit)
+    reasoning, begun = talk.said()
+    assert reasoning == "\nTwo and two.\n"
 
-    following, reused, _ = talk.ask(stream, limit=3)
+    following, reused, rest = talk.ask(stream)
 
     assert following == reused == prompt + completion
+    thought, text = talk.said()
+    assert (thought, (begun + text).strip()) == ("", "It is “four”.")
+    talk.join()
+    talk.answer()
+    assert talk.ask(stream)[1] == following + rest

@@ -53,7 +53,7 @@ class Admission:
         prompt = list(submit.prompt_token_ids)
         self._check_prompt(prompt)
         self._check_params(params, len(sequences))
-        rules = self._rules(params, len(prompt), fails_after)
+        rules = self._rules(params, prompt, fails_after)
         context, hashes = hash_context(prompt)
         scope = stable_hash(submit.cache_salt, submit.lora.id) if submit.cache_salt or submit.lora.id else 0
         prompt_logprobs = self._prompt_logprobs(params, prompt)
@@ -85,8 +85,8 @@ class Admission:
         model = (self.settings.seed, weights) if weights else (self.settings.seed,)
         return stable_hash(*model, seed, lora_id)
 
-    def _rules(self, params: pb.SamplingParams, prompt_len: int, fails_after: int | None) -> TokenRules:
-        room = self.model.max_model_len - prompt_len
+    def _rules(self, params: pb.SamplingParams, prompt: list[int], fails_after: int | None) -> TokenRules:
+        room = self.model.max_model_len - len(prompt)
         limit = min(params.max_tokens, room) if params.HasField("max_tokens") else room
         if not params.HasField("max_tokens"):
             _check_min_tokens(params.min_tokens, limit)
@@ -110,7 +110,7 @@ class Admission:
             min_tokens=min(params.min_tokens, limit),
             max_tokens=limit,
             generator=self.settings.generators and _has_state(params),
-            script=tuple(params.trace_decode_token_ids) or self.settings.script,
+            script=tuple(params.trace_decode_token_ids) or _from_where_it_is(self.settings.script, prompt),
             fails=fails,
         )
 
@@ -179,6 +179,14 @@ class Admission:
         largest = max(token_ids, default=0)
         if largest > self.model.max_token_id:
             _refuse(f"Token id {largest} is out of vocabulary", param)
+
+
+def _from_where_it_is(script: tuple[int, ...] | None, prompt: list[int]) -> tuple[int, ...] | None:
+    """Return a script from behind the part of it that the prompt ends with."""
+    for said in range(min(len(script or ()) - 1, len(prompt)), 0, -1):
+        if script and prompt[-1] == script[said - 1] and tuple(prompt[-said:]) == script[:said]:
+            return script[said:] + script[:said]
+    return script
 
 
 def _is_greedy(params: pb.SamplingParams) -> bool:

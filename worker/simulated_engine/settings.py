@@ -34,8 +34,8 @@ class SimulationSettings:
     kv_events: bool = False
     """Tell what the KV cache holds."""
     script: tuple[int, ...] | None = None
-    """Say these ids, over and over, instead of seeded ones. Output token i is script[i % len(script)]; a request
-    that is continued elsewhere starts over, because an engine cannot tell its earlier output from its prompt."""
+    """Say these ids, over and over, instead of seeded ones. A prompt that ends with the script's beginning is gone on
+    with behind that: a reply that was cut, or that is continued elsewhere."""
     eos_rate: float = 0.0
     """Probability that a seeded token is the end of the sequence."""
     generators: bool = False

@@ -21,7 +21,7 @@ def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any
     if not given:
         raise InvalidRequest("`input` must not be empty.", param="input")
     for i, item in enumerate(given):
-        _add(messages, item, f"input[{i}]")
+        _add(messages, item, f"input[{i}]", goes_on=i > 0 and _is_cut(given[i - 1]))
     return messages
 
 
@@ -29,18 +29,19 @@ def continues(given: str | Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether the last item is a reply that was broken off, and is to be continued."""
     if isinstance(given, str) or not given:
         return False
-    last = given[-1]
-    return (
-        last.get("type", "message") == "message"
-        and last.get("role") == "assistant"
-        and last.get("status") in _UNFINISHED
-    )
+    return _is_cut(given[-1])
 
 
-def _add(messages: list[Message], item: Mapping[str, Any], where: str) -> None:
+def _is_cut(item: Mapping[str, Any]) -> bool:
+    """Tell whether an item is the beginning of the assistant's message."""
+    is_message = item.get("type", "message") == "message"
+    return is_message and item.get("role") == "assistant" and item.get("status") in _UNFINISHED
+
+
+def _add(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
     match item.get("type", "message"):
         case "message":
-            _add_message(messages, item, where)
+            _add_message(messages, item, where, goes_on)
         case "function_call":
             _assistant(messages).setdefault("tool_calls", []).append(_tool_call(item, where))
         case "function_call_output":
@@ -56,14 +57,17 @@ def _add(messages: list[Message], item: Mapping[str, Any], where: str) -> None:
             raise InvalidRequest(f"{where} is of the unsupported type {other!r}.", param="input")
 
 
-def _add_message(messages: list[Message], item: Mapping[str, Any], where: str) -> None:
+def _add_message(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: bool) -> None:
     role = item.get("role")
     if role not in _ROLES:
         raise InvalidRequest(f"{where}.role must be one of {', '.join(_ROLES)}, not {role!r}.", param="input")
     content = _content(item.get("content"), f"{where}.content")
     if role == "assistant":
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-        _assistant(messages, "content")["content"] = text
+        if goes_on:  # with the item before it, which was sent back to be continued
+            messages[-1]["content"] += text
+        else:
+            _assistant(messages, "content")["content"] = text
     else:
         messages.append({"role": role, "content": content})
 

@@ -224,6 +224,24 @@ def test_a_reply_that_was_cut_is_continued() -> None:
     assert chat([user("Count."), {**cut, "status": "completed"}]).add_generation_prompt
 
 
+@pytest.mark.parametrize(
+    ("status", "between", "contents"),
+    [
+        ("incomplete", [], ["One, two."]),
+        ("completed", [], ["One,", " two."]),
+        ("incomplete", [{"role": "user", "content": "?"}], ["One,", "?", " two."]),
+    ],
+)
+def test_a_message_that_was_continued_is_one(status: str, between: list[Any], contents: list[str]) -> None:
+    """An item behind an incomplete one is its rest; other items are messages of their own."""
+    cut = {"role": "assistant", "status": status, "content": [{"type": "output_text", "text": "One,"}]}
+    rest = {"type": "message", "role": "assistant", "status": "completed", "content": " two."}
+
+    request = chat([user("Count."), cut, *between, rest, user("Thanks.")])
+
+    assert [message["content"] for message in request.messages[1:-1]] == contents
+
+
 def test_wrong_types_of_passed_fields_are_named() -> None:
     """Chat's own checks name the client's field."""
     with pytest.raises(RequestValidationError) as raised:

@@ -177,6 +177,15 @@ async def test_script() -> None:
     assert (result.ids, result.finish.eos_token_id) == ([72, EOS], EOS)
 
 
+async def test_a_script_goes_on_behind_a_prompt() -> None:
+    """A prompt that ends with the script's beginning, as of a reply that was cut, is gone on with from there."""
+    async with simulation(SimulationSettings(step_ms=0, script=(72, 72, 105, EOS))) as sim:
+        for prompt, said in (([9, 72, 72], [105, EOS]), ([72], [72, 105, EOS]), ([105], [72, 72, 105, EOS])):
+            assert (await sim.run(prompt=prompt, max_tokens=7)).ids == said
+        again = await sim.run(prompt=[72, 72, 105, EOS], max_tokens=7)
+    assert again.ids == [72, 72, 105, EOS]
+
+
 async def test_chosen_ids() -> None:
     """Allowed ids, a bias of 100 and one of -100 are obeyed, and forced ids are said as they are."""
     async with simulation() as sim:
