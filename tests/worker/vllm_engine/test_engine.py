@@ -325,6 +325,16 @@ async def test_what_the_engine_can_is_said(run: Run) -> None:
     assert run.engine.capabilities() == pb.EngineCapabilities(seeds=True, batch_invariant=True)
 
 
+async def test_seeds_are_refused_where_the_engine_may_die_of_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the field's name; a greedy request draws nothing, so its seed does no harm."""
+    monkeypatch.setattr(run.engine, "_capabilities", pb.EngineCapabilities())
+    with pytest.raises(InvalidRequest) as refused:
+        await run.start(SUM, seed=5, temperature=1.0)
+    assert refused.value.param == "seed"
+    (result,) = await run.whole(SUM, seed=5, temperature=0, max_tokens=2)
+    assert len(result.ids) == 2
+
+
 async def test_an_adapter_without_lora_support_is_refused(run: Run) -> None:
     """A request with a LoRA adapter fails alone where the engine takes none."""
     wire = pb.Submit(request_id="r", slots=[0], prompt_token_ids=[5], lora=pb.LoraAdapter(name="a", id=1, path="/a"))
