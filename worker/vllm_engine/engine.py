@@ -39,7 +39,7 @@ from worker.vllm_engine.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 
-_SHUTDOWN_S = 20.0
+_SHUTDOWN_S = 30.0
 """How long the engine's processes may take to end; vLLM's own bounds, 5 s each, are too short on a busy machine."""
 _STOP_START_S = 10.0
 """How long `stop` waits for a start that it broke off."""
@@ -108,7 +108,7 @@ class VllmEngine(VllmControl):
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
         shield_children_from_ctrl_c()
-        os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S)))
+        os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S - 5)))
         parsed = parse_engine_args(self.model_root, self._engine_args)
         if self._cache_events is not None:
             self._cache_events.configure(parsed)
