@@ -8,8 +8,8 @@ from coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 _BROKEN = "\ufffd"
-# As many tokens as a character has bytes can be parts of it.
-_CONTEXT = 4
+# A character has at most four bytes: so many tokens before the last of them can be parts of it.
+_CONTEXT = 3
 
 
 class TokenTexts:
@@ -34,7 +34,7 @@ class TokenTexts:
     def text_after(self, token_id: int, before: Sequence[int]) -> str:
         """Return a token's text behind the last tokens of its sequence: "" while its character is incomplete."""
         text = self.text(token_id)
-        return text if not text.endswith(_BROKEN) else self._complete(token_id, before)
+        return text if not text.endswith(_BROKEN) else self._completed(token_id, before)
 
     def _decode(self, token_id: int) -> str:
         text = self._tokenizer.decode([token_id], skip_special_tokens=False)
@@ -45,28 +45,13 @@ class TokenTexts:
         blanks = len(piece) - len(piece.lstrip(self._space))
         return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text if blanks else text
 
-    def _complete(self, token_id: int, before: Sequence[int]) -> str:
-        decode = self._tokenizer.decode
-        for count in range(1, min(len(before), _CONTEXT) + 1):
-            context = list(before[-count:])
-            text = decode([*context, token_id], skip_special_tokens=False)
-            if text.endswith(_BROKEN):
-                continue
-            # Earlier parts of the same character had no text of their own: this token gets it all.
-            while context and decode([context[-1]], skip_special_tokens=False).endswith(_BROKEN):
-                context.pop()
-            prefix = decode(context, skip_special_tokens=False) if context else ""
-            return text[_common_length(prefix, text) :]
+    def _completed(self, token_id: int, before: Sequence[int]) -> str:
+        for count in range(1, len(before) + 1):
+            text = self._tokenizer.decode([*before[-count:], token_id], skip_special_tokens=False)
+            if not text.endswith(_BROKEN):
+                # With no token to spare: each holds a part of the character, so none had a text of its own.
+                return text
         return ""
-
-
-def _common_length(one: str, other: str) -> int:
-    length = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
 
 
 def _space_marker(tokenizer: Tokenizer) -> str | None:

@@ -1,6 +1,10 @@
 """Log-probabilities with texts: each token's own, and that of characters that several tokens make."""
 
+from typing import Literal
+
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from coordinator.text.logprobs import LogprobDecoder, TokenTexts
 from coordinator.text.tokenizer import Tokenizer
@@ -94,3 +98,42 @@ def test_a_character_of_four_bytes_is_seen_behind_anything(tokenizer: Tokenizer)
     shown = texts(decoder, *([token_id] for token_id in [*broken, *ids(tokenizer, "👩")]))
 
     assert shown[-1] == ["👩"]
+
+
+def test_text_in_front_of_a_character_waits_for_it(tokenizer: Tokenizer) -> None:
+    """A token of a blank and a character's beginning has no text: the one that ends the character has both."""
+    first, second, third = tokenizer.encode("東", add_special_tokens=False)
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    blank = "".join(backend.id_to_token(token_id) or "" for token_id in tokenizer.encode(" ", add_special_tokens=False))
+    backend.add_tokens([blank + (backend.id_to_token(first) or "")])
+    merged = backend.get_vocab_size() - 1
+
+    shown = texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [merged], [second], [third])
+
+    assert shown == [[""], [""], [" 東"]]
+
+
+def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
+    """Their names show, and they keep what stands before them from what comes behind."""
+    first, second = ids(tokenizer, "é")
+    (end,) = tokenizer.encode("<|im_end|>", add_special_tokens=False)
+
+    shown = texts(LogprobDecoder(TokenTexts(tokenizer)), [first], [end], [second])
+
+    assert shown == [[""], ["<|im_end|>"], [""]]
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("prepends", ["always", "never"])
+def test_blanks_that_a_decoder_drops_are_there(sequence: bool, prepends: Literal["always", "never"]) -> None:
+    """Where a sign in the vocabulary stands for blanks, each token has its own, wherever it stands."""
+    words = ["_", "_Hi", "__x", "Hi", "<unk>"]
+    backend = Backend(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
+    part = pre_tokenizers.Metaspace(replacement="_", prepend_scheme=prepends)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), part]) if sequence else part
+    backend.decoder = decoders.Metaspace(replacement="_", prepend_scheme=prepends)
+    decoder = LogprobDecoder(TokenTexts(Tokenizer(backend, {})))
+
+    shown = texts(decoder, *([i] for i in range(4)))
+
+    assert [text for (text,) in shown] == [" ", " Hi", "  x", "Hi"]
