@@ -4,12 +4,12 @@ The reply's own ids stand for all that comes before. Behind the mark follows wha
 then the rest of the conversation. How much of the closing is still to come depends on how the reply ended.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator.history.keys import digest
 from coordinator.history.turns import Turn
 from coordinator.models import ServedModel
 from coordinator.text.messages import parse_arguments
@@ -24,7 +24,6 @@ MARK = "zzTokenwireEndOfReply"
 
 _TEXT_REPLY = {"role": "assistant", "content": MARK}
 
-_MAX_CLOSINGS = 1024
 # Longer than any added token.
 _TOKEN_CHARS = 256
 
@@ -53,8 +52,9 @@ class _Behind:
 class TailRenderer:
     """Renders tails. Remembers how templates close replies, so that a tail takes one rendering."""
 
-    def __init__(self) -> None:
-        self._closings: dict[tuple[bytes, str], str | None] = {}
+    def __init__(self, max_closings: int = 1024) -> None:
+        self._max_closings = max_closings
+        self._closings: dict[bytes, str | None] = {}
 
     async def ids_behind(self, turn: Turn, messages: Messages, position: int, target: Target) -> list[int] | None:
         """Return the ids behind a turn whose reply is at a position; None where they are not certain."""
@@ -68,7 +68,7 @@ class TailRenderer:
         tokenizer = target.model.tokenizer
         tokens = tokenizer.added_tokens
         calls = bool(marked[position].get("tool_calls"))
-        ended = await self._closing(marked[: position + 1], target, "calls" if calls else "text")
+        ended = await self._closing(marked[: position + 1], target)
         closing = _common(text, ended or "", tokens)
         behind = _Behind(closing, text[len(closing) :], certain=bool(closing) or ended == "")
         if (tail := await _behind_begun_closing(behind, turn, tokenizer)) is not None:
@@ -83,19 +83,19 @@ class TailRenderer:
         if turn.ending == "token":
             return await _behind_other_token(behind, tokenizer)
         if calls:
-            plain = await self._closing([*marked[:position], _TEXT_REPLY], target, "text")
+            plain = await self._closing([*marked[:position], _TEXT_REPLY], target)
             behind = replace(behind, closing=_common_end(closing, plain or ""))
         return await _encode(_from_first(tokens, behind.closing) + behind.rest, tokenizer)
 
-    async def _closing(self, marked: Messages, target: Target, kind: str) -> str | None:
+    async def _closing(self, marked: Messages, target: Target) -> str | None:
         """Return what the template writes behind the mark where the conversation ends there; None where it will not."""
-        if kind == "calls" and marked[-1].get("content") == MARK:
-            kind += json.dumps(marked[-1]["tool_calls"])  # they come behind the mark
-        key = (target.template_key, kind)
+        content, calls = marked[-1].get("content"), marked[-1].get("tool_calls")
+        # What does not hold the mark may come behind it.
+        key = digest(target.template_key.hex(), *((None, calls or None) if content == MARK else (content, "calls")))
         if key not in self._closings:
             ended = replace(target.options, add_generation_prompt=False, continue_final_message=False)
             closing = await _behind_mark(marked, target.model, ended)
-            if len(self._closings) >= _MAX_CLOSINGS:
+            if len(self._closings) >= self._max_closings:
                 self._closings.clear()
             self._closings[key] = closing
         return self._closings[key]
@@ -178,6 +178,4 @@ async def _encode(text: str, tokenizer: Tokenizer, begun: bool = False) -> list[
     if first is None or not tokenizer.cuts_at(first.group()):
         return None
     ids = await tokenizer.encode_async(text, add_special_tokens=False)
-    if tokenizer.added_token_ids.get(ids[0]) != first.group():
-        return None
     return ids[1:] if begun else ids

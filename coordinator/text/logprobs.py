@@ -43,7 +43,7 @@ class TokenTexts:
         # Decoders of this kind take a leading blank for the one that the tokenizer put in front.
         piece = self._tokenizer.token_to_str(token_id) or ""
         blanks = len(piece) - len(piece.lstrip(self._space))
-        return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text if blanks else text
+        return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text
 
     def _completed(self, token_id: int, before: Sequence[int]) -> str:
         for count in range(1, len(before) + 1):

@@ -40,6 +40,24 @@ MARKER = """
 {#- <|user|> <|system|> <|observation|> <|endoftext|> #}"""
 """Replies end where the next message begins: with a token that both share."""
 
+LINES = MARKER.replace("{{- '<|' +", "{{- ('' if loop.first else '\\n') + '<|' +")
+"""The same with a line break between messages, which models leave out."""
+
+NAMES = """
+{%- for m in messages %}{{- '<|start|>' + m.role + '<text>' + (m.content or '') }}
+{%- for call in m.tool_calls or [] %}{{ '<call>' + call.function.name + '</call>' }}{% endfor %}{{ '<|end|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
+"""Shows no arguments of calls, only their names."""
+
+CALLS_FIRST = """
+{%- for m in messages %}{{- '<|start|>' + m.role }}
+{%- for call in m.tool_calls or [] %}{{ '<call>' + call.function.arguments | tojson + '</call>' }}{% endfor %}
+{{- '<text>' + (m.content or '') + '</text>' + ('<|calls|>' if m.tool_calls else '<|end|>') }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
+"""Shows calls in front of what was said beside them, and ends such replies otherwise."""
+
 TWICE = """
 {%- for m in messages %}
 {{- '<|open|>' + m.role + '<|sep|>' + m.content + '<|close|>' + 'text<|sep|><|close|>' + 'turn<|sep|>' }}
@@ -54,14 +72,14 @@ OTHER_END = """
 """The last reply ends otherwise than those before it."""
 
 
-def small_model(template: str = CHATML, eos: str = "<|im_end|>") -> ServedModel:
-    """Return a model with a template, and a tokenizer that has the template's marks."""
+def small_model(template: str = CHATML, eos: str = "<|im_end|>", **mark: bool) -> ServedModel:
+    """Return a model with a template, and a tokenizer that has the template's marks, with options of AddedToken."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     marks = sorted({eos, *_MARKS.findall(template)})
-    backend.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    backend.add_tokens([AddedToken(text, special=True, normalized=False, **mark) for text in marks])
     files = {
         "tokenizer.json": backend.to_str().encode(),
         "tokenizer_config.json": json.dumps({"eos_token": eos, "chat_template": template}).encode(),

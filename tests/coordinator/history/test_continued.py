@@ -6,7 +6,7 @@ from coordinator.models import ServedModel
 from coordinator.prompts import PreparedPrompt
 from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
-from tests.coordinator.history.models import encoded, small_model
+from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}
@@ -54,6 +54,22 @@ async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
         dialogue.answer(await dialogue.ask(), encoded(dialogue.model, ids), "cut", **more)
         dialogue.messages[-2:] = [{"role": "assistant", **whole}]
     return first
+
+
+async def test_a_closer_that_two_replies_began_is_begun_once() -> None:
+    """A reply that was cut in the middle of its closer, and went on, and was cut there again."""
+    model = small_model(TWICE)
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|close|>text"), "cut", content="Yes")
+    dialogue.options = OPEN
+    dialogue.answer(await dialogue.ask(), encoded(model, "<|sep|>"), "cut", content="")
+    del dialogue.messages[-1]
+    dialogue.options = TemplateOptions()
+
+    prompt = await dialogue.ask(MORE)
+
+    assert prompt.reused == len(dialogue.ids)
+    assert decoded(model, list(prompt.token_ids[prompt.reused :])).startswith("<|close|>turn<|sep|><|open|>user")
 
 
 @pytest.mark.parametrize("follows", [False, True])

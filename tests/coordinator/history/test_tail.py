@@ -1,13 +1,31 @@
 """Tails: what each kind of template writes behind a reply, for each way in which it may have ended."""
 
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from coordinator.history.tail import MARK
-from coordinator.history.turns import Ending
+from coordinator.history.tail import MARK, TailRenderer, Target
+from coordinator.history.turns import Ending, Turn
+from coordinator.models import ServedModel
 from coordinator.prompts import PreparedPrompt
 from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
-from tests.coordinator.history.models import CHATML, MARKER, OTHER_END, THINKING, TWICE, decoded, encoded, small_model
+from tests.coordinator.history.models import (
+    CALLS_FIRST,
+    CHATML,
+    LINES,
+    MARKER,
+    NAMES,
+    OTHER_END,
+    THINKING,
+    TWICE,
+    decoded,
+    encoded,
+    small_model,
+)
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}
@@ -69,6 +87,9 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (OTHER_END, "Yes<|end|>", "token", "<|start|>user<|message|>Two?<|end|><|start|>assistant"),
         (OTHER_END, "Yes", "cut", "<|end|><|start|>user<|message|>Two?<|end|><|start|>assistant"),
         (OTHER_END, "Yes<|return|>", "token", None),
+        (LINES, "Yes<|user|>", "token", "Two?<|assistant|>"),
+        (LINES, "Yes", "cut", None),
+        (TWICE, "Yes<|im_end|>", "token", TURN_NEXT),
     ],
 )
 async def test_the_template_completes_what_the_reply_left_open(
@@ -136,3 +157,81 @@ async def test_without_a_generation_prompt_the_tail_is_what_is_left() -> None:
     prompt = await dialogue.ask()
 
     assert decoded(model, list(prompt.token_ids[len(dialogue.ids) :])) == "\n"
+
+
+async def test_a_tail_begins_with_a_token_that_nothing_before_it_changes() -> None:
+    """One that swallows the blanks before it is not certain."""
+    for swallows in (False, True):
+        model = small_model(lstrip=swallows)
+        dialogue = Dialogue(model)
+        dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes"), "cut", content="Yes")
+
+        assert ((await dialogue.ask(MORE)).reused > 0) == (not swallows)
+
+
+async def test_what_comes_behind_an_open_message_is_the_template_s_still() -> None:
+    """A message that is continued has no closer; those before it have theirs."""
+    model = small_model()
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<tool_call>"), "token", content="Yes")
+    dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
+
+    prompt = await dialogue.ask(MORE, {"role": "assistant", "content": "No"})
+
+    assert decoded(model, list(prompt.token_ids[prompt.reused :])) == "\n" + NEXT + "No"
+
+
+async def behind(renderer: TailRenderer, model: ServedModel, said: str, **reply: Any) -> str | None:
+    """Return the text behind a reply that a token ended, told by this renderer."""
+    target = Target(model, TemplateOptions(), b"template")
+    messages = [USER, {"role": "assistant", **reply}, TOOL]
+    ids = await renderer.ids_behind(Turn(array("I", encoded(model, said)), ending="token"), messages, 1, target)
+    return None if ids is None else decoded(model, ids)
+
+
+@pytest.mark.parametrize(
+    ("template", "replies", "expected"),
+    [
+        (
+            CALLS_FIRST,
+            [{"content": text, "tool_calls": CALLS} for text in ("Sure.", "Oh.", None)],
+            "<|start|>tool<text>rain</text><|end|><|start|>assistant",
+        ),
+        (
+            NAMES,
+            [{"content": "Hm", "tool_calls": [{"function": {"name": name, "arguments": "{}"}}]} for name in "fgh"],
+            "<|start|>tool<text>rain<|end|><|start|>assistant",
+        ),
+    ],
+    ids=["text behind calls", "calls behind text"],
+)
+async def test_what_one_reply_shows_behind_its_mark_is_not_another_s(
+    template: str, replies: Sequence[Message], expected: str
+) -> None:
+    """The closer is remembered, and not what stands in front of it."""
+    renderer, model = TailRenderer(), small_model(template)
+    end = "<|calls|>" if template == CALLS_FIRST else "<|end|>"
+
+    assert [await behind(renderer, model, f"x{end}", **reply) for reply in replies] == [expected] * len(replies)
+
+
+async def test_closers_are_rendered_once_and_not_all_remembered() -> None:
+    """A tail takes one rendering where the closer is known."""
+
+    class Counting(type(small_model().template)):  # type: ignore[misc]
+        rendered = 0
+
+        async def render_messages_async(self, *given: Any) -> str:
+            Counting.rendered += 1
+            return str(await super().render_messages_async(*given))
+
+    model = small_model()
+    template = Counting(model.tokenizer.chat_template, model.tokenizer.special_tokens)
+    renderer, model = TailRenderer(max_closings=1), replace(model, template=template)
+    taken = []
+    for calls in ([], [], CALLS, CALLS, []):
+        before = Counting.rendered
+        await behind(renderer, model, "x<|im_end|>", content="x", tool_calls=calls)
+        taken.append(Counting.rendered - before)
+
+    assert taken == [2, 1, 2, 1, 2]

@@ -113,6 +113,16 @@ def test_text_in_front_of_a_character_waits_for_it(tokenizer: Tokenizer) -> None
     assert shown == [[""], [""], [" 東"]]
 
 
+def test_blanks_of_other_tokenizers_are_as_they_are(tokenizer: Tokenizer) -> None:
+    """Some have added tokens of line breaks, as Gemma."""
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend.add_tokens(["\n\n"])
+
+    shown = texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [backend.get_vocab_size() - 1])
+
+    assert shown == [["\n\n"]]
+
+
 def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
     """Their names show, and they keep what stands before them from what comes behind."""
     first, second = ids(tokenizer, "é")
@@ -134,6 +144,6 @@ def test_blanks_that_a_decoder_drops_are_there(sequence: bool, prepends: Literal
     backend.decoder = decoders.Metaspace(replacement="_", prepend_scheme=prepends)
     decoder = LogprobDecoder(TokenTexts(Tokenizer(backend, {})))
 
-    shown = texts(decoder, *([i] for i in range(4)))
+    shown = texts(decoder, *([i] for i in (0, 1, 2, 3, 999)))
 
-    assert [text for (text,) in shown] == [" ", " Hi", "  x", "Hi"]
+    assert [text for (text,) in shown] == [" ", " Hi", "  x", "Hi", ""], "the last one is no token"

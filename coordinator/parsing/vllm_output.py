@@ -1,0 +1,58 @@
+"""One choice's output, read by vLLM's Parser."""
+
+from collections.abc import Sequence
+
+from vllm.entrypoints.generate.base.protocol import DeltaMessage
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.parser import Parser
+from vllm.renderers.chat_utils import make_tool_call_id
+
+from coordinator.parsing.message import MessageDelta, ToolCallDelta
+from coordinator.parsing.rules import MessageRules, ToolCall
+
+
+class VllmParser:
+    """One choice's Parser in our nouns."""
+
+    __slots__ = ("_parser", "_prompt", "_request", "_rules", "_whole")
+
+    def __init__(
+        self, parser: Parser, whole: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
+    ) -> None:
+        """Take a parser for deltas and one for whole outputs, which may be the same."""
+        self._parser = parser
+        self._whole = whole
+        self._request = request
+        self._prompt = list(prompt)
+        self._rules = rules
+
+    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
+
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+        self._whole.set_prompt_token_ids(self._prompt)
+        reasoning, content, calls = self._whole.parse(
+            text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
+        )
+        return (
+            reasoning,
+            content,
+            tuple(ToolCall(call.id or make_tool_call_id(), call.name, call.arguments) for call in calls or ()),
+        )
+
+    def count_reasoning(self, token_ids: Sequence[int]) -> int:
+        return int(self._whole.count_reasoning_tokens(tuple(token_ids)))
+
+
+def _delta(delta: DeltaMessage | None) -> MessageDelta | None:
+    if delta is None:
+        return None
+    calls = tuple(
+        ToolCallDelta(call.index, call.id, call.function.name, call.function.arguments)
+        if call.function is not None
+        else ToolCallDelta(call.index, call.id)
+        for call in delta.tool_calls
+    )
+    if not (calls or delta.content or delta.reasoning):
+        return None
+    return MessageDelta(delta.content or None, delta.reasoning or None, calls)
