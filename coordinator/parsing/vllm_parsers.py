@@ -1,4 +1,4 @@
-"""vLLM's own parsers behind our seam. The only module of the coordinator that imports vLLM."""
+"""vLLM's own parsers behind our seam. No module of the coordinator imports vLLM but this one and vllm_output.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -6,14 +6,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerFast
-from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.parser import harmony_utils
 from vllm.exceptions import VLLMClientError
 from vllm.parser import Parser, ParserManager
 from vllm.reasoning import ReasoningParserManager
 from vllm.renderers import merge_kwargs
-from vllm.renderers.chat_utils import make_tool_call_id
 from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
@@ -21,16 +19,16 @@ from coordinator.parsing import grammar
 from coordinator.parsing.batching import Pace
 from coordinator.parsing.choice import ChoiceParser
 from coordinator.parsing.folders import folder_of, harmony_vocabulary
-from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, ParserUnusable, ToolCallDelta
+from coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
 from coordinator.parsing.rules import (
     MessageRules,
-    ToolCall,
     check_tool_choice,
     choice_kind,
     copy_body,
     require_tool_parser,
 )
 from coordinator.parsing.settings import ModelFacts, ParserSettings
+from coordinator.parsing.vllm_output import VllmParser
 from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
@@ -72,6 +70,8 @@ class VllmParsers:
         if self.is_harmony:  # before a parser tries to download what it needs
             _load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
+        self.answer_parser_cls = type("AnswerParser", (cls,), {"reasoning_parser_cls": None})
+        """The same for what comes behind reasoning."""
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
         self.marks = frozenset(self.tokenizer.added_tokens_decoder)
 
@@ -183,8 +183,12 @@ class VllmPlan:
         parsers, settings = self._parsers, self._parsers.settings
         tools = settings.tool_call_parser if settings.enable_auto_tool_choice else None
         names = {"tool call parser": tools, "reasoning parser": settings.reasoning_parser}
+        parser = whole = self._new_parser(self._request)
+        if self._request.continue_final_message and parser.is_reasoning_end(list(prompt_token_ids)):
+            # vLLM reads a whole output as if a message began with it, and only streams from where the prompt ends.
+            whole = self._new_parser(self._request, parsers.answer_parser_cls)
         return ChoiceParser(
-            _VllmParser(self._new_parser(self._request), self._request, prompt_token_ids, self.rules),
+            VllmParser(parser, whole, self._request, prompt_token_ids, self.rules),
             self.rules,
             " with ".join(f"{what} {name}" for what, name in names.items() if name),
             parsers.marks,
@@ -192,64 +196,14 @@ class VllmPlan:
             pace=parsers.pace,
         )
 
-    def _new_parser(self, request: ChatCompletionRequest) -> Parser:
+    def _new_parser(self, request: ChatCompletionRequest, cls: type[Parser] | None = None) -> Parser:
         parsers = self._parsers
-        return parsers.parser_cls(
+        return (cls or parsers.parser_cls)(
             parsers.tokenizer,
             request.tools,
             chat_template_kwargs=self._template_kwargs,
             model_config=parsers.model_config,
         )
-
-
-class _VllmParser:
-    """One choice's Parser in our nouns."""
-
-    __slots__ = ("_behind_reasoning", "_parser", "_prompt", "_request", "_rules")
-
-    def __init__(
-        self, parser: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
-    ) -> None:
-        self._parser = parser
-        self._request = request
-        self._prompt = list(prompt)
-        self._rules = rules
-        self._behind_reasoning = bool(request.continue_final_message and parser.is_reasoning_end(self._prompt))
-
-    def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
-
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
-        if self._behind_reasoning:
-            # vLLM reads a whole output as if a message began with it, and only streams from where the prompt ends.
-            delta = self.feed(text, list(token_ids), True) or MessageDelta()
-            return delta.reasoning, delta.content, tuple(map(_tool_call, delta.tool_calls))
-        self._parser.set_prompt_token_ids(self._prompt)
-        reasoning, content, calls = self._parser.parse(
-            text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
-        )
-        return reasoning, content, tuple(map(_tool_call, calls or ()))
-
-    def count_reasoning(self, token_ids: Sequence[int]) -> int:
-        return 0 if self._behind_reasoning else int(self._parser.count_reasoning_tokens(tuple(token_ids)))
-
-
-def _tool_call(call: FunctionCall | ToolCallDelta) -> ToolCall:
-    return ToolCall(call.id or make_tool_call_id(), call.name or "", call.arguments or "")
-
-
-def _delta(delta: DeltaMessage | None) -> MessageDelta | None:
-    if delta is None:
-        return None
-    calls = tuple(
-        ToolCallDelta(call.index, call.id, call.function.name, call.function.arguments)
-        if call.function is not None
-        else ToolCallDelta(call.index, call.id)
-        for call in delta.tool_calls
-    )
-    if not (calls or delta.content or delta.reasoning):
-        return None
-    return MessageDelta(delta.content or None, delta.reasoning or None, calls)
 
 
 def _tokenizer(files: Mapping[str, bytes]) -> Any:

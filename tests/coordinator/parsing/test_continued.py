@@ -1,5 +1,6 @@
 """Replies that go on with a message: what comes behind its reasoning is its answer, streamed and whole."""
 
+import json
 from functools import cache
 from typing import Any
 
@@ -45,22 +46,22 @@ def parsers(reasoning: str, tools: str | None) -> VllmParsers:
     return VllmParsers(settings, ModelFacts(), npm_tokenizer_files("qwen3"))
 
 
-def read(parser: MessageParser, stream: bool) -> tuple[str, str]:
-    """Return content and reasoning of what follows, token by token or whole."""
-    ids = tokenizer().encode(REST, add_special_tokens=False)
+def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:
+    """Return content, reasoning and calls of what follows, token by token or whole."""
+    ids = tokenizer().encode(rest, add_special_tokens=False)
     if not stream:
-        message = parser.whole(REST, ids, "stop")
-        return message.content or "", message.reasoning or ""
+        message = parser.whole(rest, ids, "stop")
+        calls = [(call.name, json.loads(call.arguments)) for call in message.tool_calls]
+        return message.content or "", message.reasoning or "", calls
     texts = [tokenizer().decode([token_id]) for token_id in ids]
     deltas = [parser.delta(text, [ids[i]], i == len(ids) - 1) or MessageDelta() for i, text in enumerate(texts)]
-    message_read = joined(deltas)
-    return message_read["content"], message_read["reasoning"]
+    read = joined(deltas)
+    functions = [call["function"] for call in read["tool_calls"]]
+    return read["content"], read["reasoning"], [(each["name"], json.loads(each["arguments"])) for each in functions]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
-def test_an_answer_that_goes_on_is_no_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
-    """The parser sees that the message has thought; the engine's grammar does not wait for it to think again."""
+def body_of(tools: str | None) -> dict[str, Any]:
+    """Return a request that goes on with a message."""
     body: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "It", "reasoning": "So."}],
@@ -68,12 +69,45 @@ def test_an_answer_that_goes_on_is_no_reasoning(reasoning: str, tools: str | Non
         "add_generation_prompt": False,
     }
     if tools is not None:
-        function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-        body["tools"] = [{"type": "function", "function": function}]
-    plan = parsers(reasoning, tools).plan(body)
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": schema}} for name in "fg"]
+    return body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
+def test_an_answer_that_goes_on_is_no_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
+    """The parser sees that the message has thought; the engine's grammar does not wait for it to think again."""
+    plan = parsers(reasoning, tools).plan(body_of(tools))
     assert plan is not None
     begun = tokenizer().encode(BEGUN, add_special_tokens=False)
 
-    assert read(plan.parser(begun), stream) == (REST, "")
+    assert read(plan.parser(begun), stream) == (REST, "", [])
     assert plan.reasoning_ended(begun) is True
     assert plan.parser(begun).reasoning_tokens(tokenizer().encode(REST)) == 0
+
+
+CALLED = [("f", {"city": 'A "B"\n'}), ("g", {}), ("f", {"city": "C"})]
+HERMES = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in CALLED]
+XML = [
+    f"<function={name}>\n" + "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in given.items())
+    for name, given in CALLED
+]
+CALLS = {
+    "hermes": "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in HERMES),
+    "qwen3_coder": "\n".join(f"<tool_call>\n{call}</function>\n</tool_call>" for call in XML),
+    "granite": f"<tool_call>[{', '.join(HERMES)}]",
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("tools", CALLS)
+def test_calls_behind_a_message_that_goes_on_are_all_there(tools: str, stream: bool) -> None:
+    """Each once, with its name and its arguments."""
+    plan = parsers("qwen3", tools).plan(body_of(tools))
+    assert plan is not None
+    begun = tokenizer().encode(BEGUN, add_special_tokens=False)
+
+    content, reasoning, calls = read(plan.parser(begun), stream, REST + "\n" + CALLS[tools])
+
+    assert (content.strip(), reasoning, calls) == (REST.strip(), "", CALLED)
