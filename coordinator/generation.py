@@ -144,9 +144,12 @@ class Generation:
         for prompt in request.prompts:
             prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            limits.check_prompt(prepared.token_ids, model, param, prepared.reused)
+            limits.check_length(len(prepared.token_ids), model)
             max_tokens = limits.resolve_max_tokens(request.sampling, len(prepared.token_ids), model)
             limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
+            # Ids that are re-used were checked when they were new.
+            new_ids = prepared.token_ids[prepared.reused :] if prepared.reused else prepared.token_ids
+            limits.check_ids(new_ids, model, param)
             prompts.append(prepared)
         return PreparedRequest(request, model, prompts)
 

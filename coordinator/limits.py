@@ -131,9 +131,9 @@ def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel
     return model.max_model_len - 1 if max_tokens else model.max_model_len
 
 
-def check_prompt(token_ids: Sequence[int], model: ServedModel, param: str = "prompt", checked: int = 0) -> None:
-    """Check one prompt's length and ids, but for those at its beginning that were checked. Raises InvalidRequest."""
-    length, limit = len(token_ids), model.max_model_len
+def check_length(length: int, model: ServedModel) -> None:
+    """Check how long a prompt is. Raises InvalidRequest."""
+    limit = model.max_model_len
     if not length:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
     if length >= limit:
@@ -145,7 +145,6 @@ def check_prompt(token_ids: Sequence[int], model: ServedModel, param: str = "pro
             "Please reduce the length of the messages.",
             param="input_tokens",
         )
-    check_ids(token_ids[checked:] if checked else token_ids, model, param)
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:

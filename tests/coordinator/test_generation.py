@@ -169,6 +169,16 @@ async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
     assert fleet.parts == []
 
 
+async def test_of_two_errors_the_one_that_vllm_finds_first_is_told() -> None:
+    """A minimum over the maximum comes before ids that no vocabulary has, and behind a prompt that is too long."""
+    generation = Generation(Fleet(), Directory(served_model()), token_history())
+
+    for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
+        with pytest.raises(InvalidRequest) as caught:
+            await generation.prepare(request(prompt, min_tokens=3, max_tokens=1))
+        assert caught.value.param == param
+
+
 async def test_aborting_a_run_aborts_its_parts() -> None:
     """What was submitted is given up together."""
     fleet = Fleet()

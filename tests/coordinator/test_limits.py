@@ -26,7 +26,7 @@ def test_ordinary_requests_pass() -> None:
     limits.check_request(request(n=limits.MAX_N), MODEL)
     limits.check_request(request(n=2, seed=2**63 - 2), MODEL)
     limits.check_request(request(seed=2**63 - 1), MODEL)
-    limits.check_prompt([0] * 9, MODEL)
+    limits.check_length(9, MODEL)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,13 @@ def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> Non
 )
 def test_wrong_prompts_are_named(prompt: list[int], words: str) -> None:
     """Empty, too long, without room for one token, or out of vocabulary."""
+
+    def check() -> None:
+        limits.check_length(len(prompt), MODEL)
+        limits.check_ids(prompt, MODEL, "prompt")
+
     with pytest.raises(InvalidRequest, match=words):
-        limits.check_prompt(prompt, MODEL)
+        check()
 
 
 @pytest.mark.parametrize(

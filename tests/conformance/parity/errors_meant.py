@@ -138,6 +138,12 @@ GRAMMARS = (
 )
 WORDS = (
     Pair(
+        r"1 validation error:\n  messages: Input should be a valid list .*",
+        r"'\w+' object is not iterable",
+        "messages",
+        types=("Bad Request", "BadRequestError"),
+    ),
+    Pair(
         r"(token_id.* out-of-vocab token ids)\.", r"token_id.* ids\. Vocabulary size: \d+", "logit_bias", "logit_bias"
     ),
     Pair(
