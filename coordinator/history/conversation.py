@@ -85,27 +85,24 @@ class Conversation:
         if self._prompt is None:
             self._prompt = self._prompt_turn(transcript, prompt)
         reasoning = tuple(
-            Reasoning(position, stated, ours=not (position == transcript.length and self._begun_elsewhere))
+            Reasoning(position, stated, ours=position > transcript.length or not self._begun_elsewhere(self._record))
             for position, message in enumerate(messages, transcript.length)
             if (stated := reasoning_digest(message)) is not None
         )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
         self._record.store.put(transcript.reply_keys(messages), turn)
 
-    @property
-    def _begun_elsewhere(self) -> bool:
-        """Whether the reply goes on with a message whose reasoning was not generated here."""
-        record = self._record
-        if record is None or record.unfinished is None or reasoning_digest(record.unfinished) is None:
+    def _begun_elsewhere(self, record: Record) -> bool:
+        """Tell whether the reply goes on with a message whose reasoning was not generated here."""
+        if record.unfinished is None or reasoning_digest(record.unfinished) is None:
             return False
         return self._continued is None or self._continued.position < record.transcript.length
 
     def _prompt_turn(self, transcript: Transcript, prompt: Sequence[int]) -> Turn:
-        known = -1 if self._continued is None else self._continued.position
         stated = tuple(
             Reasoning(position, given, ours=False)
             for position, given in transcript.reasoning.items()
-            if position > known
+            if self._continued is None or position > self._continued.position
         )
         if self._continued is None:
             return Turn(array("I", prompt), reasoning=stated)
@@ -115,7 +112,7 @@ class Conversation:
 def _continued(begun: Message, reply: Message) -> Message | None:
     """Return a message and what was added to it as one; None where there is more than one way to join them."""
     text, more = begun.get("content") or "", reply.get("content") or ""
-    if begun.get("role") != "assistant" or not isinstance(text, str):
+    if not isinstance(text, str):
         return None
     return {
         **begun,

@@ -43,6 +43,12 @@ MARKER = """
 LINES = MARKER.replace("{{- '<|' +", "{{- ('' if loop.first else '\\n') + '<|' +")
 """The same with a line break between messages, which models leave out."""
 
+BREAKS = MARKER.replace("{%- endfor %}\n{%- if add", "{{- '\\n' }}{%- endfor %}\n{%- if add")
+"""The same with a line break behind each message."""
+
+REFUSES = CHATML + "{% if not add_generation_prompt %}{{ raise_exception('Ask something.') }}{% endif %}"
+"""Takes no conversation that ends with a reply."""
+
 NAMES = """
 {%- for m in messages %}{{- '<|start|>' + m.role + '<text>' + (m.content or '') }}
 {%- for call in m.tool_calls or [] %}{{ '<call>' + call.function.name + '</call>' }}{% endfor %}{{ '<|end|>' }}

@@ -45,7 +45,7 @@ async def test_a_message_that_was_continued_comes_back_as_one(model: ServedModel
 async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
     """Ask, and go on twice with a reply that is cut; return the first prompt."""
     first = await dialogue.ask(MORE)
-    dialogue.answer(first, encoded(dialogue.model, "<think>So"), "cut", content="", reasoning="So")
+    dialogue.answer(first, encoded(dialogue.model, "<think>So"), "cut", content=None, reasoning="So")
     dialogue.options = OPEN
     for ids, more, whole in (
         (" be it</think>", {"content": None, "reasoning": " be it"}, {"content": "", "reasoning": "So be it"}),
@@ -139,3 +139,45 @@ async def test_a_reply_may_come_back_as_several_messages(model: ServedModel) -> 
     ):
         following = await Dialogue(model, dialogue.history, messages=[USER, first, reply[1]]).ask(MORE)
         assert (list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids]) == expected
+
+
+async def test_a_message_that_was_continued_may_come_back_with_others(model: ServedModel) -> None:
+    """The first of the reply's messages goes on with it. What the others thought was thought here."""
+    begun: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
+    dialogue = Dialogue(model, messages=[USER, begun], options=OPEN)
+    prompt, ids = await dialogue.ask(), encoded(model, "s<|im_end|>")
+    call = {"function": {"name": "f"}}
+    reply: list[Message] = [
+        {"role": "assistant", "content": "s", "tool_calls": [call]},
+        {"role": "assistant", "content": "b", "reasoning": "so"},
+    ]
+    assert prompt.conversation is not None
+    prompt.conversation.record(prompt.token_ids, reply, ids, "token")
+
+    for reasoning in ("so", None):
+        messages = [USER, {**begun, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]
+        following = await Dialogue(model, dialogue.history, messages=messages).ask(MORE)
+        assert list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids], reasoning
+
+
+async def test_reasoning_that_begins_in_the_rest_of_a_message_may_be_left_out(model: ServedModel) -> None:
+    """The client began with a text only; what was thought behind that was thought here."""
+    dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Ye"}], options=OPEN)
+    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s", reasoning="so")
+    for reasoning in ("so", None):
+        messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
+        assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == len(dialogue.ids)
+
+
+async def test_reasoning_that_a_client_began_with_has_to_stay_behind_a_stored_turn(model: ServedModel) -> None:
+    """That the conversation before it was generated here makes no difference."""
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
+    first, dialogue.options = len(dialogue.ids), OPEN
+    begun: Message = {"role": "assistant", "content": "N", "reasoning": "hm"}
+    prompt = await dialogue.ask(MORE, begun)
+    assert prompt.reused == first
+    dialogue.answer(prompt, encoded(model, "o<|im_end|>"), content="o")
+    for reasoning, expected in (("hm", len(dialogue.ids)), (None, first)):
+        messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No", "reasoning": reasoning}]
+        assert (await Dialogue(model, dialogue.history, messages=messages).ask(USER)).reused == expected

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.history.conversation import Conversation, Message
+from coordinator.history.conversation import Conversation, Message, Record
+from coordinator.history.keys import Transcript
 from coordinator.history.recording import Recording
-from coordinator.history.turns import Ending
+from coordinator.history.store import MemoryStore
+from coordinator.history.turns import Ending, Turn
 from coordinator.output.collect import CollectedReply
 from coordinator.request import Finish
 from tokenwire.errors import EngineFailed
@@ -80,6 +82,25 @@ async def test_a_choice_that_a_parser_reads_is_kept_as_it_was_shown() -> None:
     recording.keep(0, shown)
 
     assert conversation.kept == [(shown, [5, 6, 7], "cut")]
+
+
+def test_choices_share_the_turn_of_their_prompt() -> None:
+    """However many a request has, the prompt is held once."""
+
+    turns: list[Turn] = []
+
+    class Store(MemoryStore):
+        def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+            turns.append(turn)
+
+    transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")
+    conversation = Conversation(None, Record(Store(1, 1.0), transcript, None))
+    for text in "ab":
+        conversation.record([1, 2], [{"role": "assistant", "content": text}], [3], "token")
+
+    first, second = turns
+    assert first.parent is second.parent
+    assert list(first.all_ids()) == [1, 2, 3]
 
 
 async def test_a_text_that_nobody_parses_is_kept_once() -> None:

@@ -39,6 +39,8 @@ async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
     prompt = await dialogue.ask(MORE)
 
     assert prompt.reused == len(dialogue.ids)
+    assert prompt.conversation is not None
+    assert (prompt.conversation.source, prompt.conversation.records) == ("stored", True)
     assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
     assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
 
@@ -175,6 +177,43 @@ async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel
         messages[1]["reasoning"] = reasoning
         again = Dialogue(model, dialogue.history, messages=messages)
         assert (await again.ask(USER)).reused == expected
+
+
+async def test_reasoning_from_elsewhere_has_to_stay_between_stored_turns(model: ServedModel) -> None:
+    """A message of another model's may follow a reply of this one."""
+    dialogue = await held(model)
+    foreign: Message = {"role": "assistant", "content": "No", "reasoning": "hm"}
+    dialogue.answer(await dialogue.ask(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
+    messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No"}, *dialogue.messages[4:]]
+
+    assert (await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused == len(dialogue.ids)
+    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused < len(dialogue.ids)
+
+
+async def test_reasoning_of_a_conversation_s_first_message_has_to_stay(model: ServedModel) -> None:
+    """Clients may begin with a greeting of the assistant's."""
+    dialogue = Dialogue(model, messages=[{"role": "assistant", "content": "Hi", "reasoning": "hm"}])
+    dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), content="Yes")
+    messages = [{"role": "assistant", "content": "Hi"}, *dialogue.messages[1:]]
+
+    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
+
+
+async def test_what_a_request_may_keep(model: ServedModel) -> None:
+    """Nothing where it says so, or where the client keeps the ids itself; what continues nothing has no source."""
+    known = encoded(model, "<|im_start|>system\n")
+    for exact, keeps in (
+        (ExactHistory(), True),
+        (ExactHistory(keeps=False), False),
+        (ExactHistory(prefix=KnownPrefix(known, None, "prefix", required=False)), True),
+        (ExactHistory(prefix=KnownPrefix(known, None, "prefix", required=True)), False),
+    ):
+        dialogue = Dialogue(model, exact=exact)
+        prompt = await dialogue.ask(USER)
+        assert prompt.conversation is not None
+        assert (prompt.conversation.source, prompt.conversation.records) == (None, keeps)
+        dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
+        assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
 
 
 async def test_known_ids_come_before_stored_ones(model: ServedModel) -> None:

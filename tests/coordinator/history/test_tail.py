@@ -14,12 +14,14 @@ from coordinator.prompts import PreparedPrompt
 from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import (
+    BREAKS,
     CALLS_FIRST,
     CHATML,
     LINES,
     MARKER,
     NAMES,
     OTHER_END,
+    REFUSES,
     THINKING,
     TWICE,
     decoded,
@@ -89,6 +91,10 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (OTHER_END, "Yes<|return|>", "token", None),
         (LINES, "Yes<|user|>", "token", "Two?<|assistant|>"),
         (LINES, "Yes", "cut", None),
+        (CALLS_FIRST, "Yes<|end|>", "stop", "<|start|>user<text>Two?</text><|end|><|start|>assistant"),
+        (BREAKS, "Yes<|endoftext|>", "token", "<|user|>Two?\n<|assistant|>"),
+        (REFUSES, "Yes<|im_end|>", "token", "\n" + NEXT),
+        (REFUSES, "Yes<tool_call>", "token", None),
         (TWICE, "Yes<|im_end|>", "token", TURN_NEXT),
     ],
 )

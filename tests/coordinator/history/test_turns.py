@@ -26,3 +26,11 @@ REPLY = Turn(array("I", [3]), PROMPT, "token", (Reasoning(3, b"ours", ours=True)
 def test_reasoning_may_only_be_missing_where_it_was_generated(given: dict[int, bytes], agrees: bool) -> None:
     """None may differ or be new, up to the reply; what comes behind it is not asked for."""
     assert REPLY.agrees(given, 3) == agrees
+
+
+def test_reasoning_of_a_reply_that_had_none_is_another_reply_s() -> None:
+    """The client cannot have got it."""
+    reply = Turn(array("I", [3]), PROMPT, "token")
+
+    assert reply.agrees({1: b"foreign"}, 3)
+    assert not reply.agrees({1: b"foreign", 3: b"new"}, 3)
