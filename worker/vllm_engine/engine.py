@@ -92,18 +92,21 @@ class VllmEngine(VllmControl):
         try:
             self._traced = await self._llm.is_tracing_enabled()
             self._capabilities = await engine_capabilities(self._llm)
-            if self._warm_up:
-                log.info("warming up: running one request of each kind")
-                self._report("warming up")
-                self._driver = self._choose_driver()
-                await warm_up(self._llm, self._driver)
-            self._driver = self._choose_driver()
-            await self._driver.start()
+            await self._drive()
             if self._cache_events is not None:
                 self._cache_events.start()
         except BaseException:
             await self.stop()
             raise
+
+    async def _drive(self) -> None:
+        if self._warm_up:
+            log.info("warming up: running one request of each kind")
+            self._report("warming up")
+            self._driver = self._choose_driver()
+            await warm_up(self._llm, self._driver)
+        self._driver = self._choose_driver()
+        await self._driver.start()
 
     def _build(self) -> Any:
         """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""

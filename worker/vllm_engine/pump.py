@@ -171,6 +171,7 @@ class Pump:
         self._queue.close()
         if self._llm.output_handler is not None:
             self._llm.output_handler.cancel()
+            self._llm.output_handler = None
 
     async def _run(self) -> None:
         try:

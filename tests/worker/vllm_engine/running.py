@@ -25,6 +25,16 @@ class Result:
     """Set whenever something is told."""
 
 
+async def take_over(engine: VllmEngine, use_pump: bool) -> None:
+    """Drive a started engine anew, one way or the other: a start costs more than all that is asked of it."""
+    await engine._started().stop()
+    handler, engine.llm.output_handler = engine.llm.output_handler, None
+    if handler is not None:
+        handler.cancel()  # it would take what the next one waits for
+    engine._use_pump = use_pump
+    await engine._drive()
+
+
 class Run:
     """Runs requests on an engine and keeps the invariants of its steps in view."""
 

@@ -1,10 +1,9 @@
 """The real vLLM behind the engine seam: both ways of driving it give the same, and nothing ends twice or never.
 
-Every test that takes `run` runs on the pump first and then on the `generate` fallback, each with one engine.
+Every test that takes `run` runs on the pump first and then on the `generate` fallback, which takes the engine over.
 """
 
 import asyncio
-import contextlib
 import gc
 import json
 from collections.abc import AsyncIterator
@@ -22,7 +21,7 @@ from worker.engine import PauseMode
 
 pytest.importorskip("vllm")
 
-from tests.worker.vllm_engine.running import Result, Run
+from tests.worker.vllm_engine.running import Result, Run, take_over
 from tests.workers import until
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from worker.prefix_cache import CacheChange
@@ -45,21 +44,33 @@ ARGUMENTS += ["--max-model-len", str(MAX_MODEL_LEN), "--max-num-batched-tokens",
 ARGUMENTS += ["--worker-extension-cls", "tests.worker.vllm_engine.compilations.Compilations"]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
-async def run(request: pytest.FixtureRequest) -> AsyncIterator[Run]:
-    """One engine with the embedded model, driven one way."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine() -> AsyncIterator[VllmEngine]:
+    """The embedded model."""
     model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=request.param, kv_events=True)
+        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=True, kv_events=True)
         await engine.start()
-    run = Run(engine)
-    _after_start[request.param] = _metrics(run), await _compilations(run)
-    yield run
+    yield engine
     await engine.stop()
-    with contextlib.suppress(EngineFailed):
-        await run.consumer
     gc.collect()  # vLLM leaves a ZeroMQ context to the collector: it may complain here, where that is ignored
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
+async def run(request: pytest.FixtureRequest, engine: VllmEngine) -> AsyncIterator[Run]:
+    """The engine, driven one way, as if it had just been started."""
+    before = _metrics(engine)
+    if not request.param:
+        await engine.reset_cache(False, False)
+        await engine.set_weight_version("default")
+        await take_over(engine, request.param)
+    run = Run(engine)
+    after = _metrics(engine)
+    gained = {name: after[name] - before.get(name, 0.0) for name in after} if not request.param else after
+    _after_start[request.param] = gained, await _compilations(run)
+    yield run
+    run.consumer.cancel()
 
 
 SUM = "What is 2+2?"
@@ -148,8 +159,16 @@ async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.Fixtu
 
 
 def _comparable(result: Result) -> dict[str, Any]:
-    rows = [(list(rows.token_ids), list(rows.sampled_ranks), rows.width) for rows in _rows(result)]
-    return {"ids": result.ids, "finish": result.finish, "rows": rows}
+    # How many steps come as one is a matter of time.
+    made = [token_id for rows in result.logprobs for token_id in rows.token_ids]
+    ranks = [rank for rows in result.logprobs for rank in rows.sampled_ranks]
+    rows = (made, ranks, {rows.width for rows in result.logprobs})
+    prompt = result.prefill.prompt_logprobs if result.prefill is not None else None
+    return {"ids": result.ids, "finish": result.finish, "rows": rows, "prompt": prompt and _ids_and_ranks(prompt)}
+
+
+def _ids_and_ranks(rows: pb.LogprobRows) -> tuple[list[int], list[int], int]:
+    return list(rows.token_ids), list(rows.sampled_ranks), rows.width
 
 
 def _values(result: Result) -> list[float]:
@@ -245,10 +264,10 @@ async def test_cached_prompt_tokens_are_told(run: Run) -> None:
     assert prefill.created_cache_tokens >= 256
 
 
-def _metrics(run: Run) -> dict[str, float]:
+def _metrics(engine: VllmEngine) -> dict[str, float]:
     """Return the engine's metrics, added up over their labels but one that says how requests ended."""
     values: dict[str, float] = {}
-    for family in run.engine.metrics():
+    for family in engine.metrics():
         for sample in family.samples:
             assert sample.labels.get("model_name", EMBEDDED_MODEL_NAME) == EMBEDDED_MODEL_NAME
             name = sample.name + sample.labels.get("finished_reason", "")
@@ -258,9 +277,9 @@ def _metrics(run: Run) -> dict[str, float]:
 
 async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.FixtureRequest) -> None:
     """Tokens, times and endings are counted as vLLM does it; an engine whose last request was aborted has none."""
-    before = _metrics(run)
+    before = _metrics(run.engine)
     await run.whole(list(range(100, 130)), n=2, temperature=0.5, seed=1, ignore_eos=True, max_tokens=5)
-    after = _metrics(run)
+    after = _metrics(run.engine)
     gained = {name: value - before.get(name, 0.0) for name, value in after.items()}
     assert gained["vllm:prompt_tokens_total"] == 60
     assert gained["vllm:generation_tokens_total"] == 10
@@ -271,11 +290,11 @@ async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.Fi
     assert gained["vllm:inter_token_latency_seconds_count"] >= 4
     (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
     await run.until(sequence, tokens=3)
-    assert _metrics(run)["vllm:num_requests_running"] == 1
+    assert _metrics(run.engine)["vllm:num_requests_running"] == 1
     await run.engine.abort([sequence])
     await run.until(sequence)
     if request.node.callspec.params["run"]:
-        await until(lambda: _metrics(run)["vllm:num_requests_running"] == 0)
+        await until(lambda: _metrics(run.engine)["vllm:num_requests_running"] == 0)
 
 
 @pytest.mark.parametrize(
@@ -456,11 +475,13 @@ async def test_the_tokenizer_can_be_rebuilt_from_its_files(run: Run) -> None:
     assert json.loads(files["tokenizer.json"])["truncation"] is None
 
 
-async def test_a_killed_engine_fails_every_sequence(run: Run) -> None:
+async def test_a_killed_engine_fails_every_sequence(engine: VllmEngine) -> None:
     """When the core is killed while it is idle, waiting sequences get an ERROR finish and the steps end with an error.
 
-    The last test of its engine: it leaves it dead.
+    The last test of the engine: it leaves it dead.
     """
+    await take_over(engine, use_pump=True)
+    run = Run(engine)
     await run.engine.pause(PauseMode.KEEP, clear_cache=False)
     (sequence,) = await run.start(SUM, max_tokens=2)
     for process in psutil.Process().children(recursive=True):
