@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import sys
 import urllib.error
 import urllib.request
@@ -32,6 +33,8 @@ def command(url: str, model: str | None, system: str | None, api_key: str | None
     conversation = Conversation(server, model or server.first_model(), system)
     terminal = sys.stdin.isatty()
     if terminal:
+        # Whoever started the shell's job in the background may have had it ignored: Ctrl-C ends replies here.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  (input() has history and editing then)
         click.echo(f"{conversation.model} at {server.url}; /help for help, Ctrl-D to leave")

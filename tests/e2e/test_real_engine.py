@@ -239,7 +239,7 @@ def _send(url: str, case: Request) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
     connection = socket.create_connection((host, int(port)))
     payload = json.dumps(case.body).encode()
-    head = f"POST {case.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     connection.sendall(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
     return connection
 

@@ -27,7 +27,7 @@ CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 TINY_BUFFER = 4096
 # It is in every chunk, so that few tokens fill the kernel's buffers of a connection that nobody reads.
-BULKY_ID = "x" * 8000
+BULKY_ID = "x" * 512
 NO_GROWTH = 15 * 1024 * 1024
 
 Client = Callable[["Round"], Coroutine[Any, Any, None]]
@@ -155,7 +155,7 @@ async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = N
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connection, soak.address)
         payload = json.dumps({"messages": MESSAGES, **body}).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}"
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}"
         await loop.sock_sendall(connection, f"{head}\r\n\r\n".encode() + payload)
         yield Stream(connection)
 
