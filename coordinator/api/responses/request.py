@@ -70,10 +70,10 @@ class TextFormat(RequestModel):
 
 
 class TextConfig(RequestModel):
-    """OpenAI's text."""
+    """OpenAI's text. The verbosity is a wish that no chat template knows of: it is accepted, as in vLLM."""
 
     format: TextFormat | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(RequestModel):

@@ -89,7 +89,10 @@ class Tools:
     def _add_function(self, tool: Mapping[str, Any], where: str, namespace: str | None = None) -> None:
         kind = tool.get("type")
         if kind != "function":
-            raise InvalidRequest(f"{where} is of type {kind!r}: only function tools are supported.", param="tools")
+            raise InvalidRequest(
+                f"{where} is of type {kind!r}: only functions, and namespaces of functions, are supported.",
+                param="tools",
+            )
         name = own = _name(tool, where)
         if namespace is not None:
             name = prompt_name(namespace, own)

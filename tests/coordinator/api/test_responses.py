@@ -186,6 +186,12 @@ def test_harmless_fields_pass() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("verbosity", ["low", "medium", "high"])
+def test_any_verbosity_passes(verbosity: str) -> None:
+    """Agents send it for models that they know; templates have no word for it."""
+    assert chat(text={"verbosity": verbosity}).messages == chat().messages
+
+
 def test_fields_have_their_counterparts_in_chat() -> None:
     """Every served field arrives where chat has it; vLLM's own are passed on."""
     request = chat(
