@@ -23,7 +23,10 @@ def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> s
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.connect((parts.hostname, parts.port))
     payload = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(payload)}\r\n\r\n"
+    )
     connection.sendall(head.encode() + payload)
     return connection
 

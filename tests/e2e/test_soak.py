@@ -155,7 +155,8 @@ async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = N
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connection, soak.address)
         payload = json.dumps({"messages": MESSAGES, **body}).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(payload)}"
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(payload)}"
         await loop.sock_sendall(connection, f"{head}\r\n\r\n".encode() + payload)
         yield Stream(connection)
 
