@@ -1,5 +1,6 @@
 """A message's content, text or parts of text, in the form that a chat template takes."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ _MEDIA = (
 _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
-_BILLING_HEADER = "x-anthropic-billing-header"
+_BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]*(\r\n|[\r\n\x85\u2028\u2029])?")
 
 
 def parse_content(content: object, role: str, where: str, form: ContentFormat) -> str | list[dict[str, Any]]:
@@ -48,7 +49,8 @@ def without_billing_header(text: str) -> str:
 
     The line has a hash that changes with every request, and would defeat every prefix cache behind it.
     """
-    return text.partition("\n")[2] if text.startswith(_BILLING_HEADER) else text
+    line = _BILLING_HEADER.match(text)
+    return text if line is None else text[line.end() :]
 
 
 def join_texts(parts: Iterable[Mapping[str, Any]]) -> str:

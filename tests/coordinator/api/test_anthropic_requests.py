@@ -61,6 +61,17 @@ def test_a_billing_header_is_left_out_and_what_follows_it_is_not(
     assert [m["content"] for m in request.messages if m["role"] == "system"] == [text]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028", "\x85"])
+def test_a_billing_header_ends_where_its_line_ends(end: str) -> None:
+    """However a client ends its lines, what follows stays."""
+    assert chat(system=f"{HEADER}{end}Be brief.\nBe kind.").messages[0]["content"] == "Be brief.\nBe kind."
+
+
+def test_a_word_that_begins_like_the_billing_header_is_none() -> None:
+    """The header has a colon."""
+    assert chat(system="x-anthropic-billing-headers are lines.").messages[0]["content"].startswith("x-anthropic")
+
+
 @pytest.mark.parametrize("system", [HEADER, HEADER + "\n", [{"type": "text", "text": HEADER}]])
 def test_a_billing_header_alone_is_no_system_prompt(system: Any) -> None:
     """It leaves no empty message behind."""
