@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coordinator.each import for_each
-from coordinator.fleet.failover.recovery import common_capabilities
+from coordinator.fleet.capabilities import common_capabilities
 from coordinator.fleet.grpc_conversation import GrpcConversation
 from coordinator.fleet.newcomers import Newcomers
 from coordinator.fleet.reconciler import Reconciler

@@ -1,9 +1,11 @@
 """The outermost layer of the fleet: what a worker leaves unfinished goes on at another one."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.each import for_each
@@ -35,6 +37,9 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.05
 """How soon a request is sent again that a worker refused, and how often trials and moves are looked at."""
 _MOVED_AT_ONCE = 8
+
+Capabilities = Callable[[str, int], pb.EngineCapabilities]
+
 _LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
 
 
@@ -201,18 +206,19 @@ class Failover:
         policy = self._settings.resume
         return policy == "exact" or (policy == "auto" and (placement.exact or wants_one_run(submit.sampling_params)))
 
-    def _recovery(self, sequence: ResumableSequence) -> Recovery:
+    def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
         request = request_of(sequence)
-        return recovery(sequence, self._workers.capabilities(request.model, request.submit.lora.id))
+        known = capabilities or self._workers.capabilities
+        return recovery(sequence, known(request.model, request.submit.lora.id))
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
 
-    def _is_movable(self, sequence: ResumableSequence) -> bool:
+    def _is_movable(self, sequence: ResumableSequence, capabilities: Capabilities) -> bool:
         """Tell whether a running sequence goes on elsewhere without the client noticing."""
         if request_of(sequence).aborted:
             return False
-        return not sequence.token_ids or self._recovery(sequence) is Recovery.CONTINUE
+        return not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
 
     def _schedule(self) -> None:
         work = self._waiting or self._draining or self._suspicion.trying
@@ -245,9 +251,11 @@ class Failover:
 
         All at once would all wait for the last one's prompt; those that wait their turn get tokens meanwhile.
         """
-        movable = [sequence for sequence in self._live if sequence.session is session and self._is_movable(sequence)]
+        capabilities = functools.cache(self._workers.capabilities)  # the same for many sequences, and looked up often
+        running = (sequence for sequence in self._live if sequence.session is session)
+        movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
         rooms: dict[tuple[str, int], int] = {}
-        for sequence in movable[:_MOVED_AT_ONCE]:
+        for sequence in movable:
             request = request_of(sequence)
             wanted = request.model, request.submit.lora.id
             rooms[wanted] = rooms.get(wanted, self._workers.room(*wanted)) - 1

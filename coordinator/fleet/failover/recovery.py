@@ -10,7 +10,7 @@ its tokens may say something else than an undisturbed run, as any two runs may. 
 
 import enum
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tokenwire.seeds import NO_SEED, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
@@ -68,16 +68,6 @@ def can_go_on_plausibly(params: pb.SamplingParams) -> bool:
     if params.kv_transfer_params_json or params.ec_transfer_params_json or params.trace_decode_token_ids:
         return False
     return not any(params.HasField(name) for name in _HAS_FORM)
-
-
-def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCapabilities:
-    """Return what all engines can; nothing where there are none."""
-    known = list(engines)
-    return pb.EngineCapabilities(
-        seeds=bool(known) and all(each.seeds for each in known),
-        positional_seeds=bool(known) and all(each.positional_seeds for each in known),
-        batch_invariant=bool(known) and all(each.batch_invariant for each in known),
-    )
 
 
 def gets_seed(params: pb.SamplingParams) -> bool:

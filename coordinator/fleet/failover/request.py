@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.each import for_each
-from coordinator.fleet.failover.recovery import Recovery, common_capabilities, recovery_of, seed_for_replay
+from coordinator.fleet.capabilities import common_capabilities
+from coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
 from coordinator.fleet.failover.sequence import ResumableSequence
 from coordinator.fleet.submission import Fleet, Placement, Submission
 from tokenwire.v1 import inference_pb2 as pb

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.fleet.capabilities import common_capabilities
 from coordinator.fleet.failover.recovery import (
     Recovery,
     can_go_on_plausibly,
-    common_capabilities,
     recovery_of,
     remainder,
     seed_for_replay,
