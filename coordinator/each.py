@@ -1,12 +1,15 @@
-"""Walks over many of which one may fail: what one raises ends no walk over the others."""
+"""Walks over many: what one raises ends no walk over the others, and a long walk holds up nobody."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_TURN = 64
 
 
 def log_error(item: object, error: Exception) -> None:
@@ -26,3 +29,11 @@ def for_each(
                 on_error(item, error)
             except Exception as another:
                 log_error(item, another)
+
+
+async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
+    """Return one after the other, and let everybody else have a turn in between now and then."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _TURN == 0:
+            await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator import limits
 from coordinator.access.caller import ANYBODY, Caller
-from coordinator.each import for_each
+from coordinator.each import for_each, unhurried
 from coordinator.fleet.submission import Fleet, Placement, Submission
 from coordinator.history.recording import Recording
 from coordinator.history.service import TokenHistory
@@ -141,7 +141,7 @@ class Generation:
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)
         prompts = []
-        for prompt in request.prompts:
+        async for prompt in unhurried(request.prompts):
             prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             limits.check_length(len(prepared.token_ids), model)
@@ -159,7 +159,7 @@ class Generation:
         """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See coordinator.prompts."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
-    def start(
+    async def start(
         self,
         prepared: PreparedRequest,
         reply: Reply,
@@ -181,7 +181,7 @@ class Generation:
         if prepared.recording is not None:
             reply = prepared.recording.listen(reply)
         try:
-            for position, submit in enumerate(self.submits(prepared)):
+            async for position, submit in unhurried(enumerate(self.submits(prepared))):
                 submit.priority = caller.priority(submit.priority)
                 submit.trace_headers.update(record.trace_headers)
                 placement = Placement(

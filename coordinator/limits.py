@@ -11,9 +11,12 @@ from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_N = 16_384
-MAX_SEQUENCES = 65_536
+MAX_SEQUENCES = 16_384
 """Of all prompts of a request together."""
 MAX_STOP_STRINGS = 4
+"""OpenAI's own limit."""
+MAX_STOPS = 128
+"""On routes that follow vLLM's SamplingParams, which has none."""
 MAX_STOP_CHARS = 4096
 MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARS = 1024
@@ -21,6 +24,8 @@ MAX_LOGPROB_TOKEN_IDS = 128
 TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 MAX_SEED = 2**63 - 1
 MAX_BIASES = 10_000
+MAX_IDS = 2**20
+"""Of a list in the sampling parameters: more than any vocabulary has."""
 _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
@@ -38,10 +43,7 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:
         raise InvalidRequest(f"n must be at most {MAX_N}, got {request.n}.", param="n")
-    if request.n * len(request.prompts) > MAX_SEQUENCES:
-        raise InvalidRequest(
-            f"n={request.n} for {len(request.prompts)} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n"
-        )
+    check_sequences(request.n, len(request.prompts))
     sampling = request.sampling
     _check_texts(request.text.stop, sampling)
     named = request.max_tokens_param
@@ -76,7 +78,15 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
     check_ids(sampling.logprob_token_ids, model, "logprob_token_ids")
 
 
+def check_sequences(n: int, prompts: int) -> None:
+    """Check how many sequences so many prompts ask for: before anything is made of them. Raises InvalidRequest."""
+    if n * prompts > MAX_SEQUENCES:
+        raise InvalidRequest(f"n={n} for {prompts} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n")
+
+
 def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
+    if len(stop) > MAX_STOPS:
+        raise InvalidRequest(f"Too many stop strings: {len(stop)}, more than {MAX_STOPS}.", param="stop")
     if any(not text for text in stop):
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
     if any(len(text) > MAX_STOP_CHARS for text in stop):

@@ -14,7 +14,7 @@ from coordinator.api.fields import NOT_SERVED, Headers, RequestFields, check_str
 from coordinator.api.gate import FieldGate
 from coordinator.api.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from coordinator.api.respond import EventStream, collect
-from coordinator.api.sampling import checked_number
+from coordinator.api.sampling import checked_number, checked_prompts
 from coordinator.api.weight_versions import shown_weight_versions
 from coordinator.generation import Generation, PreparedRequest
 from coordinator.output.collect import CollectedChoice
@@ -30,7 +30,9 @@ _DEFAULT_MAX_TOKENS = 16
 class CompletionRequest(RequestFields):
     """OpenAI's completion request, with vLLM's extensions."""
 
-    prompt: str | list[int] | list[str] | list[list[int]] | None = None
+    prompt: Annotated[
+        str | list[int] | list[str] | list[list[int]] | None, BeforeValidator(checked_prompts("prompt"))
+    ] = None
     max_tokens: Annotated[int, BeforeValidator(lambda value: _DEFAULT_MAX_TOKENS if value is None else value)] = (
         _DEFAULT_MAX_TOKENS
     )

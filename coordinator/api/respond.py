@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
@@ -20,18 +20,18 @@ from coordinator.output.collect import CollectedChoice, CollectedReply
 from coordinator.output.sse import ChunkShape, StreamedReply
 
 
-@contextmanager
-def _running(
+@asynccontextmanager
+async def _running(
     generation: Generation,
     prepared: PreparedRequest,
     reply: CollectedReply | StreamedReply,
     connection: Connection,
     scope: Scope,
-) -> Iterator[None]:
+) -> AsyncIterator[None]:
     """Submit a request; at the end of the block nothing of it runs any more, and its record is whole."""
     caller, record = caller_of(scope), record_of(scope)
     _begin_record(record, prepared)
-    run = generation.start(prepared, reply, caller, patience_of(scope), record)
+    run = await generation.start(prepared, reply, caller, patience_of(scope), record)
     note_run(scope, run)
     try:
         yield
@@ -46,7 +46,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
     """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
     connection = connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
-    with _running(generation, prepared, reply, connection, request.scope):
+    async with _running(generation, prepared, reply, connection, request.scope):
         connection.watch(on_lost=reply.give_up, on_drained=lambda: None)
         choices = await reply.wait()
         if connection.lost:
@@ -78,7 +78,7 @@ class EventStream(Response):
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._shape, prepared.choices, prepared.prompt_tokens, interval)
-        with _running(self._generation, prepared, reply, connection, scope):
+        async with _running(self._generation, prepared, reply, connection, scope):
             connection.watch(on_lost=reply.give_up, on_drained=reply.resume)
             error = await reply.begin()
             if connection.lost:

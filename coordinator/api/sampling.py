@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.limits import MAX_BIASES, out_of_vocabulary
+from coordinator.limits import MAX_BIASES, MAX_IDS, MAX_SEQUENCES, out_of_vocabulary
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -18,6 +18,8 @@ def int32(value: int | None, param: str) -> int | None:
 
 def ids(token_ids: list[int] | None, param: str) -> list[int]:
     """Return ids, each once. Raises InvalidRequest for what can be no id."""
+    if token_ids and len(token_ids) > MAX_IDS:  # before each is looked at
+        raise InvalidRequest(f"{param} has {len(token_ids)} entries, more than {MAX_IDS}.", param=param)
     for token_id in token_ids or ():
         if not 0 <= token_id < 2**32:
             raise out_of_vocabulary(token_id, param)
@@ -26,8 +28,6 @@ def ids(token_ids: list[int] | None, param: str) -> list[int]:
 
 def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
     """Return biases by id, cut to the allowed range. Raises InvalidRequest."""
-    if bias and len(bias) > MAX_BIASES:  # before each is looked at
-        raise InvalidRequest(f"logit_bias has {len(bias)} entries, more than {MAX_BIASES}.", param="logit_bias")
     resolved: dict[int, float] = {}
     invalid: list[str] = []
     for key, value in (bias or {}).items():
@@ -42,6 +42,13 @@ def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
         )
     ids(list(resolved), "logit_bias")
     return resolved
+
+
+def checked_biases(bias: object) -> object:
+    """Check how many biases there are, before each is looked at. Raises InvalidRequest."""
+    if isinstance(bias, dict) and len(bias) > MAX_BIASES:
+        raise InvalidRequest(f"logit_bias has {len(bias)} entries, more than {MAX_BIASES}.", param="logit_bias")
+    return bias
 
 
 def checked_cache_salt(salt: object) -> str | None:
@@ -76,6 +83,17 @@ def checked_number(name: str) -> Callable[[object], object]:
     def check(value: object) -> object:
         if value is not None and not isinstance(value, int | float):
             raise InvalidRequest(f"`{name}` must be an integer.", param=name)
+        return value
+
+    return check
+
+
+def checked_prompts(name: str) -> Callable[[object], object]:
+    """Return a check that there are not too many prompts, before each is looked at. It raises InvalidRequest."""
+
+    def check(value: object) -> object:
+        if isinstance(value, list) and len(value) > MAX_SEQUENCES and not isinstance(value[0], int):
+            raise InvalidRequest(f"`{name}` has {len(value)} entries, more than {MAX_SEQUENCES}.", param=name)
         return value
 
     return check

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from coordinator.api.sampling import checked_budget, checked_number, ids, int32, logit_bias
+from coordinator.api.sampling import checked_biases, checked_budget, checked_number, ids, int32, logit_bias
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.limits import MAX_STOP_STRINGS
 from coordinator.request import TextRules
@@ -68,7 +68,7 @@ class SamplingFields(RequestModel):
     min_tokens: int = 0
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[str, float] | None, BeforeValidator(checked_biases)] = None
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] = Field(default_factory=list)
     prompt_logprobs: Annotated[int | None, BeforeValidator(checked_number("prompt_logprobs"))] = None

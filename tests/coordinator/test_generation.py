@@ -1,5 +1,6 @@
 """Generation: defaults, prompts and submits, without any worker."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     generation = Generation(fleet, Directory(model), token_history())
 
     prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
-    generation.start(prepared, CollectedReply(1))
+    await generation.start(prepared, CollectedReply(1))
 
     sampling = fleet.parts[0].submit.sampling_params
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
@@ -108,7 +109,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
     generation = Generation(fleet, Directory(served_model()), token_history())
     wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
-    generation.start(await generation.prepare(wanted), CollectedReply(20))
+    await generation.start(await generation.prepare(wanted), CollectedReply(20))
 
     listeners = [listener for part in fleet.parts for listener in part.listeners]
     assert [listener.step(list(ids("two three")), None) for listener in listeners] == [True] * 20
@@ -120,7 +121,7 @@ async def test_stop_strings_never_reach_a_worker() -> None:
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
-    generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
 
     stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
 
@@ -135,7 +136,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(4)
-    generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
 
     tokens = iter(range(4))
     for part in fleet.parts:
@@ -153,7 +154,7 @@ async def test_a_part_without_a_worker_ends_the_others() -> None:
     prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
 
     with pytest.raises(Unavailable):
-        generation.start(prepared, CollectedReply(2))
+        await generation.start(prepared, CollectedReply(2))
 
     assert fleet.parts[0].aborted
 
@@ -183,7 +184,9 @@ async def test_aborting_a_run_aborts_its_parts() -> None:
     """What was submitted is given up together."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
-    run = generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2))
+    run = await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2)
+    )
 
     run.abort()
 
@@ -197,7 +200,9 @@ async def test_a_caller_is_known_to_the_fleet() -> None:
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
 
-    generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), caller)
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), caller
+    )
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
     assert [part.placement.joins for part in fleet.parts] == [False, True]
@@ -210,7 +215,7 @@ async def test_the_record_hears_of_workers_and_its_trace_goes_to_them() -> None:
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
-    generation.start(await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), record=record)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), record=record)
 
     (part,) = fleet.parts
     assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
@@ -225,9 +230,9 @@ async def test_a_caller_may_be_kept_from_a_model() -> None:
     generation = Generation(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
 
-    generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"alias"})))
+    await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"alias"})))
     with pytest.raises(Forbidden, match="may not use the model `digits`"):
-        generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"letters"})))
+        await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"letters"})))
 
     assert len(fleet.parts) == 1
 
@@ -238,7 +243,7 @@ async def test_a_request_ends_when_its_time_is_over() -> None:
     generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
-    generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, patience_s=0.01)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, patience_s=0.01)
 
     with pytest.raises(DeadlineExceeded, match="took longer"):
         await reply.wait()
@@ -255,3 +260,26 @@ async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
 
     with pytest.raises(Overloaded, match="no room for digits 0"):
         await generation.prepare(request(TokenPrompt([99])))
+
+
+async def test_a_thousand_prompts_hold_up_nobody() -> None:
+    """Neither while they are made ready nor while they are sent."""
+    fleet = Fleet(room=1000)
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    turns, sent_before_turns = 0, []
+
+    async def stream() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            sent_before_turns.append(len(fleet.parts))
+            await asyncio.sleep(0)
+
+    streaming = asyncio.create_task(stream())
+    prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000))
+    turns_of_preparing = turns
+    await generation.start(prepared, CollectedReply(1000))
+    streaming.cancel()
+
+    assert turns_of_preparing >= 10
+    assert len(set(sent_before_turns)) >= 10

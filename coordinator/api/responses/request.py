@@ -1,7 +1,7 @@
 """The body of a Responses request, and the chat request that it becomes."""
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -13,6 +13,10 @@ from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
 
 LOGPROBS = "message.output_text.logprobs"
+
+# Every event that holds the response repeats these: the bounds are OpenAI's own, or more generous.
+_Label = Annotated[str, Field(max_length=512)]
+_Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], _Label], Field(max_length=16)]
 
 # What a reply can include: reasoning is always there as text, so there is no need of its encrypted form.
 _INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
@@ -105,14 +109,14 @@ class ResponsesRequest(RequestModel):
     text: TextConfig | None = None
     reasoning: Reasoning | None = None
     include: list[str] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: _Metadata | None = None
     truncation: Literal["auto", "disabled"] | None = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     store: bool | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    user: _Label | None = None
+    safety_identifier: _Label | None = None
+    prompt_cache_key: _Label | None = None
 
     @property
     def wants_logprobs(self) -> bool:

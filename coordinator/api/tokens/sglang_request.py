@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from coordinator.api.identifiers import Identifier
+from coordinator.api.sampling import checked_prompts
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.api.tokens.sampling_params import SamplingParams
@@ -56,8 +57,8 @@ class SglangRequest(RequestModel):
 
     model_config = ConfigDict(extra="allow")
 
-    text: str | list[str] | None = None
-    input_ids: list[int] | list[list[int]] | None = None
+    text: Annotated[str | list[str] | None, BeforeValidator(checked_prompts("text"))] = None
+    input_ids: Annotated[list[int] | list[list[int]] | None, BeforeValidator(checked_prompts("input_ids"))] = None
     sampling_params: _SamplingParams = Field(default_factory=lambda: SglangSamplingParams.model_validate({}))
     rid: Identifier | None = None
     return_logprob: bool | None = False

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
+from coordinator.api.sampling import checked_prompts
 from coordinator.api.tokens.sampling_params import SamplingParams
 from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from coordinator.text.options import TemplateOptions
@@ -44,7 +45,7 @@ class TrlSampling(RequestModel):
 class TrlGenerate(TrlSampling):
     """Prompts, as texts or as ids."""
 
-    prompts: Annotated[list[str] | list[list[int]], Field(min_length=1)]
+    prompts: Annotated[list[str] | list[list[int]], Field(min_length=1), BeforeValidator(checked_prompts("prompts"))]
     images: list[list[str] | None] | None = None
 
     def to_prompts(self) -> Sequence[Prompt]:
@@ -57,7 +58,7 @@ class TrlGenerate(TrlSampling):
 class TrlChat(TrlSampling):
     """Conversations."""
 
-    messages: Annotated[list[list[dict[str, Any]]], Field(min_length=1)]
+    messages: Annotated[list[list[dict[str, Any]]], Field(min_length=1), BeforeValidator(checked_prompts("messages"))]
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     tools: list[dict[str, Any]] | None = None
 
@@ -70,7 +71,7 @@ class TrlChat(TrlSampling):
 class TrlSequenceLogprobs(RequestModel):
     """Sequences to score: prompts with their completions."""
 
-    sequences: Annotated[list[list[int]], Field(min_length=1)]
+    sequences: Annotated[list[list[int]], Field(min_length=1), BeforeValidator(checked_prompts("sequences"))]
     prompt_lengths: list[Annotated[int, Field(ge=0)]]
     top_logprobs: Annotated[int, Field(ge=0)] = 100
     temperature: float = 1.0
