@@ -135,8 +135,7 @@ class Generation:
     async def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
         model = await self._models.wait_for(request.model)
-        if not self._takes_transfers:
-            limits.check_no_transfer(request.sampling)
+        self.check_transfers(request.sampling)
         self._check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)
@@ -152,6 +151,11 @@ class Generation:
             limits.check_ids(new_ids, model, param)
             prompts.append(prepared)
         return PreparedRequest(request, model, prompts)
+
+    def check_transfers(self, sampling: pb.SamplingParams) -> None:
+        """Check what is asked of engines' transfers among each other. Raises InvalidRequest."""
+        if not self._takes_transfers:
+            limits.check_no_transfer(sampling)
 
     async def prepare_prompt(
         self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0

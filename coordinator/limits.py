@@ -116,6 +116,13 @@ def check_no_transfer(sampling: pb.SamplingParams) -> None:
             )
 
 
+def check_no_transfer_fields(body: object) -> None:
+    """Check that a body has none of these parameters, for routes that cannot hand them on. Raises InvalidRequest."""
+    for name in TRANSFER_PARAMS:
+        if isinstance(body, dict) and body.get(name) not in (None, {}):
+            raise InvalidRequest(f"`{name}` is not accepted on this route.", param=name)
+
+
 def check_text_length(text: str, model: ServedModel) -> None:
     """Check that a text can be short enough at all, before it is tokenized. Raises InvalidRequest."""
     limit = model.max_model_len * model.tokenizer.max_chars_per_token

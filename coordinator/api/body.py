@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON whose strings are Unicode text."""
+"""Bodies of requests: JSON whose strings are Unicode text, without what no client may ask of an engine."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from coordinator.api.shape import check_shape
+from coordinator.limits import check_no_transfer_fields
 from coordinator.observation.record import record_of
 from tokenwire.errors import Malformed
 from tokenwire.heap import uncollected
@@ -40,6 +41,8 @@ def _check_text(name: str, value: Any) -> None:
 
 
 class _TextRequest(Request):
+    hands_on_transfers = False
+
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
@@ -47,19 +50,35 @@ class _TextRequest(Request):
             with uncollected():
                 self._json = parse_json(body)
             record_of(self.scope).asked(self._json)
+            if not self.hands_on_transfers:
+                check_no_transfer_fields(self._json)
         return self._json
 
 
+class _TransferRequest(_TextRequest):
+    hands_on_transfers = True
+
+
 class _TextRoute(APIRoute):
+    reads: type[_TextRequest] = _TextRequest
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await handler(_TextRequest(request.scope, request.receive, request._send))
+            return await handler(self.reads(request.scope, request.receive, request._send))
 
         return handle
 
 
-def api_router(**options: Any) -> APIRouter:
-    """Return a router whose routes read their bodies so."""
-    return APIRouter(route_class=_TextRoute, **options)
+class _TransferRoute(_TextRoute):
+    reads = _TransferRequest
+
+
+def api_router(hands_on_transfers: bool = False, **options: Any) -> APIRouter:
+    """Return a router whose routes read their bodies so.
+
+    hands_on_transfers: they know `kv_transfer_params` and `ec_transfer_params`, and let `Generation` judge them. All
+    others refuse these, whoever allowed them: a field that has one engine read another's memory is never ignored.
+    """
+    return APIRouter(route_class=_TransferRoute if hands_on_transfers else _TextRoute, **options)

@@ -77,9 +77,10 @@ class ChatService:
         body.check()
         model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
+        prompt = body.prompt(self._api, body.history(headers, self._api, keeps=False))
+        self._generation.check_transfers(body.handed_on())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
-        prompt = body.prompt(self._api, body.history(headers, self._api, keeps=False))
         return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
 
     def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
@@ -99,7 +100,7 @@ class ChatService:
 
 def chat_routes(service: ChatService) -> APIRouter:
     """Return the chat route."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     gate = FieldGate(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions")

@@ -124,7 +124,7 @@ class CompletionRequest(RequestFields):
 
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     gate = FieldGate(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")

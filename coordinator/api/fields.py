@@ -93,6 +93,12 @@ class RequestFields(SamplingFields):
     ) -> pb.SamplingParams:
         """Return what concerns ids, and what is handed on to the engine; see SamplingFields.sampling."""
         sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
+        sampling.MergeFrom(self.handed_on())
+        return sampling
+
+    def handed_on(self) -> pb.SamplingParams:
+        """Return only what is the engine's own business."""
+        sampling = pb.SamplingParams()
         hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
         return sampling
 

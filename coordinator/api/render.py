@@ -20,7 +20,7 @@ from coordinator.parsing.settings import ParserSettings
 
 def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
     """Return the routes for debugging; they show prompts to whoever may send requests."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     chat_gate, completion_gate = FieldGate(CHAT_NOT_SERVED), FieldGate(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render")

@@ -34,6 +34,20 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("/generate", {"text": "Hi", "sampling_params": EXTRA}, "kv_transfer_params"),
     ("/generate/", {"prompts": ["Hi"], "generation_kwargs": EXTRA}, "kv_transfer_params"),
     ("/chat/", {"messages": [MESSAGES], "generation_kwargs": EXTRA}, "kv_transfer_params"),
+    ("/generate", {"text": "Hi", "sampling_params": {"kv_transfer_params": REMOTE}}, "kv_transfer_params"),
+    ("/generate", {"text": "Hi", "kv_transfer_params": REMOTE}, "kv_transfer_params"),
+    ("/generate/", {"prompts": ["Hi"], "kv_transfer_params": REMOTE}, "kv_transfer_params"),
+    ("/chat/", {"messages": [MESSAGES], "ec_transfer_params": REMOTE}, "ec_transfer_params"),
+    ("/get_sequence_logprobs/", {"sequences": [[1]], "prompt_lengths": [1], "kv_transfer_params": REMOTE}, "kv_tr"),
+    ("/v1/messages/count_tokens", {"model": "sim", "messages": MESSAGES, "kv_transfer_params": REMOTE}, "kv_tran"),
+    (
+        "/v1/messages/count_tokens",
+        {"model": "sim", "messages": MESSAGES, "vllm_xargs": {"kv_transfer_params": "x"}},
+        "kv_tran",
+    ),
+    ("/tokenize", {"prompt": "Hi", "kv_transfer_params": {"prompt_token_ids": [1]}}, "kv_transfer_params"),
+    ("/v1/tokenize", {"messages": MESSAGES, "ec_transfer_params": REMOTE}, "ec_transfer_params"),
+    ("/detokenize", {"tokens": [1], "kv_transfer_params": REMOTE}, "kv_transfer_params"),
 ]
 
 

@@ -21,7 +21,7 @@ from coordinator.output.collect import CollectedChoice
 
 def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     """Return the routes of the Messages API."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     translator = messages_translator()
     placement = SystemPlacement()
     left_out = LeftOutTools()

@@ -7,6 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from coordinator.api.body import parse_json
+from coordinator.api.shape import check_shape
 from coordinator.observation.record import record_of
 from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
@@ -46,6 +47,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if not _is_json(request.headers.get("content-type", "")):
         # Browsers let pages of any site send other types without asking us first.
         raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
+    await check_shape(body)
     try:
         fields = parse_json(body)
     except ValueError as error:

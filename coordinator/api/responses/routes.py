@@ -18,7 +18,7 @@ from tokenwire.errors import InvalidRequest, NotFound
 
 def responses_routes(service: ChatService) -> APIRouter:
     """Return the routes of the Responses API."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     translator = responses_translator()
     left_out = LeftOutTools()
 

@@ -69,7 +69,7 @@ class RenderingCheck:
 
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
     """Return the route."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     gate = FieldGate(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions/tokens")

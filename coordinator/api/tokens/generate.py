@@ -22,7 +22,7 @@ from coordinator.settings import ApiSettings
 
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
-    router = api_router()
+    router = api_router(hands_on_transfers=True)
     gate = FieldGate(NOT_SERVED, ("tools", "messages"))
     params_gate = sampling_gate()
 

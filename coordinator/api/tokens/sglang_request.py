@@ -9,6 +9,7 @@ from coordinator.api.sampling import checked_prompts
 from coordinator.api.sampling_fields import Int64
 from coordinator.api.structured import StructuredOutputs, structured_outputs
 from coordinator.api.tokens.sampling_params import SamplingParams
+from coordinator.limits import TRANSFER_PARAMS
 from coordinator.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from coordinator.validation import RequestModel
 from tokenwire.errors import InvalidRequest
@@ -22,7 +23,10 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("return_hidden_states", "return_sampling_mask"), (None, False)),
 }
 """Fields of a request, with the values that change nothing."""
-SAMPLING_NOT_SERVED: dict[str, tuple[Any, ...]] = {"stop_regex": (None, "", []), "custom_params": (None, {})}
+SAMPLING_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "stop_regex": (None, "", []),
+    **dict.fromkeys(("custom_params", *TRANSFER_PARAMS), (None, {})),
+}
 HARMLESS = ("return_text_in_logprobs", "return_routed_experts", "log_metrics", "modalities", "routing_key", "model")
 """Fields that other parts of an SGLang deployment read, or that ask for more than clients rely on."""
 SAMPLING_HARMLESS = ("stream_interval",)

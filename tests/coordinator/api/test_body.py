@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coordinator.access.admin_key import AdminKey
 from coordinator.api.body import parse_json
 from coordinator.app import build_app
+from coordinator.limits import TRANSFER_PARAMS
 from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tests.bodies import body_models
 from tokenwire.errors import Malformed
@@ -67,3 +68,22 @@ async def test_every_route_reads_its_body_so() -> None:
             assert (path, response.status_code) == (path, 400)
             assert "surrogate" in response.json()["error"]["message"]
     assert len(routes) > 40
+
+
+async def test_no_route_ignores_parameters_of_transfers() -> None:
+    """Those that do not hand them on refuse them before they look for a worker: there is none here."""
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True)))
+    handing_on = {
+        *("/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/tokens"),
+        *("/v1/completions", "/v1/completions/render", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+        "/inference/v1/generate",
+    }
+    routes = {path: method for method, path in body_models(app) if path not in handing_on}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        for path, method in routes.items():
+            for name in TRANSFER_PARAMS:
+                response = await client.request(method, path, json={name: {"prompt_token_ids": [1]}})
+
+                assert (path, response.status_code) == (path, 400)
+                assert response.json()["error"]["param"] == name
+    assert {"/generate", "/generate/", "/chat/", "/tokenize"} <= set(routes)
