@@ -24,6 +24,9 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
 }
 
+_MAX_RANK = 2**32 - 1
+"""What the wire has room for."""
+
 
 class StreamOptions(RequestModel):
     """OpenAI's stream_options."""
@@ -142,13 +145,17 @@ class Headers:
 
     @property
     def data_parallel_rank(self) -> int | None:
-        """The rank that the request is to run on. Raises InvalidRequest for one that no fleet has."""
-        try:
-            rank = None if self._rank is None else int(self._rank)
-        except ValueError:  # counts as absent, as in vLLM
+        """The rank that the request is to run on. Raises InvalidRequest for what is no rank of any fleet."""
+        if self._rank is None:
             return None
-        if rank is not None and not 0 <= rank < 2**32:
-            raise InvalidRequest(f"data_parallel_rank {rank} is out of range.", param="X-Data-Parallel-Rank")
+        try:
+            rank = int(self._rank)
+        except ValueError:
+            rank = -1
+        if not 0 <= rank <= _MAX_RANK:
+            shown = f"{self._rank[:100]!r}"
+            message = f"X-Data-Parallel-Rank must be a whole number from 0 to {_MAX_RANK}, got {shown}."
+            raise InvalidRequest(message, param="X-Data-Parallel-Rank")
         return rank
 
     def session(self, body: RequestFields) -> str | None:

@@ -9,7 +9,8 @@ from tokenwire.errors import InvalidRequest
 
 MAX_CHARS = 512
 """As OpenAI bounds the ids of requests that clients make up."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Those of ASCII and of Latin-1, and what else ends a line."""
 
 
 def checked_identifier(value: str, param: str) -> str:
@@ -17,7 +18,7 @@ def checked_identifier(value: str, param: str) -> str:
     if len(value) > MAX_CHARS:
         raise InvalidRequest(f"`{param}` has {len(value)} characters, more than {MAX_CHARS}.", param=param)
     if _CONTROL.search(value):
-        raise InvalidRequest(f"`{param}` must not contain control characters.", param=param)
+        raise InvalidRequest(f"`{param}` must not contain control characters or line separators.", param=param)
     return value
 
 

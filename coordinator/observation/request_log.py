@@ -4,6 +4,7 @@ import logging
 import re
 from typing import Any
 
+from coordinator.observation.public_words import public_words
 from coordinator.observation.record import RequestRecord
 
 log = logging.getLogger(__name__)
@@ -14,7 +15,8 @@ _MAX_REASON_CHARS = 2000
 _MAX_PROMPT_CHARS = 16 * 1024
 _LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Texts of clients, which may be prompts: what stands between quotes, or behind the last one that opens.
-_QUOTED = re.compile(r"""(?<!\w)(['"])(?:\\.|(?!\1(?!\w)).)*(?:\1|\Z)""", re.DOTALL)
+_QUOTED = re.compile(r"""(?<!\w)(['"])((?:\\.|(?!\1(?!\w)).)*)(?:\1|\Z)""", re.DOTALL)
+_SIGNS = re.compile(r"\W{0,2}")
 
 
 class RequestLog:
@@ -55,7 +57,7 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         fields["model"] = record.asked_model[:_MAX_CHARS]
     fields["total_ms"] = _milliseconds(record.duration_s)
     if record.reason:
-        fields["error"] = _QUOTED.sub("'...'", record.reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
+        fields["error"] = _QUOTED.sub(_masked, record.reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
     if record.param is not None:
         fields["param"] = record.param[:_MAX_CHARS]
     if record.error is not None:
@@ -63,6 +65,12 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     if record.prompt is not None:
         fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
     return fields
+
+
+def _masked(quoted: re.Match[str]) -> str:
+    """Leave out what may be a client's: all but words of the API and single signs."""
+    text = quoted[2]
+    return quoted[0] if text in public_words() or _SIGNS.fullmatch(text) else "'...'"
 
 
 def _milliseconds(seconds: float) -> float:

@@ -108,7 +108,7 @@ def test_the_request_id_is_the_clients_when_given() -> None:
 
 
 @pytest.mark.parametrize("name", ["request_id", "session_id"])
-@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00"])
+@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00", "a\x85b", "\x9b2J", "\u2028", "a\u2029"])
 def test_names_that_clients_make_up_are_bounded(name: str, value: str) -> None:
     """Every chunk and every choice carries them, and logs show them; in headers as in bodies."""
     with pytest.raises(InvalidRequest) as in_body:
@@ -129,11 +129,12 @@ def test_a_session_in_extra_arguments_is_bounded_too() -> None:
 
 
 def test_a_rank_that_no_fleet_has_is_refused() -> None:
-    """The wire has 32 bits for it."""
+    """The wire has 32 bits for it; what is no number would be ignored in silence."""
     assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
-    for rank in (-1, 2**32, 2**70):
-        with pytest.raises(InvalidRequest, match="out of range"):
+    for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
+        with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as refused:
             Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
+        assert refused.value.param == "X-Data-Parallel-Rank"
 
 
 def test_engine_objects_travel_as_json() -> None:
@@ -153,11 +154,11 @@ def test_truncation_keeps_the_side_unsaid() -> None:
 
 
 def test_headers_add_to_the_body() -> None:
-    """A header's priority wins, a body's session does; headers that are no numbers count as absent."""
+    """A header's priority wins, a body's session does; a priority that is no number counts as absent."""
     headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
     assert (headers.priority(5), headers.data_parallel_rank, headers.session(body())) == (3, 1, "h")
     assert headers.session(body(session_id="b")) == "b"
 
-    nothing = Headers({"x-vllm-priority": "high", "x-data-parallel-rank": "-"})
+    nothing = Headers({"x-vllm-priority": "high"})
     assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
     assert nothing.session(body(vllm_xargs={"session_id": "x"})) == "x"

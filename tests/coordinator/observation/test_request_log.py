@@ -72,12 +72,18 @@ def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) ->
         ("key(s) ['secret', \"it's secret\"] are wrong", "key(s) ['...', '...'] are wrong"),
         ("'it's secret' and 'back\\\\slash \\' secret' are wrong", "'...' and '...' are wrong"),
         ("not 'secret that was cut", "not '...'"),
+        ("messages[0] is of type 'image_url', but", "messages[0] is of type 'image_url', but"),
+        ("body: Input should be 'text' or 'json_schema'", "body: Input should be 'text' or 'json_schema'"),
+        ("one of {'regex': 'secret', \"choice\": None}", "one of {'regex': '...', \"choice\": None}"),
+        ("must not contain '@', '/', or NUL", "must not contain '@', '/', or NUL"),
+        ("Only 'application/json' is allowed", "Only 'application/json' is allowed"),
+        ("'max_tokens secret' and 'regex", "'...' and 'regex"),
         ("the model `m` does not exist", "the model `m` does not exist"),
         ("x" * 5000, "x" * 200),
     ],
 )
 def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -> None:
-    """What a client sent stands between quotes: it may be a prompt."""
+    """What a client sent stands between quotes: it may be a prompt. Fields, their options and signs are shown."""
     record = _record(request_id="", model="", status=400, asked_model="m")
     record.refused(reason, "role")
 
