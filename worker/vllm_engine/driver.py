@@ -84,7 +84,17 @@ class StepQueue:
             raise self._error
 
 
-def finish(reason: str, stop_reason: int | str | None, new_token_ids: list[int], kv_transfer: Any = None) -> pb.Finish:
+_FAULT = "The engine reported an internal error for this sequence."
+_STUCK = "The grammar that the output has to follow allows no token here: the sequence cannot go on."
+
+
+def finish(
+    reason: str,
+    stop_reason: int | str | None,
+    new_token_ids: list[int],
+    kv_transfer: Any = None,
+    has_grammar: bool = False,
+) -> pb.Finish:
     """Build a terminal event from vLLM's; a stop without a reason is the end-of-sequence token, the last new one."""
     event = pb.Finish(reason=FINISH_REASONS[reason])
     if event.reason == pb.FINISH_REASON_STOP:
@@ -93,7 +103,8 @@ def finish(reason: str, stop_reason: int | str | None, new_token_ids: list[int],
         elif new_token_ids:
             event.eos_token_id = new_token_ids[-1]
     elif event.reason == pb.FINISH_REASON_ERROR:
-        event.error_message = "The engine reported an internal error for this sequence."
+        # A sequence that fails with a token had it refused by its grammar; all other failures come without any.
+        event.error_message = _STUCK if has_grammar and new_token_ids else _FAULT
     if kv_transfer:
         event.kv_transfer_params_json = json.dumps(kv_transfer, default=str)
     return event

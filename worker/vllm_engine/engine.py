@@ -32,6 +32,7 @@ from worker.vllm_engine.control import VllmControl, lora_request
 from worker.vllm_engine.driver import Admission, Driver
 from worker.vllm_engine.errors import vllm_errors
 from worker.vllm_engine.generate import GenerateDriver
+from worker.vllm_engine.grammars import GrammarCheck
 from worker.vllm_engine.pump import Pump, missing_internals
 from worker.vllm_engine.sampling import to_vllm
 from worker.vllm_engine.tokenizer import tokenizer_files
@@ -89,6 +90,7 @@ class VllmEngine(VllmControl):
             await Background(lambda: _shut_down(llm)).outcome()
             raise EngineFailed("The engine was stopped while it started.")
         self._llm = llm
+        self._grammars = GrammarCheck(llm.vllm_config, llm.get_tokenizer())
         try:
             self._traced = await self._llm.is_tracing_enabled()
             self._capabilities = await engine_capabilities(self._llm)
@@ -137,10 +139,10 @@ class VllmEngine(VllmControl):
         if self._use_pump is False or (missing and self._use_pump is None):
             if missing:
                 log.warning("vLLM %s lacks %s: tokens take the slower way", vllm.__version__, ", ".join(missing))
-            return GenerateDriver(self._llm)
+            return GenerateDriver(self._llm, self._grammars)
         if missing:
             raise EngineFailed(f"vLLM {vllm.__version__} cannot be pumped, it lacks {', '.join(missing)}.")
-        return Pump(self._llm)
+        return Pump(self._llm, self._grammars)
 
     def watch_cache(self, hear: HearCache) -> bool:
         """Have every change of the prefix cache heard, if the engine publishes them."""

@@ -12,7 +12,8 @@ from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish, orphaned
-from worker.vllm_engine.errors import DEAD, translate
+from worker.vllm_engine.errors import DEAD, translate, vllm_errors
+from worker.vllm_engine.grammars import GrammarCheck
 from worker.vllm_engine.logprobs import flat_rows
 from worker.vllm_engine.sampling import child_params
 
@@ -24,8 +25,9 @@ _HEALTH_INTERVAL_S = 1.0
 class GenerateDriver:
     """Follows one `generate` per sequence and merges what they yield into steps."""
 
-    def __init__(self, llm: Any) -> None:
+    def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
         self._llm = llm
+        self._grammars = grammars
         self._queue = StepQueue()
         self._tasks: dict[Sequence, asyncio.Task[None]] = {}
         self._fresh: set[Sequence] = set()
@@ -43,6 +45,8 @@ class GenerateDriver:
         """Start all sequences of a request, or none and raise."""
         if self._queue.closed:
             raise Unavailable(DEAD)
+        with vllm_errors():
+            await self._grammars.verify(admission.params)
         tasks: list[asyncio.Task[None]] = []
         for sequence in sequences:
             params = child_params(admission.params, sequence.index)
@@ -64,9 +68,9 @@ class GenerateDriver:
         stream = self._llm.generate(admission.prompt, params, request_id, **admission.inputs, **admission.reasoning)
         async for output in stream:
             if sequence in self._tasks:
-                self._deliver(sequence, output)
+                self._deliver(sequence, output, params.structured_outputs is not None)
 
-    def _deliver(self, sequence: Sequence, output: Any) -> None:
+    def _deliver(self, sequence: Sequence, output: Any, has_grammar: bool) -> None:
         step = self._step_for(sequence)
         completion = output.outputs[0]
         token_ids = list(completion.token_ids)
@@ -86,7 +90,8 @@ class GenerateDriver:
             step.logprobs.append((sequence, flat_rows(completion.logprobs)))
         if completion.finish_reason is not None:
             self._forget(sequence)
-            event = finish(completion.finish_reason, completion.stop_reason, token_ids, output.kv_transfer_params)
+            reasons = (completion.finish_reason, completion.stop_reason)
+            event = finish(*reasons, token_ids, output.kv_transfer_params, has_grammar)
             step.finishes.append((sequence, event))
         step.load = self._load()
 

@@ -20,6 +20,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from worker.engine import Sequence, Step
 from worker.vllm_engine.driver import Admission, StepQueue, aborted, finish, orphaned
 from worker.vllm_engine.errors import DEAD, vllm_errors
+from worker.vllm_engine.grammars import GrammarCheck
 from worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
 from worker.vllm_engine.sampling import child_params
 from worker.vllm_engine.statistics import Statistics
@@ -58,8 +59,9 @@ class _Prefill:
 class Pump:
     """Feeds requests to the engine core and turns each of its messages into one step."""
 
-    def __init__(self, llm: Any) -> None:
+    def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
         self._llm = llm
+        self._grammars = grammars
         self._core = llm.engine_core
         self._processor = llm.input_processor
         self._queue = StepQueue()
@@ -68,6 +70,7 @@ class Pump:
         self._prefills: dict[str, _Prefill] = {}
         self._queued_tokens = 0
         self._columns: dict[str, int] = {}
+        self._with_grammar: set[str] = set()
         self._vocab_size = llm.model_config.get_vocab_size()
         self._loads: dict[int, Any] = {}
         self._statistics = Statistics(llm)
@@ -100,7 +103,9 @@ class Pump:
         arguments = (admission.request_id, admission.prompt, params, self._tasks)
         if params.structured_outputs is not None:
             # Checking a grammar may take long: not on the loop that carries everybody's tokens.
-            return await self._processor.process_inputs_async(*arguments, **admission.inputs)
+            request = await self._processor.process_inputs_async(*arguments, **admission.inputs)
+            await self._grammars.refuse_stuck(request.sampling_params)
+            return request
         return self._processor.process_inputs(*arguments, **admission.inputs)
 
     def _check_limits(self, n: int) -> None:
@@ -133,10 +138,13 @@ class Pump:
         columns = columns_wanted(params, self._vocab_size)
         if columns is not None:
             self._columns[request_id] = columns
+        if params.structured_outputs is not None:
+            self._with_grammar.add(request_id)
 
     def _forget(self, request_id: str) -> str:
         del self._ids[self._live.pop(request_id)]
         self._columns.pop(request_id, None)
+        self._with_grammar.discard(request_id)
         self._statistics.forget(request_id)
         self._end_prefill(request_id)
         return request_id
@@ -214,8 +222,8 @@ class Pump:
                 step.logprobs.append((sequence, sampled_rows(output.new_logprobs, columns[request_id])))
             # Not by truth: FinishReason.STOP is 0.
             if output.finish_reason is not None:
+                step.finishes.append((sequence, _finish(output, request_id in self._with_grammar)))
                 self._forget(request_id)
-                step.finishes.append((sequence, _finish(output)))
         if outputs.scheduler_stats is not None:
             self._loads[outputs.engine_index] = outputs.scheduler_stats
         self._note_idleness()
@@ -272,6 +280,6 @@ def _cached_elsewhere(params: Any) -> int | None:
     return cached if isinstance(cached, int) else None
 
 
-def _finish(output: Any) -> pb.Finish:
+def _finish(output: Any, has_grammar: bool) -> pb.Finish:
     reason = str(output.finish_reason)
-    return finish(reason, output.stop_reason, output.new_token_ids, output.kv_transfer_params)
+    return finish(reason, output.stop_reason, output.new_token_ids, output.kv_transfer_params, has_grammar)

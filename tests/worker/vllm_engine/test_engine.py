@@ -326,6 +326,62 @@ async def test_a_wrong_request_is_refused(
     assert len(result.ids) == 2
 
 
+CIRCLE = {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}
+STUCK: list[tuple[str, Any]] = [
+    ("json_schema", {"oneOf": [{"$ref": "#"}]}),
+    ("json_schema", {"$ref": "#/"}),
+    ("json_schema", {"$ref": "#/$defs/a%62", "$defs": {"ab": {"$ref": "#/$defs/a%62"}}}),
+    ("json_schema", {"$ref": "#/$defs/a", "$defs": CIRCLE}),
+    ("json_schema", {"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}], "$defs": CIRCLE}),
+    ("grammar", "root ::= root"),
+    ("grammar", "root ::= a\na ::= root"),
+    ("regex", r"[^\x00-\U0010ffff]"),
+]
+
+
+@pytest.mark.parametrize(("kind", "grammar"), STUCK)
+async def test_a_grammar_that_allows_nothing_is_refused(run: Run, kind: str, grammar: Any) -> None:
+    """No token may come first, or none of it can be compiled: the request's own fault, with the field's name."""
+    text = json.dumps(grammar) if kind == "json_schema" else grammar
+    param = f"structured_outputs.{kind.removesuffix('_schema')}"
+    wire: Any = {kind: text}
+    with pytest.raises(InvalidRequest, match=f"The value of {param} (allows no output|cannot be compiled)") as refused:
+        await run.start(SUM, structured_outputs=pb.StructuredOutputs(**wire))
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("grammar", "ids"),
+    [
+        (pb.StructuredOutputs(grammar='root ::= ""'), [EOS]),
+        (pb.StructuredOutputs(grammar='root ::= "a" | b\nb ::= b'), [81, EOS]),
+        (pb.StructuredOutputs(grammar="root ::= Token(500)"), [500, EOS]),
+        (pb.StructuredOutputs(regex=""), [EOS]),
+        (pb.StructuredOutputs(choice=pb.Choices(values=[""])), [EOS]),
+    ],
+)
+async def test_a_grammar_that_allows_little_is_followed(
+    run: Run, grammar: pb.StructuredOutputs, ids: list[int]
+) -> None:
+    """The end alone, one of two ways, or a token by its number is something."""
+    (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
+    assert result.ids == ids
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [pb.StructuredOutputs(grammar='root ::= "x" a\na ::= a'), pb.StructuredOutputs(regex=r"ab[^\x00-\U0010ffff]")],
+)
+async def test_a_grammar_that_gets_stuck_ends_its_sequence(run: Run, grammar: pb.StructuredOutputs) -> None:
+    """What the engine finds while it generates is an error of this sequence alone, and says why it cannot go on."""
+    (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
+    assert result.finish is not None
+    assert result.finish.reason == pb.FINISH_REASON_ERROR
+    assert result.finish.error_message.startswith("The grammar that the output has to follow allows no token here")
+    (later,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    assert len(later.ids) == 2
+
+
 async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> None:
     """The prompt is longer than a step; in a second run it is cached, and the seed's tokens are the same."""
     prompt = run.chat("Tell me of the sea and of the wind. " * 100)

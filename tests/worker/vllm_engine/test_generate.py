@@ -17,6 +17,7 @@ pytest.importorskip("vllm")
 from worker.vllm_engine import generate
 from worker.vllm_engine.driver import Admission
 from worker.vllm_engine.generate import GenerateDriver
+from worker.vllm_engine.grammars import GrammarCheck
 from worker.vllm_engine.sampling import to_vllm
 
 pytestmark = pytest.mark.engine
@@ -44,7 +45,7 @@ async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatc
     """It is noticed while the engine is idle: sequences end with an error and may go on elsewhere, then steps end."""
     monkeypatch.setattr(generate, "_HEALTH_INTERVAL_S", 0.001)
     llm = _SilentLlm()
-    driver = GenerateDriver(llm)
+    driver = GenerateDriver(llm, GrammarCheck(None, None))
     await driver.start()
     sequence = Sequence(Outbox(), slot=0, request_id="r", index=0)
     admission = Admission("r", None, to_vllm(pb.SamplingParams(), 1), {}, {})
