@@ -70,8 +70,9 @@ def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if is_quiet(level):
         _quieten_vllm()
-    # uvicorn's start and stop lines say what ours say.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # uvicorn's start and stop lines say what ours say; the hub's library has a line for each HTTP request.
+    for name in ("uvicorn", "httpx", "httpx2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def is_quiet(level: LogLevel | None) -> bool:

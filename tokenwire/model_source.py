@@ -1,20 +1,75 @@
 """What the name of a model leads to, looked at before anything heavy starts."""
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenwire.errors import NotFound
 
-_HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+# NAME or ORG/NAME; of quantized models one kind, behind a colon, or one file.
+_HUB_ID = re.compile(r"([\w-][\w.-]*(?:/[\w.-]+)?)(?::[\w.-]+)?|([\w-][\w.-]*/[\w.-]+)/[\w./-]+\.gguf")
 # As transformers, Mistral and llama.cpp describe models.
 _DESCRIPTIONS = ("config.json", "params.json", "*.gguf")
+# With these, vLLM asks somebody else, or with other rights than we have.
+_OTHER_HUBS = ("VLLM_USE_MODELSCOPE", "VLLM_MODEL_REDIRECT_PATH")
+_OTHER_WAYS = ("--hf-token", "--hf-config-path")
+_TIMEOUT_S = 10.0
 
 
-def check_model(model: str) -> None:
-    """Refuse what can be no model: a directory without one, or a path where nothing is. Raises NotFound."""
+def check_model(model: str, engine_arguments: Sequence[str] = ()) -> None:
+    """Refuse directories without a model, paths where nothing is, and names that no hub has. Raises NotFound.
+
+    What only vLLM can tell is left to it.
+    """
     path = Path(model)
     if path.is_dir():
         if not any(found for name in _DESCRIPTIONS for found in path.glob(name)):
             raise NotFound(f"The directory {model} holds no model: it has no config.json.")
-    elif not path.exists() and "://" not in model and not _HUB_ID.fullmatch(model):
-        raise NotFound(f"There is no model at {model}. Name a directory with a config.json, or a hub id: ORG/NAME.")
+    elif not path.exists() and "://" not in model:
+        hub_id = _HUB_ID.fullmatch(model)
+        if hub_id is None:
+            raise NotFound(f"There is no model at {model}. Name a directory with a config.json, or a hub id: ORG/NAME.")
+        if not _is_found_elsewhere(engine_arguments):
+            _check_hub(hub_id[1] or hub_id[2])
+
+
+def _is_found_elsewhere(engine_arguments: Sequence[str]) -> bool:
+    names = {argument.partition("=")[0].replace("_", "-") for argument in engine_arguments}
+    asked = any(os.environ.get(name, "").strip().lower() not in ("", "0", "false") for name in _OTHER_HUBS)
+    return asked or not names.isdisjoint(_OTHER_WAYS)
+
+
+def _check_hub(repository: str) -> None:
+    from huggingface_hub import constants
+
+    snapshots = Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}", "snapshots")
+    if snapshots.is_dir() and any(snapshots.iterdir()):
+        return
+    fault = _missing_at_hub(repository, constants.HF_HUB_OFFLINE, constants.ENDPOINT)
+    if fault:
+        raise NotFound(
+            f"There is no model {repository}: no such directory here, nothing of it in the hub's cache "
+            f"{constants.HF_HUB_CACHE}, and {fault}, or give the path of a directory with a config.json."
+        )
+
+
+def _missing_at_hub(repository: str, offline: bool, endpoint: str) -> str:
+    """Ask the hub; return why a model cannot come from there and what may help, or nothing."""
+    if offline:
+        return "HF_HUB_OFFLINE keeps this machine from asking a hub. Unset it"
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(repository, timeout=_TIMEOUT_S)
+    except RepositoryNotFoundError:
+        return f"no such repository at {endpoint}. Check the name (ORG/NAME), set HF_TOKEN if it is private"
+    except HFValidationError:
+        return "it can be no name of a repository. Check the name (ORG/NAME)"
+    except HfHubHTTPError:
+        return ""  # a hub that has other troubles, or answers this question in its own way
+    except Exception as error:  # of whichever HTTP client the hub's library uses
+        reason = str(error) or type(error).__name__
+        return f"the hub {endpoint} cannot be reached ({reason}). Mend the network, name a mirror in HF_ENDPOINT"
+    return ""

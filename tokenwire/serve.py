@@ -1,5 +1,6 @@
 """`tokenwire serve`: a worker and a coordinator in one command, joined by a private socket."""
 
+import os
 import shlex
 import sys
 import tempfile
@@ -62,7 +63,7 @@ def command(
     options["log_level"] = options["log_level"] or "warning"
     configure_logging("tokenwire", options["log_format"], options["log_level"])
     if model is not None and engine == "vllm":
-        check_model(model)
+        check_model(model, engine_arguments or shlex.split(os.environ.get("TOKENWIRE_ENGINE_ARGS", "")))
     cache = ["--cache-dir", str(cache_dir)] if cache_dir else []
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # A socket in a directory that only this user can enter: no port, no credentials, no clash with a neighbour.

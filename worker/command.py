@@ -166,7 +166,7 @@ def _vllm(
     **options: bool,
 ) -> Engine:
     if model is not None:
-        check_model(model)
+        check_model(model, arguments)
     report("loading vLLM")
     try:
         from worker.vllm_engine.engine import VllmEngine
