@@ -91,6 +91,9 @@ def _quieten_vllm() -> None:
         "VLLM_LOGGING_LEVEL": "ERROR",
         "TQDM_DISABLE": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "TORCH_LOGS": "-all",  # errors of all of its loggers, and no more
+        "TRANSFORMERS_VERBOSITY": "error",
+        "GRPC_VERBOSITY": "ERROR",
         "PYTHONWARNINGS": "ignore",
     }
     for name, value in quiet.items():

@@ -115,6 +115,14 @@ def test_no_slot_stays_open(compared: Compared, service: Service) -> None:
     assert "Traceback" not in service.coordinator.log
 
 
+def test_a_start_shows_its_own_progress_alone(service: Service) -> None:
+    """No library that an engine loads says anything, in whichever language and process, unless it is asked to."""
+    told = service.coordinator.log.partition("is ready")[0].splitlines()
+
+    assert told[0] == "tokenwire: starting"
+    assert [line for line in told if line and not line.startswith("tokenwire")] == []
+
+
 def test_a_stop_string_ends_the_engine(service: Service) -> None:
     """When a stop string matches, the engine makes at most two more tokens."""
     before = service.server_info().generated_tokens

@@ -1,7 +1,10 @@
 """Whether a grammar allows anything at all: vLLM finds out while it generates, and calls it a fault of its own."""
 
 import asyncio
+import os
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -25,18 +28,23 @@ class GrammarCheck:
         self._config = vllm_config
         self._tokenizer = tokenizer
         self._compiler = ""
+        # Its own threads, as few as the core has: a grammar may take many seconds, and others wait for common ones.
+        self._threads = ThreadPoolExecutor(((os.cpu_count() or 1) + 1) // 2, thread_name_prefix="grammar")
 
     async def refuse_stuck(self, params: Any) -> None:
         """Refuse SamplingParams that vLLM has verified and whose grammar allows nothing. Raises InvalidRequest."""
         if params.structured_outputs is not None:
-            await asyncio.to_thread(self._refuse_stuck, params.structured_outputs)
+            await self._aside(self._refuse_stuck, params.structured_outputs)
 
     async def verify(self, params: Any) -> None:
         """Let vLLM verify a grammar, and refuse one that allows nothing. Raises InvalidRequest and what vLLM raises."""
         if params.structured_outputs is not None:
             verified = params.clone()
-            await asyncio.to_thread(self._verify, verified)
+            await self._aside(self._verify, verified)
             await self.refuse_stuck(verified)
+
+    async def _aside(self, check: Callable[[Any], None], subject: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, check, subject)
 
     def _verify(self, params: Any) -> None:
         config = self._config
