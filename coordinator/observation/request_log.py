@@ -6,6 +6,7 @@ from typing import Any
 
 from coordinator.observation.public_words import public_words
 from coordinator.observation.record import RequestRecord
+from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +58,20 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         fields["model"] = record.asked_model[:_MAX_CHARS]
     fields["total_ms"] = _milliseconds(record.duration_s)
     if record.reason:
-        fields["error"] = _QUOTED.sub(_masked, record.reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
+        fields["error"] = _without_texts(record.reason)
     if record.param is not None:
         fields["param"] = record.param[:_MAX_CHARS]
     if record.error is not None:
-        fields["error"] = record.error.message[:_MAX_CHARS]
+        is_refusal = isinstance(record.error, InvalidRequest)  # a worker's, with the engine's own words
+        message = record.error.message
+        fields["error"] = _without_texts(message) if is_refusal else message[:_MAX_CHARS]
     if record.prompt is not None:
         fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
     return fields
+
+
+def _without_texts(reason: str) -> str:
+    return _QUOTED.sub(_masked, reason[:_MAX_REASON_CHARS])[:_MAX_CHARS]
 
 
 def _masked(quoted: re.Match[str]) -> str:

@@ -4,9 +4,11 @@ import logging
 
 import pytest
 
+import coordinator.app  # noqa: F401 (has the models of all routes, and so the words of the API)
 from coordinator.observation.record import RequestRecord
 from coordinator.observation.request_log import RequestLog, fields_of
 from coordinator.request import Finish
+from tokenwire.errors import EngineFailed, InvalidRequest
 
 
 def _record(**changes: object) -> RequestRecord:
@@ -90,3 +92,11 @@ def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -
     fields = fields_of(record)
 
     assert (fields["error"], fields["param"], fields["model"]) == (logged, "role", "m")
+
+
+def test_a_workers_refusal_leaves_the_clients_text_out_too() -> None:
+    """Engines quote what they refuse; what they fail of is nobody's text."""
+    refused = fields_of(_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
+    failed = fields_of(_record(error=EngineFailed("'rank 3' died")))
+
+    assert (refused["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")
