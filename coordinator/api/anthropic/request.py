@@ -1,12 +1,12 @@
 """The body of a Messages request, and the chat request that it becomes."""
 
-import json
 import re
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from coordinator.api.anthropic.blocks import chat_messages, continues
+from coordinator.api.anthropic.context_management import ContextManagement
 from coordinator.api.chat_request import ChatCompletionRequest
 from coordinator.api.translation import ChatTranslator
 from coordinator.validation import RequestModel
@@ -30,7 +30,6 @@ _NAMES = {
 }
 
 
-_KEEPS_ALL_THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
 _HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(regex|bm25))(_\d{8})?")
 
 
@@ -108,26 +107,6 @@ class OutputConfig(RequestModel):
         return {"type": "json_schema", "json_schema": {"name": "json_schema", "schema": self.format.json_schema}}
 
 
-class ContextManagement(RequestModel):
-    """Anthropic's context_management: what to take out of a long conversation before the model sees it."""
-
-    model_config = ConfigDict(extra="allow")
-
-    edits: list[dict[str, Any]] = Field(default_factory=list)
-
-    def check(self) -> None:
-        """Let edits pass that take nothing out. Raises InvalidRequest for others, and for what is unknown."""
-        for name in self.model_extra or ():
-            raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
-        for i, edit in enumerate(self.edits):
-            if edit != _KEEPS_ALL_THINKING:
-                raise InvalidRequest(
-                    f"context_management.edits[{i}] is not supported: of edits, only "
-                    f"{json.dumps(_KEEPS_ALL_THINKING)} is, which takes nothing out.",
-                    param="context_management",
-                )
-
-
 class CountTokensRequest(RequestModel):
     """What makes a prompt; vLLM's extensions are in `model_extra`."""
 
@@ -161,12 +140,11 @@ class CountTokensRequest(RequestModel):
 
     def _fields(self, system_first: bool) -> dict[str, Any]:
         config, thinking = self.output_config or OutputConfig(), self.thinking
-        messages = chat_messages(self.system, self.messages, system_first)
+        said = self.messages if self.context_management is None else self.context_management.edited(self.messages)
+        messages = chat_messages(self.system, said, system_first)
         continued = continues(messages) or None
         tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ()) if not tool.is_hosted] or None
         choice = self.tool_choice
-        if self.context_management is not None:
-            self.context_management.check()
         disabled = thinking is not None and thinking.type == "disabled"
         return {
             "model": self.model,

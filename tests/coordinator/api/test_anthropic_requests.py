@@ -17,6 +17,11 @@ HI = {"role": "user", "content": "Hi"}
 HEADER = "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli; cch=36ee5;"
 
 
+def keeping(turns: int) -> dict[str, Any]:
+    """Return an edit that keeps the thinking of so many turns."""
+    return {"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": turns}}
+
+
 def chat(*messages: Any, system_first: bool = False, **body: Any) -> ChatCompletionRequest:
     """Return the chat request that a request becomes."""
     request = MessagesRequest(model="m", max_tokens=2000, messages=list(messages or [HI]), **body)
@@ -180,7 +185,9 @@ def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0] is of type"),
         ({"tools": [SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}}, "only Anthropic's servers"),
         ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management.edits[0]"),
-        ({"context_management": {"edits": [KEEP_ALL, {**KEEP_ALL, "keep": 1}]}}, "context_management.edits[1]"),
+        ({"context_management": {"edits": [KEEP_ALL, {**KEEP_ALL, "keep": 1}]}}, "context_management.edits[1].keep"),
+        ({"context_management": {"edits": [{**KEEP_ALL, "more": 1}]}}, "context_management.edits[0] is not"),
+        ({"context_management": {"edits": [keeping(0)]}}, "context_management.edits[0].keep"),
         ({"context_management": {"compact": True}}, "`context_management.compact`"),
         ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
@@ -198,10 +205,43 @@ def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], words: str)
     assert words in raised.value.message
 
 
-@pytest.mark.parametrize("management", [None, {}, {"edits": []}, {"edits": [KEEP_ALL]}])
+def thought(text: str, *more: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of the assistant's that begins with thinking."""
+    return blocks("assistant", {"type": "thinking", "thinking": text, "signature": ""}, *more)
+
+
+CALL = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+RESULT = blocks("user", {"type": "tool_result", "tool_use_id": "c", "content": "42"})
+OK = {"type": "text", "text": "ok"}
+CONVERSATION = [
+    *(HI, thought("one", CALL), RESULT, thought("two", OK)),  # one turn
+    *(HI, blocks("assistant", OK)),  # one without thinking
+    *(HI, thought("three", OK), HI),
+]
+
+
+@pytest.mark.parametrize(
+    "management",
+    [
+        *(None, {}, {"edits": []}, {"edits": [KEEP_ALL]}, {"edits": [{**KEEP_ALL, "keep": {"type": "all"}}]}),
+        *({"edits": [keeping(2)]}, {"edits": [keeping(9)]}),
+    ],
+)
 def test_context_management_that_takes_nothing_out_passes(management: Any) -> None:
-    """Claude Code asks for all thinking to be kept, which is what happens."""
-    assert chat(context_management=management).messages == chat().messages
+    """Claude Code asks for all thinking to be kept, in two spellings."""
+    assert chat(*CONVERSATION, context_management=management).messages == chat(*CONVERSATION).messages
+
+
+@pytest.mark.parametrize("edit", [keeping(1), {"type": "clear_thinking_20251015"}])
+def test_old_thinking_is_taken_out_where_that_is_asked(edit: Any) -> None:
+    """Of all turns but so many that have some, by default the last one. Results of tools begin no turn."""
+    bare = [
+        blocks("assistant", *message["content"][1:]) if i in (1, 3) else message
+        for i, message in enumerate(CONVERSATION)
+    ]
+
+    assert chat(*CONVERSATION, context_management={"edits": [edit]}).messages == chat(*bare).messages
+    assert "reasoning" in chat(*bare).messages[-2]
 
 
 def test_tools_of_anthropics_servers_are_left_out() -> None:

@@ -1,0 +1,85 @@
+"""Anthropic's context_management: what is taken out of a long conversation before the model sees it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from coordinator.validation import RequestModel
+from tokenwire.errors import InvalidRequest
+
+Message = Mapping[str, Any]
+
+_EDIT = "clear_thinking_20251015"
+_THINKING = ("thinking", "redacted_thinking")
+_DEFAULT_TURNS = 1
+"""Anthropic's."""
+
+
+class ContextManagement(RequestModel):
+    """The edits of a request; of those that there are, only old thinking is taken out here."""
+
+    model_config = ConfigDict(extra="allow")
+
+    edits: list[dict[str, Any]] = Field(default_factory=list)
+
+    def edited(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return what is left of the messages. Raises InvalidRequest for other edits, and for what is unknown."""
+        for name in self.model_extra or ():
+            raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
+        for i, edit in enumerate(self.edits):
+            turns = _kept_turns(edit, f"context_management.edits[{i}]")
+            if turns is not None:
+                messages = _without_old_thinking(messages, turns)
+        return messages
+
+
+def _kept_turns(edit: Mapping[str, Any], where: str) -> int | None:
+    """Return of how many turns an edit keeps the thinking, None for all. Raises InvalidRequest."""
+    if edit.get("type") != _EDIT or edit.keys() - {"type", "keep"}:
+        raise InvalidRequest(
+            f"{where} is not supported: of edits, only {_EDIT} with `keep` is.", param="context_management"
+        )
+    match edit.get("keep"):
+        case "all" | {"type": "all"}:
+            return None
+        case None:
+            return _DEFAULT_TURNS
+        case {"type": "thinking_turns", "value": int(turns)} if turns >= 1:
+            return turns
+    raise InvalidRequest(
+        f'{where}.keep must be "all", or of type "thinking_turns" with a `value` of at least 1.',
+        param="context_management",
+    )
+
+
+def _without_old_thinking(messages: Sequence[Message], turns: int) -> list[Message]:
+    """Take the thinking out of all turns of the assistant's but so many of the last ones that have some."""
+    left: list[Message] = []
+    thought = False  # in the turn that is walked through, from its end
+    for message in reversed(messages):
+        if _has_thinking(message):
+            thought = True
+            if not turns:
+                message = {**message, "content": [block for block in message["content"] if not _is_thinking(block)]}
+        elif thought and _begins_turn(message):
+            turns, thought = max(0, turns - 1), False
+        left.append(message)
+    return left[::-1]
+
+
+def _has_thinking(message: Message) -> bool:
+    content = message.get("content")
+    return message.get("role") == "assistant" and isinstance(content, list) and any(map(_is_thinking, content))
+
+
+def _is_thinking(block: object) -> bool:
+    return isinstance(block, Mapping) and block.get("type") in _THINKING
+
+
+def _begins_turn(message: Message) -> bool:
+    """Tell whether the assistant's next message is a new turn: results of tools go on with the one that is."""
+    content = message.get("content")
+    if message.get("role") != "user" or not isinstance(content, list):
+        return message.get("role") == "user"
+    return not all(isinstance(block, Mapping) and block.get("type") == "tool_result" for block in content)
