@@ -15,11 +15,19 @@ PARSERS = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice", "--reaso
 
 WEATHER = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich", "days": 2}}\n</tool_call>'
 TIME = '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
+PATCH = r"""<tool_call>
+{"name": "apply_patch", "arguments": {"input": "*** a\n+“ü”\n\t\"b\""}}
+</tool_call>"""
+COMMAND = """<tool_call>
+{"name": "local_shell", "arguments": {"command": ["ls", "-l"], "timeout_ms": 9}}
+</tool_call>"""
 REPLIES = {
     "thinks": "<think>\nTwo and two.\n</think>\n\nIt is “four”.",
     "calls": "<think>\n\n</think>\n\nSure.\n" + WEATHER,
     "calls-twice": f"<think>\nBoth, then.\n</think>\n\n{WEATHER}\n{TIME}",
     "only-calls": "<think>\n\n</think>\n\n" + WEATHER,
+    "patches": "<think>\n\n</think>\n\n" + PATCH,
+    "commands": "<think>\n\n</think>\n\n" + COMMAND,
     "silent": "<think>\n\n</think>\n\n",
 }
 """What each model says, by its name."""

@@ -137,7 +137,8 @@ def test_a_long_input_is_cut_only_when_asked(client: OpenAI) -> None:
         ({"input": "x", "temperature": 3}, "temperature", "[0, 2]"),
         ({"input": "x", "max_output_tokens": 100_000}, "max_output_tokens", "max_output_tokens=100000"),
         ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "not supported"),
-        ({"input": "x", "tools": [{"type": "custom"}]}, "tools", "custom"),
+        ({"input": "x", "tools": [{"type": "custom"}]}, "tools", "tools[0].name"),
+        ({"input": "x", "tools": [{"type": "shell"}]}, "tools", "shell"),
         ({"input": "x", "tools": [{"type": "function", "name": "f"}]}, None, "--enable-auto-tool-choice"),
         ({"input": "x", "text": {"format": {"type": "xml"}}}, "text.format.type", "json_schema"),
         ({"input": "x", "reasoning": {"effort": "great"}}, "reasoning.effort", "medium"),
@@ -246,3 +247,59 @@ def test_log_probabilities_are_refused_where_parsers_read(scripted_client: OpenA
         create(scripted_client, model="thinks", include=["message.output_text.logprobs"])
 
     assert raised.value.param == "include"
+
+
+PATCH: Any = {"type": "custom", "name": "apply_patch", "description": "Patches files.", "format": {"type": "text"}}
+SHELL: Any = {"type": "local_shell"}
+
+
+def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
+    """Whole, and streamed in deltas that add up to it; its output goes back."""
+    options: Any = {"model": "patches", "tools": [PATCH, *TOOLS], "max_output_tokens": 200}
+    whole = create(scripted_client, **options)
+
+    events = list(create(scripted_client, stream=True, **options))
+
+    call = whole.output[-1]
+    assert (call.type, call.name, call.input) == ("custom_tool_call", "apply_patch", '*** a\n+“ü”\n\t"b"')
+    deltas = [event for event in events if event.type == "response.custom_tool_call_input.delta"]
+    assert "".join(event.delta for event in deltas) == call.input
+    (done,) = (event for event in events if event.type == "response.custom_tool_call_input.done")
+    assert (done.input, done.item_id) == (call.input, events[-1].response.output[-1].id)
+    assert _output(events[-1].response.output) == _output(whole.output)
+    output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
+    items: list[Any] = [{"role": "user", "content": "Patch."}, call.model_dump(), output]
+    assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
+
+
+def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> None:
+    """Whole and streamed; its output goes back."""
+    options: Any = {"model": "commands", "tools": [SHELL], "max_output_tokens": 200}
+    whole = create(scripted_client, **options)
+
+    events = list(create(scripted_client, stream=True, **options))
+
+    call = whole.output[-1]
+    assert call.type == "local_shell_call"
+    assert call.action.model_dump(exclude_none=True) == {
+        "type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 9,
+    }  # fmt: skip
+    assert [event.type.removeprefix("response.") for event in events[-3:]] == [
+        *("output_item.added", "output_item.done", "completed")
+    ]
+    assert _output(events[-1].response.output) == _output(whole.output)
+    output = {"type": "local_shell_call_output", "id": call.call_id, "output": "total 0"}
+    items: list[Any] = [{"role": "user", "content": "List."}, call.model_dump(), output]
+    assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_grammar_that_binds_nothing_is_told_in_a_header(scripted: Service, stream: bool) -> None:
+    """The model only reads of it; the header names the tools by their places."""
+    form = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
+    body = {"model": "patches", "input": "Hi", "tools": [*TOOLS, {**PATCH, "format": form}], "stream": stream}
+
+    answer = httpx.post(f"{scripted.url}/v1/responses", json=body, timeout=60)
+
+    assert answer.status_code == 200
+    assert answer.headers["X-Tokenwire-Grammar-Unenforced"] == "tools[2]"

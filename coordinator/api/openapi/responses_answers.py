@@ -26,17 +26,19 @@ class ReasoningText(BaseModel):
 
 
 class OutputItem(BaseModel):
-    """A message, reasoning, or the call of a function; `type` tells which fields there are."""
+    """A message, reasoning, or the call of a tool; `type` tells which fields there are."""
 
     id: str
-    type: Literal["message", "reasoning", "function_call"]
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call", "local_shell_call"]
     status: _Status
     role: Literal["assistant"] | None = None
     content: list[OutputText | ReasoningText] | None = None
     summary: list[Any] | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = Field(default=None, description="JSON.")
+    arguments: str | None = Field(default=None, description="JSON, of a function.")
+    input: str | None = Field(default=None, description="Of a custom tool.")
+    action: dict[str, Any] | None = Field(default=None, description="Of the local shell.")
 
 
 class InputTokensDetails(BaseModel):
@@ -129,3 +131,4 @@ class ResponseEvent(BaseModel):
     text: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None

@@ -16,12 +16,13 @@ from tokenwire.errors import InvalidRequest, TokenwireError
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
-_PREFIXES = {"reasoning": "rs_", "text": "msg_", "tool_call": "fc_"}
+_PREFIXES = {"reasoning": "rs_", "text": "msg_"}
 
 
-def item_id(part: Part) -> str:
+def item_id(part: Part, tools: Tools) -> str:
     """Return a new id for an item."""
-    return _PREFIXES[part.kind] + uuid.uuid4().hex
+    prefix = _PREFIXES.get(part.kind) or tools.kind_of(part.name).id_prefix
+    return prefix + uuid.uuid4().hex
 
 
 def status_of(finish: Finish | None) -> Status:
@@ -41,10 +42,11 @@ def reasoning_part(text: str) -> dict[str, Any]:
 
 def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
     """Return an item that has begun."""
-    return {
-        **_item(part, id_, "in_progress", tools),
-        **({"arguments": ""} if part.kind == "tool_call" else {"content": []}),
-    }
+    item = _item(part, id_, "in_progress", tools)
+    if part.kind == "tool_call":
+        kind = tools.kind_of(part.name)
+        return {**item, kind.field: kind.read("")}
+    return {**item, "content": []}
 
 
 def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: LogprobStyle | None) -> dict[str, Any]:
@@ -56,7 +58,8 @@ def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: Logpr
         case "reasoning":
             item["content"] = [reasoning_part(part.text)]
         case "tool_call":
-            item["arguments"] = part.text
+            kind = tools.kind_of(part.name)
+            item[kind.field] = kind.read(part.text)
     return item
 
 
@@ -67,7 +70,8 @@ def _item(part: Part, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
         case "reasoning":
             return {"id": id_, "type": "reasoning", "status": status, "summary": []}
         case "tool_call":
-            call = {"id": id_, "type": "function_call", "status": status, "call_id": part.call_id}
+            kind = tools.kind_of(part.name)
+            call = {"id": id_, "type": kind.item_type, "status": status, "call_id": part.call_id}
             return {**call, **tools.own_name(part.name)}
 
 

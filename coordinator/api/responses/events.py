@@ -16,6 +16,7 @@ from coordinator.api.responses.answer import (
     status_of,
     text_part,
 )
+from coordinator.api.responses.calls import FUNCTION, ArgumentsReader
 from coordinator.api.responses.items import Message, messages_of
 from coordinator.request import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
@@ -23,7 +24,6 @@ from tokenwire.errors import TokenwireError
 _DELTAS = {
     "reasoning": "response.reasoning_text.delta",
     "text": "response.output_text.delta",
-    "tool_call": "response.function_call_arguments.delta",
 }
 
 
@@ -38,6 +38,8 @@ class ResponseEvents:
         self._items: list[Any] = []
         # What surrounds the number and the text of a delta, constant while an item is open.
         self._head = self._middle = ""
+        self._call = FUNCTION
+        self._reader: ArgumentsReader = FUNCTION.reader()
 
     def opening(self, usage: Usage) -> str:
         """Render the response as it begins, twice: the API has it so."""
@@ -48,11 +50,14 @@ class ResponseEvents:
 
     def opened(self, part: Part) -> str:
         """Render the beginning of an item and of its only part."""
-        self._ids.append(item_id(part))
+        self._ids.append(item_id(part, self._response.tools))
         item = opened_item(part, self._ids[part.index], self._response.tools)
         events = self._event("response.output_item.added", output_index=part.index, item=item)
         where = self._where(part)
-        kind = _DELTAS[part.kind]
+        if part.kind == "tool_call":
+            self._call = self._response.tools.kind_of(part.name)
+            self._reader = self._call.reader()
+        kind = _DELTAS.get(part.kind) or f"{self._call.events}.delta"
         self._head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'
         self._middle = f',{compact(where)[1:-1]},"delta":'
         if part.kind == "tool_call":
@@ -62,6 +67,11 @@ class ResponseEvents:
 
     def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render one delta."""
+        if part.kind == "tool_call":
+            text = self._reader.feed(text)
+        return self._delta(part, text, logprobs) if text or part.kind != "tool_call" else ""
+
+    def _delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
         number = self._number
         self._number += 1
         tail = "}\n\n"
@@ -77,9 +87,7 @@ class ResponseEvents:
         where, text = self._where(part), part.text
         match part.kind:
             case "tool_call":
-                events = self._event(
-                    "response.function_call_arguments.done", **where, name=item["name"], arguments=text
-                )
+                events = self._called(part, item)
             case "reasoning":
                 events = self._event("response.reasoning_text.done", **where, text=text)
             case "text":
@@ -101,6 +109,16 @@ class ResponseEvents:
     def returned(self, parts: list[Part]) -> list[Message]:
         """Return the chat messages that parts become when a client sends them back."""
         return messages_of(None, self._items)
+
+    def _called(self, part: Part, item: dict[str, Any]) -> str:
+        rest, call = self._reader.rest(), self._call
+        events = self._delta(part, rest, []) if rest else ""
+        if call.events is None:
+            return events
+        name = {"name": item["name"]} if call is FUNCTION else {}
+        return events + self._event(
+            f"{call.events}.done", **self._where(part), **name, **{call.field: item[call.field]}
+        )
 
     def _where(self, part: Part) -> dict[str, Any]:
         where: dict[str, Any] = {"item_id": self._ids[part.index], "output_index": part.index}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator.api.responses.calls import custom_arguments, shell_arguments
+from coordinator.api.responses.functions import SHELL_NAME
 from coordinator.api.responses.tools import prompt_name
 from tokenwire.errors import InvalidRequest
 
@@ -42,11 +44,13 @@ def _add(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: 
     match item.get("type", "message"):
         case "message":
             _add_message(messages, item, where, goes_on)
-        case "function_call":
+        case "function_call" | "custom_tool_call" | "local_shell_call":
             _assistant(messages).setdefault("tool_calls", []).append(_tool_call(item, where))
-        case "function_call_output":
-            content = _content(item.get("output"), f"{where}.output")
-            messages.append({"role": "tool", "content": content, "tool_call_id": _string(item, "call_id", where)})
+        case "function_call_output" | "custom_tool_call_output":
+            messages.append(_output(item, "call_id", where))
+        case "local_shell_call_output":
+            # OpenAI's own type of it has no `call_id`, and calls the same thing `id`.
+            messages.append(_output(item, "call_id" if item.get("call_id") else "id", where))
         case "reasoning":
             _assistant(messages, "reasoning")["reasoning"] = _reasoning(item, where)
         case "item_reference":
@@ -82,11 +86,32 @@ def _assistant(messages: list[Message], field: str | None = None) -> Message:
 
 
 def _tool_call(item: Mapping[str, Any], where: str) -> dict[str, Any]:
-    name = _string(item, "name", where)
-    if item.get("namespace"):
-        name = prompt_name(_string(item, "namespace", where), name)
-    function = {"name": name, "arguments": _string(item, "arguments", where)}
+    function = {"name": _called_name(item, where), "arguments": _arguments(item, where)}
     return {"id": _string(item, "call_id", where), "function": function, "type": "function"}
+
+
+def _called_name(item: Mapping[str, Any], where: str) -> str:
+    if item["type"] == "local_shell_call":
+        return SHELL_NAME
+    name = _string(item, "name", where)
+    return prompt_name(_string(item, "namespace", where), name) if item.get("namespace") else name
+
+
+def _arguments(item: Mapping[str, Any], where: str) -> str:
+    match item["type"]:
+        case "custom_tool_call":
+            return custom_arguments(_string(item, "input", where))
+        case "local_shell_call":
+            action = item.get("action")
+            if not isinstance(action, Mapping) or not isinstance(action.get("command"), list):
+                raise InvalidRequest(f"{where}.action.command is required and must be a list.", param="input")
+            return shell_arguments(action)
+    return _string(item, "arguments", where)
+
+
+def _output(item: Mapping[str, Any], id_field: str, where: str) -> Message:
+    content = _content(item.get("output"), f"{where}.output")
+    return {"role": "tool", "content": content, "tool_call_id": _string(item, id_field, where)}
 
 
 def _reasoning(item: Mapping[str, Any], where: str) -> str:

@@ -15,6 +15,9 @@ from coordinator.api.responses.request import LOGPROBS, ResponsesRequest, respon
 from coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest, NotFound
 
+UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
+"""Header that tells which custom tools have a grammar that the model was only told of."""
+
 
 def responses_routes(service: ChatService) -> APIRouter:
     """Return the routes of the Responses API."""
@@ -38,6 +41,8 @@ def responses_routes(service: ChatService) -> APIRouter:
             answer = service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
         else:
             answer = JSONResponse(_whole(response, call, await service.collect(call, request)))
+        if body.sorted_tools.unenforced:
+            answer.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
         return left_out.name_in(answer, body.sorted_tools.left_out)
 
     @router.get("/v1/responses/{response_id}")
@@ -59,7 +64,7 @@ def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoi
     parts = whole_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
     items = [
-        closed_item(part, item_id(part), status, response.tools, style)
+        closed_item(part, item_id(part, response.tools), status, response.tools, style)
         for part, status in zip(parts, statuses, strict=True)
     ]
     call.keep(0, messages_of(None, items))

@@ -1,20 +1,23 @@
 """A Responses request's tools and tool choice in chat's form.
 
 Functions in a namespace are called `<namespace>__<name>` in the prompt, as in vLLM, and get their own names back in
-the reply. Tools that OpenAI's servers run are left out of the prompt: clients offer them, and do without.
+the reply. Custom tools and the local shell are functions in the prompt, see coordinator.api.responses.calls. Tools that
+OpenAI's servers run are left out of the prompt: clients offer them, and do without.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.api.responses.calls import CUSTOM, FUNCTION, LOCAL_SHELL, CallKind
+from coordinator.api.responses.functions import SHELL_FUNCTION, custom_function, has_grammar
 from tokenwire.errors import InvalidRequest
 
 _CHOICES = ("none", "auto", "required")
 _HOSTED = frozenset(
     {
         *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
-        *("file_search", "code_interpreter", "image_generation", "mcp"),
+        *("file_search", "code_interpreter", "image_generation", "mcp", "tool_search"),
     }
 )
 
@@ -29,8 +32,10 @@ class Tools:
     """Types of those that only OpenAI's servers can run."""
     _functions: list[dict[str, Any]] = field(default_factory=list)
     """In chat's form."""
-    _names: set[str] = field(default_factory=set)
-    """The functions' names in the prompt."""
+    unenforced: list[str] = field(default_factory=list)
+    """Where custom tools stand whose grammar is only shown to the model."""
+    _kinds: dict[str, CallKind] = field(default_factory=dict)
+    """What calls become, by the names in the prompt."""
     _namespaced: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Namespace and own name, by the name in the prompt."""
 
@@ -50,7 +55,7 @@ class Tools:
         """Return a tool choice in chat's form. Raises InvalidRequest."""
         if isinstance(choice, Mapping):
             kind = choice.get("type")
-            if kind != "function":
+            if kind not in ("function", "custom"):
                 raise InvalidRequest(f"`tool_choice` of type {kind!r} is not supported.", param="tool_choice")
             return {"type": "function", "function": {"name": self._prompt_name(choice.get("name"))}}
         if choice is not None and choice not in _CHOICES:
@@ -61,8 +66,14 @@ class Tools:
         # OpenAI's default is "auto", with tools or without.
         return None if choice == "auto" and not self._functions else choice
 
+    def kind_of(self, name: str) -> CallKind:
+        """Return what a call becomes, from the name in the prompt."""
+        return self._kinds.get(name, FUNCTION)
+
     def own_name(self, name: str) -> dict[str, str]:
         """Return the fields of a call that name its function, from the name in the prompt."""
+        if self.kind_of(name) is LOCAL_SHELL:
+            return {}
         if name not in self._namespaced:
             return {"name": name}
         namespace, own = self._namespaced[name]
@@ -75,8 +86,10 @@ class Tools:
             return
         if kind == "namespace":
             self._add_namespace(tool, where)
+        elif kind == "local_shell":
+            self._add_function(SHELL_FUNCTION, where, LOCAL_SHELL)
         else:
-            self._add_function(tool, where)
+            self._add_member(tool, where)
         self.served.append(tool)
 
     def _add_namespace(self, tool: Mapping[str, Any], where: str) -> None:
@@ -84,28 +97,38 @@ class Tools:
         if not isinstance(members, list) or not all(isinstance(member, Mapping) for member in members):
             raise InvalidRequest(f"{where}.tools is required and must be a list of tools.", param="tools")
         for i, member in enumerate(members):
-            self._add_function(member, f"{where}.tools[{i}]", namespace)
+            self._add_member(member, f"{where}.tools[{i}]", namespace)
 
-    def _add_function(self, tool: Mapping[str, Any], where: str, namespace: str | None = None) -> None:
+    def _add_member(self, tool: Mapping[str, Any], where: str, namespace: str | None = None) -> None:
         kind = tool.get("type")
-        if kind != "function":
+        if kind == "custom":
+            self._add_function(custom_function(tool, where), where, CUSTOM, namespace)
+            if has_grammar(tool):
+                self.unenforced.append(where)
+        elif kind == "function":
+            self._add_function(tool, where, FUNCTION, namespace)
+        else:
             raise InvalidRequest(
-                f"{where} is of type {kind!r}: only functions, and namespaces of functions, are supported.",
+                f"{where} is of type {kind!r}: only functions, custom tools, namespaces of these, and the local shell "
+                "are supported.",
                 param="tools",
             )
+
+    def _add_function(self, tool: Mapping[str, Any], where: str, kind: CallKind, namespace: str | None = None) -> None:
         name = own = _name(tool, where)
         if namespace is not None:
             name = prompt_name(namespace, own)
             self._namespaced[name] = namespace, own
-        if name in self._names and name in self._namespaced:
+        known = self._kinds.get(name)
+        if known is not None and (name in self._namespaced or not known is kind is FUNCTION):
             raise InvalidRequest(f"{where}: there are two functions with the name {name!r}.", param="tools")
-        self._names.add(name)
+        self._kinds[name] = kind
         function = {key: value for key, value in tool.items() if key != "type"}
         self._functions.append({"type": "function", "function": {**function, "name": name}})
 
     def _prompt_name(self, chosen: object) -> object:
         """Return a chosen function's name in the prompt; the namespace may be missing where only one has the name."""
-        if chosen in self._names:
+        if not isinstance(chosen, str) or chosen in self._kinds:
             return chosen
         names = [name for name, (_, own) in self._namespaced.items() if own == chosen]
         if len(names) > 1:

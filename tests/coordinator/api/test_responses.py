@@ -112,12 +112,12 @@ def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
         ({"include": ["file_search_call.results"]}, "include"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"tools": [{"type": "custom", "name": "f"}]}, "tools"),
+        ({"tools": [{"type": "shell", "name": "f"}]}, "tools"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"tools": [{"type": "namespace", "name": "n"}]}, "tools"),
         ({"tools": [{"type": "namespace", "name": "n", "tools": ["f"]}]}, "tools"),
         ({"tools": [{"type": "namespace", "tools": [TOOL]}]}, "tools"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "f"}]}]}, "tools"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "shell", "name": "f"}]}]}, "tools"),
         ({"tools": [{"type": "namespace", "name": "n", "tools": [TOOL, TOOL]}]}, "tools"),
         ({"tools": [namespace("a"), namespace("b")], "tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
@@ -152,7 +152,9 @@ def test_a_namespaces_function_is_chosen_with_or_without_the_namespace(name: str
     assert request.tool_choice == {"type": "function", "function": {"name": "n__f"}}
 
 
-@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "file_search", "code_interpreter", "mcp"])
+@pytest.mark.parametrize(
+    "kind", ["web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "tool_search"]
+)
 def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
     """Agents offer them beside their own and do without; the response shows those that are left."""
     body = ResponsesRequest.model_validate({"input": "Hi", "tools": [TOOL, {"type": kind}], "tool_choice": "auto"})
@@ -336,3 +338,85 @@ def test_the_response_repeats_the_request() -> None:
     shown = response.data["response"]
     assert (shown["instructions"], shown["metadata"], shown["store"]) == ("Be brief.", {"a": "b"}, False)
     assert (shown["temperature"], shown["tools"], shown["tool_choice"]) == (0.5, [TOOL], "auto")
+
+
+PATCH = {"type": "custom", "name": "patch", "description": "Patches."}
+SHELL = {"type": "local_shell"}
+
+
+def test_custom_tools_and_the_shell_are_functions_in_the_prompt() -> None:
+    """With a text, and with the parts of a command; a grammar is told to the model."""
+    form = {"type": "grammar", "syntax": "regex", "definition": "a+"}
+    tools = [PATCH, {**PATCH, "name": "match", "format": form}, SHELL, {**namespace("n"), "tools": [PATCH]}]
+    request = chat(tools=tools, tool_choice={"type": "custom", "name": "match"})
+
+    functions = [tool["function"] for tool in request.tools or ()]
+    assert [function["name"] for function in functions] == ["patch", "match", "local_shell", "n__patch"]
+    assert functions[0]["parameters"]["required"] == ["input"]
+    assert functions[1]["description"] == "Patches.\n\nThe input has to follow a regular expression:\na+"
+    assert functions[2]["parameters"]["required"] == ["command"]
+    assert request.tool_choice == {"type": "function", "function": {"name": "match"}}
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [{**PATCH, "format": {"type": "grammar", "syntax": "ebnf", "definition": "x"}}],
+        [{**PATCH, "format": "text"}],
+        [{**PATCH, "description": 1}],
+        [{**PATCH, "name": None}],
+        [PATCH, {**TOOL, "name": "patch"}],
+        [{**TOOL, "name": "local_shell"}, SHELL],
+    ],
+)
+def test_broken_custom_tools_are_refused(tools: list[Any]) -> None:
+    """So are two functions of one name, where only one is what it seems."""
+    with pytest.raises(InvalidRequest) as raised:
+        chat(tools=tools)
+
+    assert raised.value.param == "tools"
+
+
+def test_calls_of_other_tools_come_back_as_calls_of_functions() -> None:
+    """Items of the reply and their outputs are the messages of the prompt that the model knows."""
+    deltas = [
+        tool_call(0, '{"input": "a\\nb"}', "patch"),
+        tool_call(1, '{"command": ["ls"], "env": {}}', "local_shell"),
+    ]
+    items = stream(call_of(deltas), ["", ""], tools=[PATCH, SHELL])[-1].data["response"]["output"]
+    outputs = [
+        {"type": "custom_tool_call_output", "call_id": "call_0", "output": "one"},
+        {"type": "local_shell_call_output", "id": "call_1", "output": "two"},
+    ]
+
+    messages = chat([user("Hi"), *items, *outputs]).messages
+
+    assert [(call["id"], call["function"]) for call in messages[1]["tool_calls"]] == [
+        ("call_0", {"name": "patch", "arguments": '{"input": "a\\nb"}'}),
+        ("call_1", {"name": "local_shell", "arguments": '{"command": ["ls"]}'}),
+    ]
+    assert messages[2:] == [
+        {"role": "tool", "content": "one", "tool_call_id": "call_0"},
+        {"role": "tool", "content": "two", "tool_call_id": "call_1"},
+    ]
+
+
+def test_input_that_shows_only_at_its_end_is_a_delta_too() -> None:
+    """What deltas add up to is the input, also where a model writes no JSON."""
+    events = stream(call_of([tool_call(0, "print(1)", "patch")]), [""], tools=[PATCH])
+
+    assert [event.data["delta"] for event in events if event.kind.endswith("input.delta")] == ["print(1)"]
+    assert events[-1].data["response"]["output"][0]["input"] == "print(1)"
+
+
+def test_an_input_is_streamed_as_it_comes() -> None:
+    """Without the JSON around it, and with the events of its own."""
+    deltas = [tool_call(0, '{"input": "a\\', "patch"), tool_call(0, 'nb"'), tool_call(0, "}")]
+    events = stream(call_of(deltas), ["", "", ""], tools=[PATCH])
+
+    assert [event.kind.removeprefix("response.") for event in events[2:-1]] == [
+        *("output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.delta"),
+        *("custom_tool_call_input.done", "output_item.done"),
+    ]
+    assert [event.data["delta"] for event in events if event.kind.endswith("input.delta")] == ["a", "\nb"]
+    assert [event.data["sequence_number"] for event in events] == list(range(len(events)))
