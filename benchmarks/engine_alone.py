@@ -6,9 +6,9 @@ import time
 import uvloop
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence
-from worker.outbox import Outbox
-from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+from tokenwire.worker.engine import Sequence
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
 async def run(streams: int, step_ms: float, seconds: float) -> float:

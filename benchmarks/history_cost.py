@@ -15,16 +15,16 @@ from typing import Any
 import psutil
 
 from benchmarks.long_prompts import corpus, write_model
-from coordinator.history.service import TokenHistory
-from coordinator.history.store import MemoryStore
-from coordinator.history.turns import Turn
-from coordinator.models import ServedModel
-from coordinator.parsing.rules import NoParsers
-from coordinator.prompts import prepare_prompt
-from coordinator.request import ChatPrompt, ExactHistory
-from coordinator.text.logprobs import TokenTexts
-from coordinator.text.template import ChatTemplate
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.generation.prompts import prepare_prompt
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.store import MemoryStore
+from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.history.turns import Turn
+from tokenwire.coordinator.parsing.rules import NoParsers
+from tokenwire.coordinator.text.logprobs import TokenTexts
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory
 
 _LENGTHS = (2_000, 16_000, 64_000)
 _MESSAGE_TOKENS = (200, 800)

@@ -5,10 +5,10 @@ import sys
 
 import uvloop
 
-from worker.server import WorkerServer
-from worker.settings import WorkerSettings
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.server import WorkerServer
+from tokenwire.worker.settings import WorkerSettings
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 
 async def main(count: int, step_ms: float, max_num_seqs: int) -> None:

@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from benchmarks.load import StreamResult, http_request, stream
 from benchmarks.processes import simulated_pair
-from worker.simulated_engine.model import load_model
+from tokenwire.worker.simulated_engine.model import load_model
 
 STREAMS = 16
 CALL_TOKENS = 1500

@@ -12,18 +12,18 @@ from itertools import count
 from typing import Any
 
 from benchmarks.load import percentile
-from coordinator.fleet.routing import Candidate, Policy, Router
-from coordinator.fleet.slots import Deaf, SlotTable
-from coordinator.fleet.submission import NEW
-from coordinator.fleet.workload import Workload
+from tokenwire.coordinator.fleet.request_handle import NEW
+from tokenwire.coordinator.fleet.routing import Candidate, Policy, Router
+from tokenwire.coordinator.fleet.slots import Deaf, SlotTable
+from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.outbox import Outbox
-from worker.simulated_engine.cache import KvCache
-from worker.simulated_engine.model import SimulatedModel, load_model
-from worker.simulated_engine.requests import Admission
-from worker.simulated_engine.scheduler import Scheduler
-from worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.simulated_engine.cache import KvCache
+from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
+from tokenwire.worker.simulated_engine.requests import Admission
+from tokenwire.worker.simulated_engine.scheduler import Scheduler
+from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 
 POLICIES: tuple[Policy, ...] = ("round-robin", "load", "affinity")
 _WORKERS = 8

@@ -8,52 +8,52 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from coordinator.access.gate import FREE_PATHS, AccessGate
-from coordinator.access.hosts import HostGate, is_loopback
-from coordinator.access.keys import open_keys
-from coordinator.admission.expected import ExpectedModels
-from coordinator.admission.queue import AdmissionQueue
-from coordinator.api.anthropic.routes import messages_routes
-from coordinator.api.chat import ChatService, chat_routes
-from coordinator.api.completions import completion_routes
-from coordinator.api.control.gate import AdminGate
-from coordinator.api.control.routes import control_routes
-from coordinator.api.debug_headers import DebugHeaders
-from coordinator.api.errors import install_error_handlers
-from coordinator.api.openapi.document import Security
-from coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
-from coordinator.api.render import render_routes
-from coordinator.api.responses.routes import responses_routes
-from coordinator.api.resumption import ResumptionHeader
-from coordinator.api.service import service_routes
-from coordinator.api.tokens.routes import token_routes
-from coordinator.body_limit import BodyLimit
-from coordinator.drain import DrainDeadline
-from coordinator.fleet.aborts import Aborts
-from coordinator.fleet.control import FleetControl
-from coordinator.fleet.discovery.finder import WorkerFinder
-from coordinator.fleet.discovery.parse import open_source
-from coordinator.fleet.failover.layer import Failover
-from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.routing import Router
-from coordinator.fleet.status import FleetStatus
-from coordinator.fleet.stock.settings import StockSettings
-from coordinator.fleet.targets import Targets
-from coordinator.generation import Generation
-from coordinator.history.open_store import open_store
-from coordinator.history.service import TokenHistory
-from coordinator.metrics.fleet import FleetCollector
-from coordinator.metrics.metrics import Metrics
-from coordinator.metrics.relay import Relay
-from coordinator.models import ModelDirectory
-from coordinator.observation.observer import Observer, RequestListener
-from coordinator.observation.open_tracing import open_tracing
-from coordinator.observation.request_log import RequestLog
-from coordinator.page.routes import PAGE_PATHS, page_routes
-from coordinator.page.snapshot import Snapshot
-from coordinator.readiness import Readiness
-from coordinator.settings import CoordinatorSettings
-from tokenwire.link.client import Link
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.routes import control_routes
+from tokenwire.coordinator.api.anthropic.routes import messages_routes
+from tokenwire.coordinator.api.debug_headers import DebugHeaders
+from tokenwire.coordinator.api.errors import install_error_handlers
+from tokenwire.coordinator.api.fields.resumption import ResumptionHeader
+from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
+from tokenwire.coordinator.api.openai.completions import completion_routes
+from tokenwire.coordinator.api.openai.render import render_routes
+from tokenwire.coordinator.api.openapi.document import Security
+from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
+from tokenwire.coordinator.api.responses.routes import responses_routes
+from tokenwire.coordinator.api.service_info import service_routes
+from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
+from tokenwire.coordinator.api.status_page.snapshot import Snapshot
+from tokenwire.coordinator.api.tokens.routes import token_routes
+from tokenwire.coordinator.auth.allowed_hosts import HostGate, is_loopback
+from tokenwire.coordinator.auth.api_keys import open_keys
+from tokenwire.coordinator.auth.middleware import FREE_PATHS, AccessGate
+from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
+from tokenwire.coordinator.fleet.discovery.parse import open_source
+from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.routing import Router
+from tokenwire.coordinator.fleet.status import FleetStatus
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.history.open_store import open_store
+from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.http.body_limit import BodyLimit
+from tokenwire.coordinator.http.drain import DrainDeadline
+from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
+from tokenwire.coordinator.observability.metrics.metrics import Metrics
+from tokenwire.coordinator.observability.metrics.relay import Relay
+from tokenwire.coordinator.observability.middleware import Observer, RequestListener
+from tokenwire.coordinator.observability.open_tracing import open_tracing
+from tokenwire.coordinator.observability.request_log import RequestLog
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.peer_auth.client import Link
 
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:

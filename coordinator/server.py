@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import uvicorn
 
-from coordinator.app import build_app
-from coordinator.connection import lending_protocol
-from coordinator.fleet.pool import WorkerPool
-from coordinator.http_server import HttpServer
-from coordinator.https import https_context
-from coordinator.settings import CoordinatorSettings
-from tokenwire.heap import settle_heap
-from tokenwire.listening import Front
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.http.connection import lending_protocol
+from tokenwire.coordinator.http.tls import https_context
+from tokenwire.coordinator.http.uvicorn_server import HttpServer
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.gc_tuning import settle_heap
+from tokenwire.sockets import Front
 
 log = logging.getLogger(__name__)
 

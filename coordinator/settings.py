@@ -4,20 +4,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from coordinator.access.admin_key import AdminKey
-from coordinator.access.keys import AccessSettings
-from coordinator.admission.settings import AdmissionSettings
-from coordinator.backlogs import DEFAULT_BACKLOG_BYTES
-from coordinator.fleet.discovery.parse import check_source, is_stock
-from coordinator.fleet.failover.settings import FailoverSettings
-from coordinator.fleet.routing import Policy
-from coordinator.fleet.vigil import VigilSettings
-from coordinator.history.settings import HistorySettings
-from coordinator.https import HttpsSettings
-from coordinator.parsing.settings import ParserSettings
-from coordinator.reading import ReadLimits
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.discovery.parse import check_source, is_stock
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.liveness import VigilSettings
+from tokenwire.coordinator.fleet.routing import Policy
+from tokenwire.coordinator.history.settings import HistorySettings
+from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES
+from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.tls import HttpsSettings
+from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
-from tokenwire.link.settings import LinkSettings
+from tokenwire.peer_auth.settings import LinkSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from coordinator.api.control.form import Form
+from tokenwire.coordinator.api.admin.form import Form
 
 
 def body_models(app: FastAPI) -> dict[tuple[str, str], type[BaseModel]]:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import grpc
 
-from coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire import protocol
-from tokenwire.channel import SERVER
+from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.errors import TokenwireError
+from tokenwire.peer_auth.grpc_options import SERVER
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
-from worker.engine import Engine
-from worker.server import WorkerServer
-from worker.settings import WorkerSettings
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.engine import Engine
+from tokenwire.worker.server import WorkerServer
+from tokenwire.worker.settings import WorkerSettings
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 PROMPT = list(range(65, 91))
 

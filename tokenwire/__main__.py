@@ -8,6 +8,6 @@ if __name__ == "__main__":
     # the command itself, unless it is where this package is.
     if not sys.flags.safe_path and Path(sys.path[0]).resolve() != Path(__file__).resolve().parents[1]:
         del sys.path[0]
-    from tokenwire.cli import main
+    from tokenwire.cli.main import main
 
     main()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from prometheus_client.core import Metric
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.outbox import Outbox
+from tokenwire.worker.frame_buffer import Outbox
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
-from worker.engine import Engine
+from tokenwire.worker.engine import Engine
 
 
 class WorkerMetrics:

@@ -4,7 +4,7 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
-from tokenwire.channel import SERVER
+from tokenwire.peer_auth.grpc_options import SERVER
 
 
 class ProbePort:

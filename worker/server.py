@@ -12,21 +12,21 @@ from grpc_health.v1._async import HealthServicer
 
 from tokenwire import protocol, tokenizer_files
 from tokenwire.errors import EngineFailed
-from tokenwire.link.server import GuardedPort
+from tokenwire.peer_auth.server import GuardedPort
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
-from worker.control import ControlService
-from worker.engine import Engine, Step
-from worker.engine_cpu import StallCpu
-from worker.metrics import WorkerMetrics
-from worker.metrics_port import MetricsPort
-from worker.prefix_cache import CacheChange, CacheFeed
-from worker.probes import ProbePort
-from worker.session import Session, SessionContext
-from worker.settings import WorkerSettings
-from worker.steering import Steering
-from worker.step_clock import StepClock
-from worker.weight_roots import WeightRoots
+from tokenwire.worker.control_service import ControlService
+from tokenwire.worker.engine import Engine, Step
+from tokenwire.worker.engine_cpu import StallCpu
+from tokenwire.worker.metrics import WorkerMetrics
+from tokenwire.worker.metrics_port import MetricsPort
+from tokenwire.worker.prefix_cache import CacheChange, CacheFeed
+from tokenwire.worker.probes import ProbePort
+from tokenwire.worker.serving_state import Steering
+from tokenwire.worker.session import Session, SessionContext
+from tokenwire.worker.settings import WorkerSettings
+from tokenwire.worker.stall_detector import StepClock
+from tokenwire.worker.weight_roots import WeightRoots
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import grpc
 from tokenwire import protocol
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, WorkerDraining
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Engine, Sequence
-from worker.outbox import Outbox
+from tokenwire.worker.engine import Engine, Sequence
+from tokenwire.worker.frame_buffer import Outbox
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.link.settings import LinkSettings
+from tokenwire.peer_auth.settings import LinkSettings
 
 
 @dataclass(frozen=True, slots=True)

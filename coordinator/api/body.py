@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
-from coordinator.api.shape import check_shape
-from coordinator.limits import check_no_transfer_fields
-from coordinator.observation.record import record_of
+from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.generation.limits import check_no_transfer_fields
+from tokenwire.coordinator.observability.record import record_of
 from tokenwire.errors import Malformed
-from tokenwire.heap import uncollected
+from tokenwire.gc_tuning import uncollected
 
 
 def parse_json(body: bytes) -> Any:

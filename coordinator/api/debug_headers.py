@@ -3,7 +3,7 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.generation import Run
+from tokenwire.coordinator.generation.service import Run
 
 HEADER = "X-Tokenwire-Worker"
 _RUN = "tokenwire.run"

@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from coordinator.api.anthropic.errors import anthropic_error
-from coordinator.observation.record import record_of
+from tokenwire.coordinator.api.anthropic.errors import anthropic_error
+from tokenwire.coordinator.observability.record import record_of
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError
 
 log = logging.getLogger(__name__)

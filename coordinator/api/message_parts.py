@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from coordinator.api.chat import ChatCall
-from coordinator.history.conversation import Message
-from coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
-from coordinator.request import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 Kind = Literal["reasoning", "text", "tool_call"]

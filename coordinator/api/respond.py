@@ -10,14 +10,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from coordinator.access.caller import caller_of, patience_of
-from coordinator.api.debug_headers import note_run
-from coordinator.connection import Connection, connection_of
-from coordinator.drain import cancelled_by_drain
-from coordinator.generation import Generation, PreparedRequest
-from coordinator.observation.record import RequestRecord, record_of
-from coordinator.output.collect import CollectedChoice, CollectedReply
-from coordinator.output.sse import ChunkShape, StreamedReply
+from tokenwire.coordinator.api.debug_headers import note_run
+from tokenwire.coordinator.auth.caller import caller_of, patience_of
+from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.http.connection import Connection, connection_of
+from tokenwire.coordinator.http.drain import cancelled_by_drain
+from tokenwire.coordinator.observability.record import RequestRecord, record_of
+from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
+from tokenwire.coordinator.output.sse import ChunkShape, StreamedReply
 
 
 @asynccontextmanager

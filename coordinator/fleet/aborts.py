@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from coordinator.fleet.calls import ask
-from coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.v1 import control_pb2
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.fleet.slots import SlotTable, fail_listener
+from tokenwire.coordinator.fleet.slots import SlotTable, fail_listener
 from tokenwire.errors import ProtocolError, reply_error
 from tokenwire.v1 import inference_pb2 as pb
 

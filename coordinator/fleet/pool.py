@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from coordinator.each import for_each
-from coordinator.fleet.capabilities import common_capabilities
-from coordinator.fleet.grpc_conversation import GrpcConversation
-from coordinator.fleet.newcomers import Newcomers
-from coordinator.fleet.reconciler import Reconciler
-from coordinator.fleet.room import capacity, room_of, roomy
-from coordinator.fleet.routing import Decision, Router
-from coordinator.fleet.session import Prepare, SessionState, WorkerSession
-from coordinator.fleet.slots import SlotListener
-from coordinator.fleet.stock.conversation import StockConversation
-from coordinator.fleet.stock.settings import StockSettings
-from coordinator.fleet.submission import NEW, Placement
-from coordinator.fleet.tally import Tallies
-from coordinator.fleet.targets import Targets
-from coordinator.fleet.vigil import VigilSettings
+from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from tokenwire.coordinator.fleet.capacity import capacity, room_of, roomy
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.liveness import VigilSettings
+from tokenwire.coordinator.fleet.recent_starts import Newcomers
+from tokenwire.coordinator.fleet.reconciler import Reconciler
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.routing import Decision, Router
+from tokenwire.coordinator.fleet.session import Prepare, SessionState, WorkerSession
+from tokenwire.coordinator.fleet.session_stats import Tallies
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.transport.grpc import GrpcConversation
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.transport import StockConversation
 from tokenwire.errors import Unavailable
-from tokenwire.link.client import Link
+from tokenwire.for_each import for_each
+from tokenwire.peer_auth.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 
-from coordinator.fleet.calls import ControlCall, ask
-from coordinator.fleet.session import WorkerSession
-from coordinator.fleet.targets import Targets
+from tokenwire.coordinator.fleet.control_client import ControlCall, ask
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.v1 import control_pb2
 
 log = logging.getLogger(__name__)

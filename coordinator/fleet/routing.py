@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Generic, Literal, Protocol, TypeVar
 
-from coordinator.fleet.prefixes import PrefixIndex
-from coordinator.fleet.recent import Recent
-from coordinator.fleet.submission import Placement
-from coordinator.fleet.workload import Workload
+from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
+from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.fleet.ttl_cache import Recent
+from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 

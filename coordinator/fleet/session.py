@@ -8,18 +8,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
-from coordinator.fleet.breaker import Breaker
-from coordinator.fleet.conversation import Conversation, Converse
-from coordinator.fleet.frames import deal
-from coordinator.fleet.grpc_conversation import GrpcConversation
-from coordinator.fleet.newcomers import Newcomers
-from coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
-from coordinator.fleet.tally import Tallies, Tally
-from coordinator.fleet.vigil import LossReason, Vigil, VigilSettings
-from coordinator.fleet.workload import Workload
 from tokenwire import protocol
+from tokenwire.coordinator.fleet.circuit_breaker import Breaker
+from tokenwire.coordinator.fleet.frames import deal
+from tokenwire.coordinator.fleet.liveness import LossReason, Vigil, VigilSettings
+from tokenwire.coordinator.fleet.recent_starts import Newcomers
+from tokenwire.coordinator.fleet.session_stats import Tallies, Tally
+from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
+from tokenwire.coordinator.fleet.transport.base import Conversation, Converse
+from tokenwire.coordinator.fleet.transport.grpc import GrpcConversation
+from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerLost, from_refusal
-from tokenwire.link.client import Link
+from tokenwire.peer_auth.client import Link
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 

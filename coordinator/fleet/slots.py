@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from coordinator.fleet.tally import Tally
+from tokenwire.coordinator.fleet.session_stats import Tally
 from tokenwire.errors import ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.fleet.control import FleetControl
-from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.session import SessionState, WorkerSession
+from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
 from tokenwire.v1 import inference_pb2 as pb
 
 

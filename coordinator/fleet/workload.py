@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.v1 import inference_pb2 as pb
 
 SEQUENCE_TOKENS = 32

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coordinator.history.keys import Transcript, reasoning_digest, reasoning_of
-from coordinator.history.store import HistoryStore
-from coordinator.history.turns import Ending, Reasoning, Turn
+from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of
+from tokenwire.coordinator.history.store import HistoryStore
+from tokenwire.coordinator.history.turns import Ending, Reasoning, Turn
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]
 Message = Mapping[str, Any]

@@ -1,8 +1,8 @@
 """Opens the store that the settings ask for."""
 
-from coordinator.history.settings import HistorySettings
-from coordinator.history.shared_store import SharedStore
-from coordinator.history.store import HistoryStore, MemoryStore
+from tokenwire.coordinator.history.settings import HistorySettings
+from tokenwire.coordinator.history.shared_store import SharedStore
+from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
 from tokenwire.errors import InvalidRequest
 
 
@@ -12,7 +12,7 @@ def open_store(settings: HistorySettings) -> HistoryStore:
     if settings.store_url is None:
         return own
     try:
-        from coordinator.history.redis_store import RedisStore
+        from tokenwire.coordinator.history.redis_store import RedisStore
     except ImportError as error:
         raise InvalidRequest("--history-store needs the package redis: pip install 'tokenwire[redis]'") from error
     return SharedStore(own, RedisStore(settings))

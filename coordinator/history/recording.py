@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.history.conversation import Conversation, Message
-from coordinator.history.turns import Ending
-from coordinator.output.choice import Reply
-from coordinator.request import Finish, ScoredPosition
+from tokenwire.coordinator.history.conversation import Conversation, Message
+from tokenwire.coordinator.history.turns import Ending
+from tokenwire.coordinator.output.choice import Reply
+from tokenwire.coordinator.types import Finish, ScoredPosition
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from coordinator.history.settings import HistorySettings
-from coordinator.history.turns import Ending, Reasoning, Turn
+from tokenwire.coordinator.history.settings import HistorySettings
+from tokenwire.coordinator.history.turns import Ending, Reasoning, Turn
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from coordinator.history.store import HistoryStore
-from coordinator.history.turns import Turn
+from tokenwire.coordinator.history.store import HistoryStore
+from tokenwire.coordinator.history.turns import Turn
 
 
 class SharedStore:

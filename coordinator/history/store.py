@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.history.turns import Turn
+from tokenwire.coordinator.history.turns import Turn
 
 # What a key and a turn take beside the ids, as measured with many of them.
 _KEY_BYTES = 320

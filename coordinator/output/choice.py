@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from coordinator.request import Finish, Prefill, ScoredPosition, WeightSpan
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from coordinator.output.progress import Progress
-from coordinator.request import Finish, Prefill, ScoredPosition
+from tokenwire.coordinator.output.progress import Progress
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition
 from tokenwire.errors import TokenwireError
 
 

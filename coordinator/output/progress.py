@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from coordinator.request import Finish
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
 
 

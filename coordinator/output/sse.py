@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from coordinator.output.progress import Progress
-from coordinator.request import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.coordinator.output.progress import Progress
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError, reply_error
 
 DONE = b"data: [DONE]\n\n"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from coordinator.parsing.message import MessageDelta, RawParser, merge
+from tokenwire.coordinator.parsing.message import MessageDelta, RawParser, merge
 
 # A quotation mark that no backslash escapes, a tag or a line begins: where JSON and XML change their structure.
 _STRUCTURE = re.compile(r'["<\n]')

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordinator.parsing.message import ParserUnusable
+from tokenwire.coordinator.parsing.message import ParserUnusable
 
 _FOLDER_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from coordinator.parsing.rules import MessageRules, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -7,8 +7,8 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
 
-from coordinator.parsing.message import MessageDelta, ToolCallDelta
-from coordinator.parsing.rules import MessageRules, ToolCall
+from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
+from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
 
 
 class VllmParser:

@@ -15,22 +15,22 @@ from vllm.renderers import merge_kwargs
 from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
-from coordinator.parsing import grammar
-from coordinator.parsing.batching import Pace
-from coordinator.parsing.choice import ChoiceParser
-from coordinator.parsing.folders import folder_of, harmony_vocabulary
-from coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
-from coordinator.parsing.rules import (
+from tokenwire.coordinator.parsing import grammar
+from tokenwire.coordinator.parsing.batching import Pace
+from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
+from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
+from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
+from tokenwire.coordinator.parsing.rules import (
     MessageRules,
     check_tool_choice,
     choice_kind,
     copy_body,
     require_tool_parser,
 )
-from coordinator.parsing.settings import ModelFacts, ParserSettings
-from coordinator.parsing.vllm_output import VllmParser
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
+from tokenwire.coordinator.parsing.vllm_output import VllmParser
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 T = TypeVar("T")

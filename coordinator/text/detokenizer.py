@@ -6,10 +6,10 @@ from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
-from coordinator.request import TextRules
-from coordinator.text.priming import prime, without_echo
-from coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.priming import prime, without_echo
+from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import TextRules
 
 log = logging.getLogger(__name__)
 

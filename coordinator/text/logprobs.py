@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from coordinator.request import ScoredPosition, ScoredToken
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import ScoredPosition, ScoredToken
 from tokenwire.v1 import inference_pb2 as pb
 
 _BROKEN = "\ufffd"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tokenizers.decoders import DecodeStream
 
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 _BROKEN = "\ufffd"
 _SUFFIX_LENGTHS = (8, 16, 32, 64)

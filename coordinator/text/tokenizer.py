@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from coordinator.text import segments, special_tokens
+from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.errors import InvalidRequest
 
 # Below this many characters encoding takes less than about 2 ms, and a thread would only add to that.
@@ -38,8 +38,8 @@ class Tokenizer:
         }
         self.decodes_additively = _decodes_additively(backend)
         """Whether decode(a + b) == decode(a) + decode(b) wherever b starts_text and no character is cut in two."""
-        self._cutting_tokens = segments.cutting_tokens(backend, self._template_tokens())
-        self._seen = segments.SegmentCache()
+        self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
+        self._seen = token_cache.SegmentCache()
         self._cuts: dict[str, bool] = {}
 
     @classmethod
@@ -83,7 +83,7 @@ class Tokenizer:
     def cuts_at(self, token: str) -> bool:
         """Tell whether any text may be cut in front of an added token without a change of ids."""
         if token not in self._cuts:
-            self._cuts[token] = bool(segments.cutting_tokens(self.backend, [token]))
+            self._cuts[token] = bool(token_cache.cutting_tokens(self.backend, [token]))
         return self._cuts[token]
 
     def starts_text(self, token_id: int, skip_special_tokens: bool) -> bool:
@@ -98,14 +98,14 @@ class Tokenizer:
         if add_special_tokens or not self._cutting_tokens or len(text) <= INLINE_CHARS:
             (ids,) = self._encode_all([text], add_special_tokens)
             return ids
-        return self._encode_pieces(segments.cut(text, self._cutting_tokens))
+        return self._encode_pieces(token_cache.cut(text, self._cutting_tokens))
 
     async def encode_async(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Turn text into ids without ever blocking the event loop for long."""
         if len(text) <= INLINE_CHARS:
             return self.encode(text, add_special_tokens)
         if len(text) <= _LOOKUP_CHARS and not add_special_tokens:
-            pieces = segments.cut(text, self._cutting_tokens)
+            pieces = token_cache.cut(text, self._cutting_tokens)
             if self._seen.new_chars(pieces) <= INLINE_CHARS:
                 return self._encode_pieces(pieces)
         return await asyncio.to_thread(self.encode, text, add_special_tokens)

@@ -12,7 +12,7 @@ import psutil
 
 from tests.processes import Process, Service
 from tokenwire.paths import default_cache_dir
-from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 MAX_MODEL_LEN = 2048
 ENGINE_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN))

@@ -12,12 +12,12 @@ from typing import TypeVar
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from coordinator.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
-from coordinator.http_server import HttpServer
-from coordinator.readiness import Readiness
-from coordinator.reading import ReadLimits
 from tests.workers import until
-from tokenwire.listening import bind
+from tokenwire.coordinator.http.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
+from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.http.uvicorn_server import HttpServer
+from tokenwire.sockets import bind
 
 STALL_TIMEOUT_S = 60.0
 Result = TypeVar("Result")

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from coordinator.app import build_app
-from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tokenwire.logs import JsonFormatter, TextFormatter
 
 EVERYTHING = CoordinatorSettings(

@@ -7,10 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from coordinator.command import command as coordinator_command
 from tests.deploy.cases import CASES, EXAMPLES, POOL
 from tests.deploy.rendering import NAMESPACE, Manifest, of_kind, pod_templates, render
-from worker.command import command as worker_command
+from tokenwire.cli.coordinator import command as coordinator_command
+from tokenwire.cli.worker import command as worker_command
 
 COMMANDS: dict[str, click.Command] = {"coordinator": coordinator_command, "worker": worker_command}
 

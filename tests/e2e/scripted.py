@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer
 
 from tests.processes import Service, coordinator, simulated_worker
-from worker.simulated_engine.model import load_model
+from tokenwire.worker.simulated_engine.model import load_model
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 PARSERS = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice", "--reasoning-parser", "qwen3")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from coordinator.access.admin_key import AdminKey
-from coordinator.app import build_app
-from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tests.awkward import Case, cases
 from tests.processes import Service, simulated_service
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 
 CONTROL = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))
 CASES = cases(

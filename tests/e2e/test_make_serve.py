@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from coordinator.text.template import ChatTemplate
 from tests.processes import running
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.paths import default_cache_dir
-from worker.embedded_model import prepare_embedded_model
+from tokenwire.worker.embedded_model import prepare_embedded_model
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "scripts" / "smollm2-tools.jinja"

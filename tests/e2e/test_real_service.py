@@ -14,7 +14,7 @@ from tests.conformance.servers import serving
 from tests.e2e.checkpoints import adapter, changed_weights
 from tests.processes import Service
 from tokenwire.paths import default_cache_dir
-from worker.embedded_model import prepare_embedded_model
+from tokenwire.worker.embedded_model import prepare_embedded_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.servers import VllmServer
 from tests.processes import coordinator
 from tokenwire.paths import default_cache_dir
-from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -9,13 +9,13 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tokenwire import protocol
-from tokenwire.channel import open_channel
 from tokenwire.errors import EngineFailed
+from tokenwire.peer_auth.grpc_options import open_channel
 from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 TIMEOUT_S = 10.0
 

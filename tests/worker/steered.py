@@ -6,11 +6,11 @@ from typing import Any
 
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import PauseMode
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
-from worker.steering import Steering
-from worker.weight_roots import WeightRoots
+from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.serving_state import Steering
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.weight_roots import WeightRoots
 
 ADAPTER = pb.LoraAdapter(name="red", id=7, path="/adapters/red")
 

@@ -8,7 +8,7 @@ import pytest
 from tests.worker.steered import ADAPTER, Steered
 from tokenwire.errors import CannotAdopt, EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import PauseMode
+from tokenwire.worker.engine import PauseMode
 
 
 def content(state: pb.ServingState) -> pb.ServingState:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tokenwire.errors import EngineFailed
-from worker.embedded_model import EMBEDDED_MODEL_NAME, find_gguf, prepare_embedded_model
+from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, find_gguf, prepare_embedded_model
 
 
 def silent(_: str) -> None:

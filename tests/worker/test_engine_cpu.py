@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from worker.engine_cpu import StallCpu, children_cpu_s
+from tokenwire.worker.engine_cpu import StallCpu, children_cpu_s
 
 _COMPUTE = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
 

@@ -7,7 +7,7 @@ import grpc
 
 from tests.workers import running_worker, unix_address
 from tokenwire.v1 import control_pb2, control_pb2_grpc
-from worker.metrics_port import MetricsPort
+from tokenwire.worker.metrics_port import MetricsPort
 
 _NAMES = (
     'vllm:num_requests_running{engine="0",model_name="simulated"} 0.0',

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.pool import Ticket, WorkerPool
-from coordinator.fleet.routing import Candidate, Router
-from coordinator.fleet.session import SessionState
 from tests.worker.simulated_engine.simulation import simulation
 from tests.workers import Listener, accept, running_worker, unix_address, until
+from tokenwire.coordinator.fleet.pool import Ticket, WorkerPool
+from tokenwire.coordinator.fleet.routing import Candidate, Router
+from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
-from worker.prefix_cache import CacheChange, CacheFeed
-from worker.simulated_engine.engine import SimulationSettings
+from tokenwire.worker.prefix_cache import CacheChange, CacheFeed
+from tokenwire.worker.simulated_engine.engine import SimulationSettings
 
 PROMPT = [token % 256 for token in range(4 * BLOCK_TOKENS + 10)]
 

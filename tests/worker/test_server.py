@@ -12,11 +12,11 @@ from tests.worker.peers import TIMEOUT_S, ScriptedEngine, connected, in_session
 from tests.workers import running_worker, submission, unix_address, until
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from worker.server import WorkerServer
-from worker.settings import WorkerSettings
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.faults import FaultPlan
-from worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.server import WorkerServer
+from tokenwire.worker.settings import WorkerSettings
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.faults import FaultPlan
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 LONG = 20_000
 SERVICES = ("", "liveness", "readiness", "tokenwire.v1.Inference", "tokenwire.v1.Control")

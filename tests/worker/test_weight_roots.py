@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tokenwire.errors import InvalidRequest
-from worker.weight_roots import WeightRoots
+from tokenwire.worker.weight_roots import WeightRoots
 
 
 @pytest.fixture

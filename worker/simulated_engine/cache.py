@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from worker.prefix_cache import CacheChange
+from tokenwire.worker.prefix_cache import CacheChange
 
 
 class KvCache:

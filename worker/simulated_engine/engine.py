@@ -17,15 +17,15 @@ from prometheus_client.core import Metric
 import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Engine, PauseMode, Sequence, Step
-from worker.prefix_cache import CacheChange, HearCache
-from worker.simulated_engine.cache import KvCache
-from worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
-from worker.simulated_engine.metrics import families
-from worker.simulated_engine.model import SimulatedModel, load_model
-from worker.simulated_engine.requests import Admission
-from worker.simulated_engine.scheduler import Scheduler
-from worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
+from tokenwire.worker.engine import Engine, PauseMode, Sequence, Step
+from tokenwire.worker.prefix_cache import CacheChange, HearCache
+from tokenwire.worker.simulated_engine.cache import KvCache
+from tokenwire.worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
+from tokenwire.worker.simulated_engine.metrics import families
+from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
+from tokenwire.worker.simulated_engine.requests import Admission
+from tokenwire.worker.simulated_engine.scheduler import Scheduler
+from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 
 __all__ = ["FaultPlan", "SimulatedEngine", "SimulationSettings"]
 

@@ -3,9 +3,9 @@
 import enum
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence
-from worker.simulated_engine.names import PrefixNames
-from worker.simulated_engine.tokens import LogprobShape, TokenSource
+from tokenwire.worker.engine import Sequence
+from tokenwire.worker.simulated_engine.prefix_hashes import PrefixNames
+from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
 
 
 class Phase(enum.Enum):

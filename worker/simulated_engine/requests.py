@@ -9,12 +9,12 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.prefix_hash import scope_of
 from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence
-from worker.simulated_engine.generation import Generation
-from worker.simulated_engine.model import SimulatedModel
-from worker.simulated_engine.names import PrefixNames
-from worker.simulated_engine.settings import SimulationSettings
-from worker.simulated_engine.tokens import (
+from tokenwire.worker.engine import Sequence
+from tokenwire.worker.simulated_engine.generation import Generation
+from tokenwire.worker.simulated_engine.model import SimulatedModel
+from tokenwire.worker.simulated_engine.prefix_hashes import PrefixNames
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.simulated_engine.tokens import (
     Choice,
     LogprobShape,
     TokenRules,

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from itertools import count
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.simulated_engine.cache import KvCache
-from worker.simulated_engine.generation import Generation, Phase
-from worker.simulated_engine.settings import BLOCK_SIZE
-from worker.simulated_engine.tokens import logprob_rows
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.simulated_engine.cache import KvCache
+from tokenwire.worker.simulated_engine.generation import Generation, Phase
+from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
+from tokenwire.worker.simulated_engine.tokens import logprob_rows
 
 
 class Scheduler:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worker.simulated_engine.faults import FaultPlan
+from tokenwire.worker.simulated_engine.faults import FaultPlan
 
 BLOCK_SIZE = 16
 """Tokens in one block of the KV cache."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.simulated_engine.settings import BLOCK_SIZE
+from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 
 # 60 bits are two digits of a Python integer and 28 are one, which makes the arithmetic a third cheaper than with 64.
 _MASK = (1 << 60) - 1

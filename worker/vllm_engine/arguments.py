@@ -6,7 +6,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tokenwire.errors import EngineFailed
-from worker.vllm_engine.extension import EXTENSION
+from tokenwire.worker.vllm_engine.extension import EXTENSION
 
 
 def parse_engine_args(model: str, arguments: list[str]) -> Any:

@@ -8,7 +8,7 @@ import torch
 from vllm import envs
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.vllm_engine.partial_prefills import PartialPrefills
+from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
 
 log = logging.getLogger(__name__)
 

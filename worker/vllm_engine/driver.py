@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import FINISH_REASONS
-from worker.engine import Sequence, Step
+from tokenwire.worker.engine import Sequence, Step
 
 
 @dataclass(frozen=True, slots=True)

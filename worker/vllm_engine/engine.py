@@ -20,23 +20,23 @@ from vllm.v1.metrics.prometheus import get_prometheus_registry
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object
-from worker.engine import Sequence, Step
-from worker.prefix_cache import CacheChange, HearCache
-from worker.vllm_engine.arguments import parse_engine_args
-from worker.vllm_engine.background import Background
-from worker.vllm_engine.cache_events import CacheEvents
-from worker.vllm_engine.capabilities import engine_capabilities
-from worker.vllm_engine.children import kill_children, shield_children_from_ctrl_c
-from worker.vllm_engine.configuration import engine_configuration
-from worker.vllm_engine.control import VllmControl, lora_request
-from worker.vllm_engine.driver import Admission, Driver
-from worker.vllm_engine.errors import vllm_errors
-from worker.vllm_engine.generate import GenerateDriver
-from worker.vllm_engine.grammars import GrammarCheck
-from worker.vllm_engine.pump import Pump, missing_internals
-from worker.vllm_engine.sampling import to_vllm
-from worker.vllm_engine.tokenizer import tokenizer_files
-from worker.vllm_engine.warm_up import warm_up
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.prefix_cache import CacheChange, HearCache
+from tokenwire.worker.vllm_engine.arguments import parse_engine_args
+from tokenwire.worker.vllm_engine.background import Background
+from tokenwire.worker.vllm_engine.capabilities import engine_capabilities
+from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
+from tokenwire.worker.vllm_engine.configuration import engine_configuration
+from tokenwire.worker.vllm_engine.control_verbs import VllmControl, lora_request
+from tokenwire.worker.vllm_engine.core_driver import Pump, missing_internals
+from tokenwire.worker.vllm_engine.driver import Admission, Driver
+from tokenwire.worker.vllm_engine.errors import vllm_errors
+from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
+from tokenwire.worker.vllm_engine.grammars import GrammarCheck
+from tokenwire.worker.vllm_engine.kv_events import CacheEvents
+from tokenwire.worker.vllm_engine.sampling import to_vllm
+from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
+from tokenwire.worker.vllm_engine.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 

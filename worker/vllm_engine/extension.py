@@ -1,7 +1,7 @@
 """The extension of vLLM's worker class, of which there can be one: all that is called by collective_rpc."""
 
-from worker.vllm_engine.named_params import NamedParamUpdates
-from worker.vllm_engine.partial_prefills import PartialPrefills
+from tokenwire.worker.vllm_engine.named_params import NamedParamUpdates
+from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
 
 
 class WorkerExtension(NamedParamUpdates, PartialPrefills):

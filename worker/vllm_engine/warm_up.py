@@ -10,11 +10,11 @@ from vllm.inputs import tokens_input
 
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.outbox import Outbox
-from worker.vllm_engine.driver import Admission, Driver
-from worker.vllm_engine.errors import vllm_errors
-from worker.vllm_engine.sampling import to_vllm
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.vllm_engine.driver import Admission, Driver
+from tokenwire.worker.vllm_engine.errors import vllm_errors
+from tokenwire.worker.vllm_engine.sampling import to_vllm
 
 log = logging.getLogger(__name__)
 

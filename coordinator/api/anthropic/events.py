@@ -3,14 +3,14 @@
 from json.encoder import encode_basestring
 from typing import Any
 
-from coordinator.api.anthropic.answer import new_signature, opened_block, returned, shown_usage, stop
-from coordinator.api.anthropic.blocks import Message
-from coordinator.api.anthropic.errors import anthropic_error_event
-from coordinator.api.chat import ChatCall
-from coordinator.api.json_text import compact
-from coordinator.api.message_parts import Part
-from coordinator.api.resumption import shown_resumption
-from coordinator.request import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.api.anthropic.blocks import Message
+from tokenwire.coordinator.api.anthropic.errors import anthropic_error_event
+from tokenwire.coordinator.api.anthropic.response import new_signature, opened_block, returned, shown_usage, stop
+from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
 _PING = 'event: ping\ndata: {"type":"ping"}\n\n'

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from coordinator.api.anthropic.blocks import chat_messages, continues
-from coordinator.api.anthropic.context_management import ContextManagement
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.api.translation import ChatTranslator
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.anthropic.blocks import chat_messages, continues
+from tokenwire.coordinator.api.anthropic.context_management import ContextManagement
+from tokenwire.coordinator.api.chat_translation import ChatTranslator
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 
 # Known to Anthropic, not served, with the values that change nothing.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {

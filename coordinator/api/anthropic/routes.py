@@ -5,18 +5,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.anthropic.answer import returned, shown_usage, stop, whole_block
-from coordinator.api.anthropic.events import MessageEvents
-from coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
-from coordinator.api.anthropic.system import SystemPlacement
-from coordinator.api.body import api_router
-from coordinator.api.chat import ChatCall, ChatService, parse_choices
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.api.fields import Headers
-from coordinator.api.left_out import LeftOutTools
-from coordinator.api.message_parts import PartStream, aborted, whole_parts
-from coordinator.models import ModelDirectory
-from coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.api.anthropic.events import MessageEvents
+from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
+from tokenwire.coordinator.api.anthropic.response import returned, shown_usage, stop, whole_block
+from tokenwire.coordinator.api.anthropic.system import SystemPlacement
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.fields.left_out import LeftOutTools
+from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.output.collect import CollectedChoice
 
 
 def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:

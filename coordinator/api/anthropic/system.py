@@ -3,7 +3,7 @@
 import logging
 from weakref import WeakKeyDictionary
 
-from coordinator.text.template import ChatTemplate
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
-from coordinator.api.openapi.errors import ErrorResponses
-from coordinator.api.openapi.operation import Operation
-from coordinator.api.openapi.operations import OPERATIONS
-from coordinator.api.openapi.schemas import Schemas
 from tokenwire import __version__
+from tokenwire.coordinator.api.openapi.errors import ErrorResponses
+from tokenwire.coordinator.api.openapi.operation import Operation
+from tokenwire.coordinator.api.openapi.operations import OPERATIONS
+from tokenwire.coordinator.api.openapi.schemas import Schemas
 
 _SUMMARY = "Disaggregated LLM serving: text here, token ids on GPU workers."
 _DESCRIPTION = (

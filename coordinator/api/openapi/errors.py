@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.api.openapi.error_answers import AnthropicError, Error
-from coordinator.api.openapi.operation import Operation
-from coordinator.api.openapi.schemas import Schemas
+from tokenwire.coordinator.api.openapi.error_schemas import AnthropicError, Error
+from tokenwire.coordinator.api.openapi.operation import Operation
+from tokenwire.coordinator.api.openapi.schemas import Schemas
 
 _MEANINGS = {
     400: "The request is wrong; `param` names the field.",

@@ -1,12 +1,12 @@
 """What the OpenAPI document says of each route that answers requests."""
 
-from coordinator.api.openapi import control_answers as control
-from coordinator.api.openapi import messages_answers as messages
-from coordinator.api.openapi import openai_answers as openai
-from coordinator.api.openapi import responses_answers as responses
-from coordinator.api.openapi import token_answers as tokens
-from coordinator.api.openapi.operation import Operation
-from coordinator.api.openapi.steering_operations import STEERING
+from tokenwire.coordinator.api.openapi import admin_schemas as control
+from tokenwire.coordinator.api.openapi import messages_schemas as messages
+from tokenwire.coordinator.api.openapi import openai_schemas as openai
+from tokenwire.coordinator.api.openapi import responses_schemas as responses
+from tokenwire.coordinator.api.openapi import token_schemas as tokens
+from tokenwire.coordinator.api.openapi.admin_operations import STEERING
+from tokenwire.coordinator.api.openapi.operation import Operation
 
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}

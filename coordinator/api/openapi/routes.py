@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from coordinator.api.openapi.document import Security, openapi_document
-from coordinator.page.files import add_files
+from tokenwire.coordinator.api.openapi.document import Security, openapi_document
+from tokenwire.coordinator.api.status_page.files import add_files
 
 _FILES = {
     "/docs": ("docs.html", "text/html"),

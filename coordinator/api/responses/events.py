@@ -3,10 +3,11 @@
 from json.encoder import encode_basestring
 from typing import Any
 
-from coordinator.api.json_text import compact
-from coordinator.api.logprobs import LogprobStyle
-from coordinator.api.message_parts import Part
-from coordinator.api.responses.answer import (
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
+from tokenwire.coordinator.api.responses.items import Message, messages_of
+from tokenwire.coordinator.api.responses.response import (
     ResponseObject,
     closed_item,
     item_id,
@@ -16,9 +17,8 @@ from coordinator.api.responses.answer import (
     status_of,
     text_part,
 )
-from coordinator.api.responses.calls import FUNCTION, ArgumentsReader
-from coordinator.api.responses.items import Message, messages_of
-from coordinator.request import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
 from tokenwire.errors import TokenwireError
 
 _DELTAS = {

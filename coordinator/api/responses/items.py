@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.api.responses.calls import custom_arguments, shell_arguments
-from coordinator.api.responses.functions import SHELL_NAME
-from coordinator.api.responses.tools import prompt_name
+from tokenwire.coordinator.api.responses.calls import custom_arguments, shell_arguments
+from tokenwire.coordinator.api.responses.functions import SHELL_NAME
+from tokenwire.coordinator.api.responses.tools import prompt_name
 from tokenwire.errors import InvalidRequest
 
 Message = dict[str, Any]

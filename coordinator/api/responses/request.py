@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.api.responses.items import continues, messages_of
-from coordinator.api.responses.tools import Tools
-from coordinator.api.translation import ChatTranslator
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.chat_translation import ChatTranslator
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.api.responses.items import continues, messages_of
+from tokenwire.coordinator.api.responses.tools import Tools
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 
 LOGPROBS = "message.output_text.logprobs"
 

@@ -3,16 +3,16 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.chat import ChatCall, ChatService, parse_choices
-from coordinator.api.fields import Headers
-from coordinator.api.left_out import LeftOutTools
-from coordinator.api.message_parts import PartStream, aborted, whole_parts
-from coordinator.api.responses.answer import ResponseObject, closed_item, item_id, status_of
-from coordinator.api.responses.events import ResponseEvents
-from coordinator.api.responses.items import messages_of
-from coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
-from coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.fields.left_out import LeftOutTools
+from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
+from tokenwire.coordinator.api.responses.events import ResponseEvents
+from tokenwire.coordinator.api.responses.items import messages_of
+from tokenwire.coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
+from tokenwire.coordinator.api.responses.response import ResponseObject, closed_item, item_id, status_of
+from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest, NotFound
 
 UNENFORCED = "X-Tokenwire-Grammar-Unenforced"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.api.responses.calls import CUSTOM, FUNCTION, LOCAL_SHELL, CallKind
-from coordinator.api.responses.functions import SHELL_FUNCTION, custom_function, has_grammar
+from tokenwire.coordinator.api.responses.calls import CUSTOM, FUNCTION, LOCAL_SHELL, CallKind
+from tokenwire.coordinator.api.responses.functions import SHELL_FUNCTION, custom_function, has_grammar
 from tokenwire.errors import InvalidRequest
 
 _CHOICES = ("none", "auto", "required")

@@ -5,11 +5,11 @@ from typing import Protocol
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.control.gate import AdminGate
-from coordinator.settings import ApiSettings
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.settings import ApiSettings
 from tokenwire.errors import Forbidden, InvalidRequest
+from tokenwire.request_model import RequestModel
 
 
 class Aborts(Protocol):

@@ -7,16 +7,16 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from coordinator.api.body import api_router
-from coordinator.api.chat import ChatService
-from coordinator.api.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
-from coordinator.api.fields import Headers
-from coordinator.api.gate import FieldGate
-from coordinator.models import ModelDirectory
-from coordinator.parsing.message import ParserPlan
-from coordinator.prompts import prepare_prompt
-from coordinator.request import GenerationRequest, TokenPrompt
-from coordinator.settings import ApiSettings
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.generation.prompts import prepare_prompt
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.parsing.message import ParserPlan
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)

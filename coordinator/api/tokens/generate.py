@@ -6,18 +6,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.fields import Headers, request_id
-from coordinator.api.gate import FieldGate
-from coordinator.api.logprobs import prompt_logprobs
-from coordinator.api.respond import EventStream, collect
-from coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
-from coordinator.api.tokens.generate_shape import GenerateChunks, ending_fields, generate_logprobs
-from coordinator.api.tokens.sampling_params import sampling_gate
-from coordinator.generation import Generation, PreparedRequest
-from coordinator.output.collect import CollectedChoice
-from coordinator.request import Usage
-from coordinator.settings import ApiSettings
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
+from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
+from tokenwire.coordinator.api.tokens.sampling_params import sampling_gate
+from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import Usage
 
 
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from coordinator.api.fields import Headers, StreamOptions
-from coordinator.api.identifiers import Identifier
-from coordinator.api.sampling import checked_cache_salt, hand_on
-from coordinator.api.sampling_fields import Int64
-from coordinator.api.tokens.sampling_params import SamplingParams
-from coordinator.request import GenerationRequest, TokenPrompt
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.fields.common import Headers, StreamOptions
+from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.sampling import Int64
+from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
+from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
+from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
+from tokenwire.request_model import RequestModel
 
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"features": (None, {}), "content_parts": (None, [])}
 """Of media, which this service does not take."""

@@ -2,18 +2,18 @@
 
 from fastapi import APIRouter
 
-from coordinator.api.body import api_router
-from coordinator.api.chat import ChatService
-from coordinator.api.control.gate import AdminGate
-from coordinator.api.tokens.abort import Aborts, abort_routes
-from coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
-from coordinator.api.tokens.generate import generate_routes
-from coordinator.api.tokens.sglang import sglang_routes
-from coordinator.api.tokens.tokenize import tokenize_routes
-from coordinator.api.tokens.trl import trl_routes
-from coordinator.generation import Generation
-from coordinator.models import ModelDirectory
-from coordinator.settings import ApiSettings
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.tokens.abort import Aborts, abort_routes
+from tokenwire.coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
+from tokenwire.coordinator.api.tokens.generate import generate_routes
+from tokenwire.coordinator.api.tokens.sglang import sglang_routes
+from tokenwire.coordinator.api.tokens.tokenize import tokenize_routes
+from tokenwire.coordinator.api.tokens.trl import trl_routes
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.settings import ApiSettings
 
 
 def token_routes(

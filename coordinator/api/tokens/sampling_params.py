@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from coordinator.api.gate import FieldGate
-from coordinator.api.sampling import checked_number, hand_on, ids
-from coordinator.api.sampling_fields import SamplingFields
-from coordinator.generation import ENGINE_DEFAULTS
-from coordinator.limits import TRANSFER_PARAMS
-from coordinator.request import GenerationRequest, Prompt
+from tokenwire.coordinator.api.fields.sampling import SamplingFields
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.wire_values import checked_number, hand_on, ids
+from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.generation.service import ENGINE_DEFAULTS
+from tokenwire.coordinator.types import GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 

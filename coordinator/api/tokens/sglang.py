@@ -5,20 +5,20 @@ import uuid
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.fields import Headers
-from coordinator.api.gate import FieldGate
-from coordinator.api.respond import EventStream, collect
-from coordinator.api.tokens.sglang_request import (
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.tokens.sglang_request import (
     HARMLESS,
     NOT_SERVED,
     SAMPLING_HARMLESS,
     SAMPLING_NOT_SERVED,
     SglangRequest,
 )
-from coordinator.api.tokens.sglang_shape import SglangChoice, SglangChunks
-from coordinator.generation import Generation
-from coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.output.collect import CollectedChoice
 
 
 def sglang_routes(generation: Generation) -> APIRouter:

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from coordinator.api.identifiers import Identifier
-from coordinator.api.sampling import checked_prompts
-from coordinator.api.sampling_fields import Int64
-from coordinator.api.structured import StructuredOutputs, structured_outputs
-from coordinator.api.tokens.sampling_params import SamplingParams
-from coordinator.limits import TRANSFER_PARAMS
-from coordinator.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.sampling import Int64
+from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutputs, structured_outputs
+from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
+from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 _DEFAULT_MAX_NEW_TOKENS = 128

@@ -5,19 +5,19 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.fields import Headers
-from coordinator.api.identifiers import Identifier
-from coordinator.api.token_history import TokenHistoryFields
-from coordinator.generation import Generation
-from coordinator.limits import check_ids
-from coordinator.models import ModelDirectory
-from coordinator.request import ChatPrompt, TextPrompt
-from coordinator.settings import ApiSettings
-from coordinator.text.options import TemplateOptions
-from coordinator.text.tools import parse_tools
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
+from tokenwire.coordinator.generation.limits import check_ids
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.tools import parse_tools
+from tokenwire.coordinator.types import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 
 
 class TokenizeRequest(TokenHistoryFields):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from coordinator.api.body import api_router
-from coordinator.api.respond import collect
-from coordinator.api.tokens.sampling_params import sampling_gate
-from coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
-from coordinator.api.tokens.trl_shape import scored_arrays, scored_lists
-from coordinator.generation import Generation
-from coordinator.request import Prompt
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.respond import collect
+from tokenwire.coordinator.api.tokens.sampling_params import sampling_gate
+from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
+from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.types import Prompt
 
 
 def trl_routes(generation: Generation) -> APIRouter:

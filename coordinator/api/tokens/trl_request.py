@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, Field, ValidationError
 
-from coordinator.api.sampling import checked_prompts
-from coordinator.api.tokens.sampling_params import SamplingParams
-from coordinator.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
-from coordinator.text.options import TemplateOptions
-from coordinator.text.tools import parse_tools
-from coordinator.validation import RequestModel
+from tokenwire.coordinator.api.fields.wire_values import checked_prompts
+from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.tools import parse_tools
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
 
 
 class TrlSampling(RequestModel):

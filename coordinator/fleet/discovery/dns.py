@@ -5,7 +5,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from coordinator.fleet.discovery.source import Update, join_port
+from tokenwire.coordinator.fleet.discovery.source import Update, join_port
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from coordinator.fleet.discovery.source import join_port
+from tokenwire.coordinator.fleet.discovery.source import join_port
 
 Slice = Mapping[str, Any]
 

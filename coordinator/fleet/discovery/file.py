@@ -4,7 +4,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from coordinator.fleet.discovery.source import Update, check_address
+from tokenwire.coordinator.fleet.discovery.source import Update, check_address
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)

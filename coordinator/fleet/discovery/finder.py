@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from coordinator.fleet.discovery.source import Discovery, Update
+from tokenwire.coordinator.fleet.discovery.source import Discovery, Update
 
 log = logging.getLogger(__name__)
 

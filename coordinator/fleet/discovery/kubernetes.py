@@ -6,9 +6,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.fleet.discovery.endpoint_slices import EndpointSlices
-from coordinator.fleet.discovery.kubernetes_api import ApiFailure, KubernetesApi
-from coordinator.fleet.discovery.source import Update
+from tokenwire.coordinator.fleet.discovery.endpoint_slices import EndpointSlices
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiFailure, KubernetesApi
+from tokenwire.coordinator.fleet.discovery.source import Update
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from coordinator.fleet.discovery.dns import DnsName, Serves
-from coordinator.fleet.discovery.file import FileList
-from coordinator.fleet.discovery.kubernetes import KubernetesService
-from coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
-from coordinator.fleet.discovery.source import Discovery, StaticList, check_address, split_scheme
+from tokenwire.coordinator.fleet.discovery.dns import DnsName, Serves
+from tokenwire.coordinator.fleet.discovery.file import FileList
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
+from tokenwire.coordinator.fleet.discovery.source import Discovery, StaticList, check_address, split_scheme
 from tokenwire.errors import InvalidRequest
 
 _NAME = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})")

@@ -3,7 +3,7 @@
 from array import array
 from typing import Protocol
 
-from coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.each import for_each
-from coordinator.fleet.capabilities import common_capabilities
-from coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
-from coordinator.fleet.failover.sequence import ResumableSequence
-from coordinator.fleet.submission import Fleet, Placement, Submission
+from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
+from tokenwire.coordinator.fleet.failover.sequence import ResumableSequence
+from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Submission
+from tokenwire.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
-    from coordinator.fleet.session import WorkerSession
+    from tokenwire.coordinator.fleet.session import WorkerSession
 
 
 class ResumableRequest:

@@ -4,13 +4,13 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator.fleet.slots import SlotListener
-from coordinator.fleet.submission import Submission
+from tokenwire.coordinator.fleet.request_handle import Submission
+from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
-    from coordinator.fleet.session import WorkerSession
+    from tokenwire.coordinator.fleet.session import WorkerSession
 
 
 @dataclass(frozen=True, slots=True)

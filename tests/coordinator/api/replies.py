@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.api.chat import ChatCall
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.api.message_parts import PartRenderer, PartStream
-from coordinator.generation import PreparedRequest
-from coordinator.output.collect import CollectedChoice
-from coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
-from coordinator.parsing.rules import MessageRules
-from coordinator.prompts import PreparedPrompt
-from coordinator.request import Finish, GenerationRequest, Prefill, TokenPrompt, Usage
-from coordinator.settings import ApiSettings
 from tests.coordinator.fakes import served_model
+from tokenwire.coordinator.api.message_parts import PartRenderer, PartStream
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
+from tokenwire.coordinator.parsing.rules import MessageRules
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, Usage
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = Finish("stop")

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.api.anthropic.answer import stop, whole_block
-from coordinator.api.anthropic.errors import anthropic_error
-from coordinator.api.anthropic.events import MessageEvents
-from coordinator.api.chat import ChatCall
-from coordinator.api.message_parts import Part, PartStream
-from coordinator.parsing.message import MessageDelta
-from coordinator.request import Finish
-from coordinator.settings import ApiSettings
 from tests.coordinator.api.replies import STOP, Event, call_of, events_of, streamed, tool_call
+from tokenwire.coordinator.api.anthropic.errors import anthropic_error
+from tokenwire.coordinator.api.anthropic.events import MessageEvents
+from tokenwire.coordinator.api.anthropic.response import stop, whole_block
+from tokenwire.coordinator.api.message_parts import Part, PartStream
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import WorkerLost
 
 

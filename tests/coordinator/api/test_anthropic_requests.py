@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.api.anthropic.request import MessagesRequest, messages_translator
-from coordinator.api.anthropic.system import SystemPlacement
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.text.template import ChatTemplate
+from tokenwire.coordinator.api.anthropic.request import MessagesRequest, messages_translator
+from tokenwire.coordinator.api.anthropic.system import SystemPlacement
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.errors import InvalidRequest
 
 TOOL = {"name": "f", "description": "d", "input_schema": {"properties": {}}}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.access.admin_key import AdminKey
-from coordinator.api.body import parse_json
-from coordinator.app import build_app
-from coordinator.limits import TRANSFER_PARAMS
-from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tests.bodies import body_models
+from tokenwire.coordinator.api.body import parse_json
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tokenwire.errors import Malformed
 
 TEXT = st.text(st.characters(codec="utf-8"))

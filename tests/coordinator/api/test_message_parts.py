@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.api.message_parts import Part, PartStream, aborted, whole_parts
-from coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
-from coordinator.parsing.rules import ToolCall
-from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tests.coordinator.api.replies import STOP, call_of, tool_call
+from tokenwire.coordinator.api.message_parts import Part, PartStream, aborted, whole_parts
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
+from tokenwire.coordinator.parsing.rules import ToolCall
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 

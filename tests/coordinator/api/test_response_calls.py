@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.api.responses.calls import CUSTOM, LOCAL_SHELL, InputReader, custom_arguments, shell_arguments
+from tokenwire.coordinator.api.responses.calls import (
+    CUSTOM,
+    LOCAL_SHELL,
+    InputReader,
+    custom_arguments,
+    shell_arguments,
+)
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\\n/u😀'))
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from coordinator.api.chat import ChatCall
-from coordinator.api.chat_request import ChatCompletionRequest
-from coordinator.api.responses.answer import ResponseObject
-from coordinator.api.responses.events import ResponseEvents
-from coordinator.api.responses.request import ResponsesRequest, responses_translator
-from coordinator.parsing.message import MessageDelta
-from coordinator.request import Finish
 from tests.coordinator.api.replies import STOP, Event, call_of, streamed, tool_call
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.api.responses.events import ResponseEvents
+from tokenwire.coordinator.api.responses.request import ResponsesRequest, responses_translator
+from tokenwire.coordinator.api.responses.response import ResponseObject
+from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import InvalidRequest
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": None}

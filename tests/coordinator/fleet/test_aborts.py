@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.aborts import Aborts
-from coordinator.fleet.session import WorkerSession
 from tests.coordinator.fleet.test_session import connected
 from tests.workers import Listener, accept, running_worker, submission, unix_address
+from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 

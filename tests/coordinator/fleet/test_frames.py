@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.fleet.frames import deal
-from coordinator.fleet.slots import SlotTable
 from tests.workers import Listener
+from tokenwire.coordinator.fleet.frames import deal
+from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.pool import Ticket, WorkerPool
-from coordinator.fleet.session import SessionState
 from tests.workers import Listener, accept, running_worker, submission, unix_address, until
+from tokenwire.coordinator.fleet.pool import Ticket, WorkerPool
+from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.errors import Unavailable
-from worker.server import WorkerServer
+from tokenwire.worker.server import WorkerServer
 
 MODEL = "simulated"
 LONG = 20_000

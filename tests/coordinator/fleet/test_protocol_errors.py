@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.failover.layer import Failover
-from coordinator.fleet.failover.settings import FailoverSettings
-from coordinator.fleet.pool import WorkerPool
 from tests.coordinator.fleet.test_session import connected
 from tests.workers import (
     PROMPT,
@@ -21,6 +18,9 @@ from tests.workers import (
     until,
     welcome,
 )
+from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 

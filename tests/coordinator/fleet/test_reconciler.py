@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from coordinator.fleet.reconciler import Reconciler
-from coordinator.fleet.session import WorkerSession
-from coordinator.fleet.targets import Targets
 from tests.workers import until
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.reconciler import Reconciler
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 

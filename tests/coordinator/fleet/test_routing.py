@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.fleet.recent import Recent
-from coordinator.fleet.routing import SESSION_TOKENS, Router
-from coordinator.fleet.slots import Deaf, SlotTable
-from coordinator.fleet.submission import NEW, Placement
-from coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tests.clock import Clock
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router
+from tokenwire.coordinator.fleet.slots import Deaf, SlotTable
+from tokenwire.coordinator.fleet.ttl_cache import Recent
+from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tokenwire.v1 import inference_pb2 as pb
 
 

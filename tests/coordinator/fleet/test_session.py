@@ -9,7 +9,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
 from tests.workers import (
     Listener,
     SessionContext,
@@ -23,10 +22,11 @@ from tests.workers import (
     welcome,
 )
 from tokenwire import tokenizer_files
+from tokenwire.coordinator.fleet.session import FetchFiles, SessionState, WorkerSession
 from tokenwire.errors import InvalidRequest, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
-from worker.simulated_engine.engine import SimulatedEngine
-from worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 Requests = AsyncIterator[pb.SessionRequest]
 

@@ -1,6 +1,6 @@
 """The slot table: a slot is one sequence's until its terminal event."""
 
-from coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from coordinator.fleet.pool import WorkerPool
-from coordinator.fleet.targets import Targets
 from tests.workers import Listener, Script, SessionContext, accept, scripted_worker, submission, unix_address, until
 from tokenwire import protocol
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.history.service import TokenHistory
-from coordinator.history.store import MemoryStore
-from coordinator.history.turns import Ending
-from coordinator.models import ServedModel
-from coordinator.parsing.rules import NoParsers
-from coordinator.prompts import PreparedPrompt, prepare_prompt
-from coordinator.request import ChatPrompt, ExactHistory
-from coordinator.text.logprobs import TokenTexts
-from coordinator.text.options import TemplateOptions
-from coordinator.text.template import ChatTemplate
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.store import MemoryStore
+from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.history.turns import Ending
+from tokenwire.coordinator.parsing.rules import NoParsers
+from tokenwire.coordinator.text.logprobs import TokenTexts
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory
 
 Message = dict[str, Any]
 

@@ -5,9 +5,9 @@ import re
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from coordinator.models import ServedModel
-from coordinator.text.tokenizer import Tokenizer as TextTokenizer
 from tests.coordinator.history.dialogues import model_of
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
 
 _MARKS = re.compile(r"<\|[a-z_]+\|>|</?[a-z_]+>|</s>")
 

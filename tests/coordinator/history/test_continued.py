@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.models import ServedModel
-from coordinator.prompts import PreparedPrompt
-from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.text.template.options import TemplateOptions
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordinator.history.turns import Ending
-from coordinator.models import ServedModel
-from coordinator.prompts import PreparedPrompt
-from coordinator.text.options import TemplateOptions
-from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.history.dialogues import Babble, Dialogue, Message, id_of, model_of
 from tests.coordinator.history.models import CHATML, MARKER, THINKING, small_model
-from tests.coordinator.text.conversations import TOOLS
+from tests.coordinator.text.template.conversations import TOOLS
 from tests.tokenizers import npm_tokenizer_directory
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.turns import Ending
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 CONVERSATIONS = 84
 TURNS = 4

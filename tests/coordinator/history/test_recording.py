@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.history.conversation import Conversation, Message, Record
-from coordinator.history.keys import Transcript
-from coordinator.history.recording import Recording
-from coordinator.history.store import MemoryStore
-from coordinator.history.turns import Ending, Turn
-from coordinator.output.collect import CollectedReply
-from coordinator.request import Finish
+from tokenwire.coordinator.history.conversation import Conversation, Message, Record
+from tokenwire.coordinator.history.digests import Transcript
+from tokenwire.coordinator.history.recording import Recording
+from tokenwire.coordinator.history.store import MemoryStore
+from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import EngineFailed
 
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 
-from coordinator.history.open_store import open_store
-from coordinator.history.redis_store import RedisStore
-from coordinator.history.settings import HistorySettings
-from coordinator.history.shared_store import SharedStore
-from coordinator.history.store import HistoryStore, MemoryStore
-from coordinator.history.turns import Reasoning, Turn
 from tests.redis_server import free_port, redis_server
+from tokenwire.coordinator.history.open_store import open_store
+from tokenwire.coordinator.history.redis_store import RedisStore
+from tokenwire.coordinator.history.settings import HistorySettings
+from tokenwire.coordinator.history.shared_store import SharedStore
+from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
+from tokenwire.coordinator.history.turns import Reasoning, Turn
 from tokenwire.errors import InvalidRequest
 
 pytestmark = pytest.mark.npm

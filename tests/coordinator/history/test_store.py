@@ -3,9 +3,9 @@
 import tracemalloc
 from array import array
 
-from coordinator.history.store import MemoryStore
-from coordinator.history.turns import Turn
 from tests.clock import Clock
+from tokenwire.coordinator.history.store import MemoryStore
+from tokenwire.coordinator.history.turns import Turn
 
 
 def turn(count: int = 10, parent: Turn | None = None) -> Turn:

@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.history.tail import MARK, TailRenderer, Target
-from coordinator.history.turns import Ending, Turn
-from coordinator.models import ServedModel
-from coordinator.prompts import PreparedPrompt
-from coordinator.text.options import TemplateOptions
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import (
     BREAKS,
@@ -28,6 +23,11 @@ from tests.coordinator.history.models import (
     encoded,
     small_model,
 )
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.tail import MARK, TailRenderer, Target
+from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.text.template.options import TemplateOptions
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}

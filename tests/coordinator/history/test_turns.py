@@ -4,7 +4,7 @@ from array import array
 
 import pytest
 
-from coordinator.history.turns import Reasoning, Turn
+from tokenwire.coordinator.history.turns import Reasoning, Turn
 
 PROMPT = Turn(array("I", [1, 2]), reasoning=(Reasoning(1, b"foreign", ours=False),))
 REPLY = Turn(array("I", [3]), PROMPT, "token", (Reasoning(3, b"ours", ours=True),))

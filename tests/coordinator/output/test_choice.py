@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.output.choice import Choice
-from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, WeightSpan
+from tokenwire.coordinator.output.choice import Choice
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 

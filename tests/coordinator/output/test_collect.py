@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.output.collect import CollectedReply
-from coordinator.request import Finish
+from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import WorkerLost
 
 

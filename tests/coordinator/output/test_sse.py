@@ -1,7 +1,7 @@
 """Streamed replies: order, merging for slow readers, endings."""
 
-from coordinator.output.sse import DONE, StreamedReply
-from coordinator.request import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.coordinator.output.sse import DONE, StreamedReply
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from coordinator.parsing.message import MessageDelta
-from coordinator.parsing.rules import ToolCall
+from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.parsing.rules import ToolCall
 
 
 class ScriptedParser:

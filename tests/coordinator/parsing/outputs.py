@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.parsing.settings import ParserSettings
+from tokenwire.coordinator.parsing.settings import ParserSettings
 
 Calls = list[tuple[str, dict[str, Any]]]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.parsing.batching import BatchingFeed, Pace
-from coordinator.parsing.message import MessageDelta, RawParser
 from tests.clock import Clock
 from tests.coordinator.parsing.fakes import ScriptedParser
+from tokenwire.coordinator.parsing.batching import BatchingFeed, Pace
+from tokenwire.coordinator.parsing.message import MessageDelta, RawParser
 
 MARK = 99
 

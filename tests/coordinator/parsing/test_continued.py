@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.parsing.message import MessageDelta, MessageParser, joined
-from coordinator.parsing.settings import ModelFacts, ParserSettings
-from coordinator.text.tokenizer import Tokenizer
 from tests.tokenizers import npm_tokenizer_files
+from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
+from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 pytest.importorskip("vllm")
 
-from coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 

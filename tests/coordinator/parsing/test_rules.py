@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.parsing.rules import MessageRules, NoParsers, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, NoParsers, ToolCall
 from tokenwire.errors import InvalidRequest
 
 CALL = ToolCall("1", "a", "{}")

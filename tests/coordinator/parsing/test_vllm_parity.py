@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from coordinator.parsing.batching import Pace
-from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
-from coordinator.parsing.settings import ModelFacts, ParserSettings
-from coordinator.request import TextRules
-from coordinator.text.detokenizer import TextStreams
-from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
 from tests.tokenizers import npm_tokenizer_files
+from tokenwire.coordinator.parsing.batching import Pace
+from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
+from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
+from tokenwire.coordinator.text.detokenizer import TextStreams
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import TextRules
 
 pytest.importorskip("vllm")
 
-from coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 

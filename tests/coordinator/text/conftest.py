@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.text.tokenizer import Tokenizer
 from tests.tokenizers import CACHE, making, npm_tokenizer_directory
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 
@@ -17,7 +17,7 @@ NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 _EXTRACT = """
 import sys
 from transformers import AutoTokenizer
-from worker.embedded_model import find_gguf
+from tokenwire.worker.embedded_model import find_gguf
 gguf = find_gguf()
 AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(sys.argv[1])
 """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tokenizers.decoders import DecodeStream
 
-from coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.coordinator.text.conversations import HELLO, TALK, TOOL_TALK, UNFINISHED, Conversation
+from tests.coordinator.text.template.conversations import HELLO, TALK, TOOL_TALK, UNFINISHED, Conversation
 
 Body = dict[str, Any]
 

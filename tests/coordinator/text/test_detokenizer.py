@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.request import TextRules
-from coordinator.text.detokenizer import StoppingTextStream, TextStream, TextStreams, UnreadStream
-from coordinator.text.stops import compile_stops
-from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.text import reference, tiny
+from tokenwire.coordinator.text.detokenizer import StoppingTextStream, TextStream, TextStreams, UnreadStream
+from tokenwire.coordinator.text.stops import compile_stops
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import TextRules
 
 BYTES = tiny.byte_level()
 FALLBACK = tiny.byte_fallback(strip=False)

@@ -6,9 +6,9 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from coordinator.text.logprobs import LogprobDecoder, TokenTexts
-from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.history.models import small_model
+from tokenwire.coordinator.text.logprobs import LogprobDecoder, TokenTexts
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 

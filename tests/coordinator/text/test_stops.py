@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 from tests.coordinator.text.reference import find_stop, longest_open_prefix
+from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 
 # Few letters, so that stop strings overlap, contain and end each other.
 TEXTS = st.text(alphabet="ab\n🙂", max_size=6)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
 from tests.coordinator.text import tiny
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
 from tokenwire.errors import InvalidRequest
 
 BACKEND = tiny.byte_level().backend.to_str()

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.request import TextRules
-from coordinator.text.detokenizer import TextStreams
-from coordinator.text.jinja import compile_template
-from coordinator.text.messages import parse_messages
-from coordinator.text.template import ChatTemplate
-from coordinator.text.tokenizer import Tokenizer
-from tests.coordinator.text import conversations, tiny
+from tests.coordinator.text import tiny
+from tests.coordinator.text.template import conversations
+from tokenwire.coordinator.text.detokenizer import TextStreams
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.jinja import compile_template
+from tokenwire.coordinator.text.template.messages import parse_messages
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import TextRules
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

@@ -2,7 +2,7 @@
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from coordinator.text.tokenizer import Tokenizer as TextTokenizer
+from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
 
 
 def byte_level() -> TextTokenizer:

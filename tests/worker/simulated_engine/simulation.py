@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.outbox import Outbox
-from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 FAST = SimulationSettings(step_ms=0)
 PROMPT = list(range(32, 72))

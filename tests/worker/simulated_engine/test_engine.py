@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulation
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence
-from worker.outbox import Outbox
-from worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+from tokenwire.worker.engine import Sequence
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
 @given(

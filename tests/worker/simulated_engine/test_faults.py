@@ -11,9 +11,9 @@ import pytest
 from tests.worker.simulated_engine.simulation import PROMPT, simulation
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import PauseMode
-from worker.simulated_engine.engine import FaultPlan, SimulationSettings
-from worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
+from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.simulated_engine.engine import FaultPlan, SimulationSettings
+from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
 
 
 def faulty(*faults: str, **fields: float) -> SimulationSettings:

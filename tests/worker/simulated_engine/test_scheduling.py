@@ -8,9 +8,9 @@ import pytest
 from tests.worker.simulated_engine.simulation import FAST, PROMPT, simulation
 from tokenwire.errors import InvalidRequest, Overloaded, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import PauseMode
-from worker.simulated_engine.cache import KvCache
-from worker.simulated_engine.engine import SimulationSettings
+from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.simulated_engine.cache import KvCache
+from tokenwire.worker.simulated_engine.engine import SimulationSettings
 
 LONG = [65 + i % 26 for i in range(160)]
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.worker.simulated_engine.simulation import simulation
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import PauseMode
+from tokenwire.worker.engine import PauseMode
 
 RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))
 

@@ -2,7 +2,7 @@
 
 from torch._dynamo.utils import counters
 
-from worker.vllm_engine.extension import WorkerExtension
+from tokenwire.worker.vllm_engine.extension import WorkerExtension
 
 
 class Compilations(WorkerExtension):

@@ -7,9 +7,9 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from tokenwire.v1 import inference_pb2 as pb
-from worker.engine import Sequence, Step
-from worker.outbox import Outbox
-from worker.vllm_engine.engine import VllmEngine
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.vllm_engine.engine import VllmEngine
 
 
 @dataclass

@@ -16,18 +16,18 @@ import pytest_asyncio
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
 from tokenwire.paths import default_cache_dir
 from tokenwire.v1 import inference_pb2 as pb
-from worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
-from worker.engine import PauseMode
+from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.worker.engine import PauseMode
 
 pytest.importorskip("vllm")
 
 from tests.worker.vllm_engine.running import Result, Run, take_over
 from tests.workers import until
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
-from worker.prefix_cache import CacheChange
-from worker.vllm_engine.arguments import parse_engine_args
-from worker.vllm_engine.engine import VllmEngine
-from worker.vllm_engine.pump import missing_internals
+from tokenwire.worker.prefix_cache import CacheChange
+from tokenwire.worker.vllm_engine.arguments import parse_engine_args
+from tokenwire.worker.vllm_engine.core_driver import missing_internals
+from tokenwire.worker.vllm_engine.engine import VllmEngine
 
 pytestmark = [
     pytest.mark.engine,

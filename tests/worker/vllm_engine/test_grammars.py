@@ -8,14 +8,14 @@ import pytest
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.paths import default_cache_dir
-from worker.embedded_model import prepare_embedded_model
+from tokenwire.worker.embedded_model import prepare_embedded_model
 
 pytest.importorskip("vllm")
 
 from transformers import AutoTokenizer
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-from worker.vllm_engine.grammars import GrammarCheck
+from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 
 pytestmark = pytest.mark.engine
 

@@ -12,7 +12,7 @@ pytest.importorskip("vllm")
 from vllm.logprobs import FlatLogprobs
 from vllm.outputs import CompletionOutput, RequestOutput
 
-from worker.vllm_engine.logprobs import flat_rows, sampled_rows
+from tokenwire.worker.vllm_engine.logprobs import flat_rows, sampled_rows
 
 pytestmark = pytest.mark.engine
 

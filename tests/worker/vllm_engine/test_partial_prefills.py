@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from worker.vllm_engine.partial_prefills import without_generators_of_partial_prefills
+from tokenwire.worker.vllm_engine.partial_prefills import without_generators_of_partial_prefills
 
 
 class Runner:

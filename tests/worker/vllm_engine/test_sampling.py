@@ -12,7 +12,7 @@ vllm = pytest.importorskip("vllm")
 exceptions = pytest.importorskip("vllm.exceptions")
 msgspec = pytest.importorskip("msgspec")
 
-from worker.vllm_engine.sampling import child_params, to_vllm  # noqa: E402
+from tokenwire.worker.vllm_engine.sampling import child_params, to_vllm  # noqa: E402
 
 pytestmark = pytest.mark.engine
 

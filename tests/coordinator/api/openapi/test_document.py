@@ -13,16 +13,16 @@ import schemathesis
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from coordinator.access.admin_key import AdminKey
-from coordinator.access.keys import AccessSettings
-from coordinator.api.openapi.operations import OPERATIONS
-from coordinator.api.openapi.routes import DOCUMENTATION_PATHS
-from coordinator.app import build_app
-from coordinator.fleet.pool import WorkerPool
-from coordinator.page.routes import PAGE_PATHS
-from coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 from tests.coordinator.api.openapi.described import Described
 from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.api.openapi.operations import OPERATIONS
+from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
+from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.settings import ApiSettings, ControlSettings, CoordinatorSettings
 
 ADMIN = {"Authorization": "Bearer open"}
 TALK = [{"role": "user", "content": "Hi"}]

@@ -6,11 +6,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from coordinator.access.admin_key import AdminKey
-from coordinator.api.control.gate import AdminGate
-from coordinator.api.errors import install_error_handlers
-from coordinator.api.tokens.abort import abort_routes
-from coordinator.settings import ApiSettings
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.errors import install_error_handlers
+from tokenwire.coordinator.api.tokens.abort import abort_routes
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.settings import ApiSettings
 
 
 class Recorder:

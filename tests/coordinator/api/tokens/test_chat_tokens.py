@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from coordinator.api.fields import Headers
-from coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
-from coordinator.models import ServedModel
-from coordinator.request import TokenPrompt
-from coordinator.settings import ApiSettings
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, served_model
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import TokenPrompt
 from tokenwire.errors import NotFound
 
 MESSAGES = [{"role": "user", "content": "one two"}]

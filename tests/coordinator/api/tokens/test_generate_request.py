@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from coordinator.api.fields import Headers
-from coordinator.api.tokens.generate_request import GenerateRequest
-from coordinator.request import GenerationRequest, TextRules, TokenPrompt
+from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
+from tokenwire.coordinator.types import GenerationRequest, TextRules, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from coordinator.api.tokens.sglang_request import SglangRequest
-from coordinator.api.tokens.sglang_shape import SglangChoice, SglangChunks, finish_reason
-from coordinator.generation import PreparedRequest
-from coordinator.prompts import PreparedPrompt
-from coordinator.request import (
+from tests.coordinator.fakes import served_model
+from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
+from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks, finish_reason
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.types import (
     Finish,
     GenerationRequest,
     Prefill,
@@ -19,7 +20,6 @@ from coordinator.request import (
     TokenPrompt,
     WeightSpan,
 )
-from tests.coordinator.fakes import served_model
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
-from coordinator.api.tokens.trl_shape import scored_arrays, scored_lists
-from coordinator.request import ChatPrompt, ScoredPosition, ScoredToken, TextPrompt, TokenPrompt
+from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
+from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
+from tokenwire.coordinator.types import ChatPrompt, ScoredPosition, ScoredToken, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 INF = float("inf")

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from coordinator.fleet.discovery.source import Discovery
 from tests.workers import until
+from tokenwire.coordinator.fleet.discovery.source import Discovery
 
 
 class Told:

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from coordinator.fleet.discovery.endpoint_slices import EndpointSlices
 from tests.kubernetes import endpoint, endpoint_slice
+from tokenwire.coordinator.fleet.discovery.endpoint_slices import EndpointSlices
 
 RECORDED = Path(__file__).with_name("rolling_update.jsonl")
 

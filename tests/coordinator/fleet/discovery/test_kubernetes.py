@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.discovery.kubernetes import KubernetesService
-from coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
 from tests.coordinator.fleet.discovery.followed import followed
 from tests.kubernetes import FakeKubernetes, endpoint, endpoint_slice, fake_kubernetes
 from tests.workers import until
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
 from tokenwire.errors import InvalidRequest
 
 ONE, TWO, THREE = (f"10.0.0.{number}:50051" for number in (1, 2, 3))

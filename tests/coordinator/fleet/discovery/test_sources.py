@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.fleet.discovery.dns import DnsName
-from coordinator.fleet.discovery.file import FileList
-from coordinator.fleet.discovery.finder import WorkerFinder
-from coordinator.fleet.discovery.kubernetes import KubernetesService
-from coordinator.fleet.discovery.parse import check_source, open_source
-from coordinator.fleet.discovery.source import Discovery, StaticList, Update
 from tests.coordinator.fleet.discovery.followed import Told, followed
 from tests.workers import until
+from tokenwire.coordinator.fleet.discovery.dns import DnsName
+from tokenwire.coordinator.fleet.discovery.file import FileList
+from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.parse import check_source, open_source
+from tokenwire.coordinator.fleet.discovery.source import Discovery, StaticList, Update
 from tokenwire.errors import InvalidRequest
 
 SOON = 0.01

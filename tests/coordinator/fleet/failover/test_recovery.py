@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.fleet.capabilities import common_capabilities
-from coordinator.fleet.failover.recovery import (
+from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from tokenwire.coordinator.fleet.failover.recovery import (
     Recovery,
     can_go_on_plausibly,
     recovery_of,

@@ -4,8 +4,8 @@ from array import array
 
 import pytest
 
-from coordinator.fleet.failover.replay import Replay
 from tests.workers import Listener
+from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.v1 import inference_pb2 as pb
 
 END = pb.Finish(reason=pb.FINISH_REASON_LENGTH)

@@ -2,18 +2,18 @@
 
 import pytest
 
-from coordinator.fleet.failover.sequence import Loss, ResumableSequence
-from coordinator.fleet.frames import deal
-from coordinator.fleet.session import WorkerSession
-from coordinator.fleet.slots import SlotTable
-from coordinator.output.choice import Choice
-from coordinator.output.sse import DONE, StreamedReply
-from coordinator.parsing.message import ParserFailed
-from coordinator.request import Finish, ScoredPosition
 from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
 from tests.coordinator.output.test_sse import Reader, Shape
 from tests.workers import Listener, accept
+from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from tokenwire.coordinator.fleet.frames import deal
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.slots import SlotTable
+from tokenwire.coordinator.output.choice import Choice
+from tokenwire.coordinator.output.sse import DONE, StreamedReply
+from tokenwire.coordinator.parsing.message import ParserFailed
+from tokenwire.coordinator.types import Finish, ScoredPosition
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -1,0 +1,59 @@
+"""Fields of control requests: clients send them in the query, in a JSON body, or in both."""
+
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from tokenwire.coordinator.api.body import parse_json
+from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.observability.record import record_of
+from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
+
+Fields = TypeVar("Fields", bound="Form")
+
+
+class Form(RequestModel):
+    """What every control request may say. Fields that nobody knows are ignored, as vLLM does."""
+
+    model: str | None = None
+    """Any name of the model whose workers are meant; needed only where there are several models."""
+
+
+async def read(form: type[Fields], request: Request) -> Fields:
+    """Read a request's fields; the body's count before the query's. Raises InvalidRequest or RequestValidationError."""
+    query = request.query_params
+    repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
+    fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
+    fields.update(await _body(request))
+    record_of(request.scope).asked(fields)
+    try:
+        return form.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+def _is_json(content_type: str) -> bool:
+    kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
+    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    if not body.strip():
+        return {}
+    if not _is_json(request.headers.get("content-type", "")):
+        # Browsers let pages of any site send other types without asking us first.
+        raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
+    await check_shape(body)
+    try:
+        fields = parse_json(body)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}") from error
+    if fields is None:
+        return {}
+    if not isinstance(fields, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return fields

@@ -1,0 +1,86 @@
+"""vLLM's routes that stop and start generation: /pause, /resume, /sleep, /wake_up, and what they tell."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.status import FleetStatus
+
+Mode = Literal["abort", "wait", "keep"]
+
+
+class Pause(Form):
+    """How to pause."""
+
+    mode: Mode = "abort"
+    clear_cache: bool = True
+
+
+class Sleep(Form):
+    """How deep to sleep."""
+
+    level: int = Field(default=1, ge=0, le=2)
+    mode: Mode = "abort"
+
+
+class WakeUp(Form):
+    """What to wake; None: everything."""
+
+    tags: list[str] | None = None
+
+
+def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+    """Return the routes."""
+    router = gate.router()
+    _add_sleep(router, control, status)
+
+    @router.post("/pause")
+    async def pause(request: Request) -> Response:
+        form = await read(Pause, request)
+        await control.pause(form.model, form.mode, form.clear_cache)
+        return JSONResponse({"status": "paused"})
+
+    @router.post("/resume")
+    async def resume(request: Request) -> Response:
+        await control.resume((await read(Form, request)).model)
+        return JSONResponse({"status": "resumed"})
+
+    @router.get("/is_paused")
+    async def is_paused(request: Request) -> Response:
+        workers = status.connected((await read(Form, request)).model)
+        return JSONResponse(_all("is_paused", {worker.address: worker.serving.paused for worker in workers}))
+
+    return router
+
+
+def _add_sleep(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
+    @router.post("/sleep")
+    async def sleep(request: Request) -> Response:
+        form = await read(Sleep, request)
+        await control.sleep(form.model, form.level, form.mode)
+        return JSONResponse({"status": "sleeping", "level": form.level})
+
+    @router.post("/wake_up")
+    async def wake_up(request: Request) -> Response:
+        form = await read(WakeUp, request)
+        results = await control.wake_up(form.model, form.tags or [])
+        asleep = any(result.answer.serving.sleeping for result in results)
+        return JSONResponse({"status": "sleeping" if asleep else "awake", "tags": form.tags or None})
+
+    @router.get("/is_sleeping")
+    async def is_sleeping(request: Request) -> Response:
+        workers = status.connected((await read(Form, request)).model)
+        # As in vLLM, a paused engine sleeps.
+        asleep = {worker.address: worker.serving.sleeping or worker.serving.paused for worker in workers}
+        return JSONResponse(_all("is_sleeping", asleep))
+
+
+def _all(name: str, by_worker: dict[str, bool]) -> dict[str, Any]:
+    """One answer for all workers; each by itself where they differ."""
+    values = set(by_worker.values())
+    return {name: all(values)} if len(values) == 1 else {name: False, "workers": by_worker}

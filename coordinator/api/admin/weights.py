@@ -1,0 +1,115 @@
+"""Routes that change weights: vLLM's transfer, prime-rl's directories, and the label of what came of it."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.status import FleetStatus, common_version
+from tokenwire.errors import InvalidRequest
+
+
+class InitTransfer(Form):
+    """vLLM's arguments of a transfer engine."""
+
+    init_info: dict[str, Any]
+
+
+class FinishUpdate(Form):
+    """The label of the new weights."""
+
+    weight_version: str | None = None
+
+
+class SetVersion(Form):
+    """A label."""
+
+    new_version: str
+
+
+class UpdateWeights(Form):
+    """vLLM's `update_info` or prime-rl's `weight_dir`; which one counts is told by its presence."""
+
+    update_info: dict[str, Any] | list[Any] | None = None
+    weight_dir: str | None = None
+    weight_version: str | None = None
+
+
+def weight_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+    """Return the routes."""
+    router = gate.router()
+    _add_stages(router, control)
+
+    @router.post("/update_weights")
+    async def update_weights(request: Request) -> Response:
+        form = await read(UpdateWeights, request)
+        if form.update_info is not None:
+            await control.transfer(form.model, "update", {"update_info": form.update_info})
+            return JSONResponse({"message": "Weights updated"})
+        if "weight_dir" not in form.model_fields_set:
+            raise InvalidRequest("Give `update_info` (a transfer) or `weight_dir` (a directory).", param="weight_dir")
+        if form.weight_dir:
+            version = form.weight_version or version_of(form.weight_dir)
+            await control.load_weights(form.model, form.weight_dir, version, reset_prefix_cache=False)
+        return JSONResponse({"status": "ok"})
+
+    @router.post("/reload_weights")
+    async def reload_weights(request: Request) -> Response:
+        await control.load_weights((await read(Form, request)).model, "", "", reset_prefix_cache=False)
+        return JSONResponse({"status": "ok"})
+
+    @router.post("/update_weight_version")
+    async def update_weight_version(request: Request) -> Response:
+        form = await read(SetVersion, request)
+        await control.set_weight_version(form.model, form.new_version)
+        return JSONResponse({"success": True, "new_version": form.new_version})
+
+    @router.get("/weight_info")
+    async def weight_info(request: Request) -> Response:
+        workers = status.connected((await read(Form, request)).model)
+        version = common_version(workers)
+        told: dict[str, Any] = {"weight_version": version}
+        if version is None:
+            told["workers"] = {worker.address: worker.serving.weight_version for worker in workers}
+        return JSONResponse(told)
+
+    return router
+
+
+def version_of(weight_dir: str) -> str:
+    """Return the label of weights that nobody labelled: the name of their directory."""
+    return os.path.basename(os.path.normpath(weight_dir))
+
+
+def _add_stages(router: APIRouter, control: FleetControl) -> None:
+    @router.post("/init_weight_transfer_engine")
+    async def init_transfer(request: Request) -> Response:
+        form = await read(InitTransfer, request)
+        return await _stage(form, "init", {"init_info": form.init_info}, "Weight transfer initialized")
+
+    @router.post("/shutdown_weight_transfer_engine")
+    async def shutdown_transfer(request: Request) -> Response:
+        return await _stage(await read(Form, request), "shutdown", {}, "Weight transfer shut down")
+
+    @router.post("/start_weight_update")
+    async def start_update(request: Request) -> Response:
+        return await _stage(await read(Form, request), "start", {}, "Weight update started")
+
+    @router.post("/start_draft_weight_update")
+    async def start_draft_update(request: Request) -> Response:
+        return await _stage(await read(Form, request), "start_draft", {}, "Draft weight update started")
+
+    @router.post("/finish_weight_update")
+    async def finish_update(request: Request) -> Response:
+        form = await read(FinishUpdate, request)
+        arguments = {} if form.weight_version is None else {"weight_version": form.weight_version}
+        return await _stage(form, "finish", arguments, "Weight update finished")
+
+    async def _stage(form: Form, stage: str, arguments: Mapping[str, Any], message: str) -> Response:
+        await control.transfer(form.model, stage, arguments)
+        return JSONResponse({"message": message})

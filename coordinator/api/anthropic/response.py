@@ -1,0 +1,83 @@
+"""What Anthropic's whole answers and streams are made of: content blocks, the reason of the stop, usage."""
+
+import json
+import uuid
+from typing import Any
+
+from pydantic_core import from_json
+
+from tokenwire.coordinator.api.anthropic.blocks import Message, chat_messages
+from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.types import Finish, Usage
+
+
+def new_signature() -> str:
+    """Return what stands for Anthropic's signature of a thinking block: nobody checks it, but clients want one."""
+    return uuid.uuid4().hex
+
+
+def opened_block(part: Part) -> dict[str, Any]:
+    """Return a content block that has begun."""
+    match part.kind:
+        case "text":
+            return {"type": "text", "text": ""}
+        case "reasoning":
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        case "tool_call":
+            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": {}}
+
+
+def whole_block(part: Part) -> dict[str, Any]:
+    """Return a content block that is complete, or cut."""
+    match part.kind:
+        case "text":
+            return {"type": "text", "text": part.text}
+        case "reasoning":
+            return {"type": "thinking", "thinking": part.text, "signature": new_signature()}
+        case "tool_call":
+            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": _input(part.text)}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """Return a call's arguments; of arguments that were cut, what is whole, as Anthropic's clients read streams."""
+    try:
+        value = from_json(arguments or "{}", allow_partial=True)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def returned(parts: list[Part]) -> list[Message]:
+    """Return the chat messages that parts become when a client sends their blocks back."""
+    return chat_messages(None, [{"role": "assistant", "content": [whole_block(part) for part in parts]}])
+
+
+def stop(parts: list[Part], finish: Finish) -> dict[str, Any]:
+    """Return the stop reason with the stop sequence, as vLLM sees it: a call that was cut short must not be run."""
+    calls = [part for part in parts if part.kind == "tool_call"]
+    if finish.reason == "length":
+        return {"stop_reason": "max_tokens", "stop_sequence": None}
+    if calls and _is_json(calls[-1].text):
+        return {"stop_reason": "tool_use", "stop_sequence": None}
+    if isinstance(finish.stop_reason, str):
+        return {"stop_reason": "stop_sequence", "stop_sequence": finish.stop_reason}
+    return {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def shown_usage(usage: Usage, shows_cached: bool) -> dict[str, Any]:
+    """Return Anthropic's usage, whose input tokens are those that did not come from a cache."""
+    shown: dict[str, Any] = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
+    if shows_cached and usage.cached_tokens is not None:
+        shown["input_tokens"] -= usage.cached_tokens
+        shown["cache_read_input_tokens"] = usage.cached_tokens
+    if usage.reasoning_tokens is not None:
+        shown["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return shown

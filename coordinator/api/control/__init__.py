@@ -1,1 +1,0 @@
-"""Routes that steer the fleet: one module for each family of contracts."""

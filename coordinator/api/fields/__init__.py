@@ -1,0 +1,1 @@
+"""Request and reply fields that several routes share."""

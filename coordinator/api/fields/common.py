@@ -1,0 +1,175 @@
+"""Request fields that several routes share, and what becomes of them."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import Request
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_identifier
+from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
+from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
+from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
+from tokenwire.coordinator.auth.caller import caller_of
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import Truncation
+from tokenwire.errors import InvalidRequest
+from tokenwire.request_model import RequestModel
+from tokenwire.v1 import inference_pb2 as pb
+
+# Fields that vLLM knows and tokenwire does not serve, with the values that change nothing.
+NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "use_beam_search": (None, False),
+    "best_of": (None, 1),
+}
+
+_MAX_RANK = 2**32 - 1
+"""What the wire has room for."""
+
+
+class StreamOptions(RequestModel):
+    """OpenAI's stream_options."""
+
+    model_config = ConfigDict(extra="allow")
+
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+class RequestFields(SamplingFields):
+    """How to sample and how to answer: the same for chat and completions."""
+
+    model: str | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=INT64_MAX)] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    response_format: ResponseFormat | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
+    vllm_xargs: dict[str, str | int | float | list[str | int | float]] | None = None
+    echo: bool | None = False
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    stream_interval: Annotated[int, Field(ge=1)] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    priority: Int64 = 0
+    cache_salt: Annotated[str | None, BeforeValidator(checked_cache_salt)] = None
+    session_id: Identifier | None = None
+    request_id: Identifier = ""
+    user: str | None = None
+    # Of beam search, of rendering only, or of media: nothing but their types is checked.
+    use_beam_search: bool = False
+    length_penalty: float = 1.0
+    return_token_offsets: bool | None = None
+    mm_payload: Literal["tensors", "none"] = "tensors"
+    return_mm_kwargs: bool | None = None
+
+    def shows_usage(self, api: ApiSettings) -> bool:
+        """Tell whether a stream ends with a usage chunk."""
+        return bool(self.stream_options and self.stream_options.include_usage) or api.force_include_usage
+
+    def shows_continuous_usage(self, api: ApiSettings) -> bool:
+        """Tell whether every chunk of a stream carries usage; as in vLLM, only where it ends with usage."""
+        return self.shows_usage(api) and bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    def truncation(self) -> Truncation | None:
+        """Return how to cut a long prompt, if at all."""
+        if self.truncate_prompt_tokens is None:
+            return None
+        return Truncation(self.truncate_prompt_tokens, self.truncation_side)
+
+    def check_logprobs(self) -> None:
+        """Check what concerns log-probabilities of prompts. Raises InvalidRequest."""
+        count = self.prompt_logprobs
+        if count is not None and self.stream and (count > 0 or count == -1):
+            raise InvalidRequest("`prompt_logprobs` are not available when `stream=True`.", param="prompt_logprobs")
+        if count is not None and count < -1:
+            raise InvalidRequest("`prompt_logprobs` must be a positive value or -1.", param="prompt_logprobs")
+
+    def grammar(self) -> pb.StructuredOutputs | None:
+        """Return the one grammar that is asked for; response_format wins. Raises InvalidRequest."""
+        return structured_outputs(self.structured_outputs, self.response_format)
+
+    def sampling(
+        self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
+    ) -> pb.SamplingParams:
+        """Return what concerns ids, and what is handed on to the engine; see SamplingFields.sampling."""
+        sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
+        sampling.MergeFrom(self.handed_on())
+        return sampling
+
+    def handed_on(self) -> pb.SamplingParams:
+        """Return only what is the engine's own business."""
+        sampling = pb.SamplingParams()
+        hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+        return sampling
+
+
+def check_stream_options(body: RequestFields) -> None:
+    """Check that stream options come with a stream. Raises InvalidRequest."""
+    if body.stream_options is not None and body.stream_options.model_fields_set and not body.stream:
+        raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
+
+
+def request_id(prefix: str, body: str | None, header: str | None) -> str:
+    """Return the id of a request: the X-Request-Id header's, the body's, or a new one."""
+    return f"{prefix}{header or body or uuid.uuid4().hex}"
+
+
+class Headers:
+    """What a request's headers say beside its body."""
+
+    def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
+        self.tenant = tenant
+        """Who the request is of, by its key."""
+        self._headers = headers
+        self._priority = headers.get("x-vllm-priority")
+        self._rank = headers.get("x-data-parallel-rank")
+        self.request_id = self.identifier("X-Request-Id")
+        self.session_id = self.identifier("X-Session-Id")
+
+    @classmethod
+    def of(cls, request: Request) -> "Headers":
+        """Read a request's headers, and whose it is. Raises InvalidRequest."""
+        return cls(request.headers, caller_of(request.scope).tenant)
+
+    def identifier(self, name: str) -> str | None:
+        """Return a header that names something. Raises InvalidRequest."""
+        value = self._headers.get(name.lower())
+        return None if value is None else checked_identifier(value, name)
+
+    def priority(self, body: int) -> int:
+        """Return the header's priority, or else the body's. One that is no number counts as absent, as in vLLM."""
+        return _number(self._priority, body)
+
+    @property
+    def data_parallel_rank(self) -> int | None:
+        """The rank that the request is to run on. Raises InvalidRequest for what is no rank of any fleet."""
+        if self._rank is None:
+            return None
+        try:
+            rank = int(self._rank)
+        except ValueError:
+            rank = -1
+        if not 0 <= rank <= _MAX_RANK:
+            shown = f"{self._rank[:100]!r}"
+            message = f"X-Data-Parallel-Rank must be a whole number from 0 to {_MAX_RANK}, got {shown}."
+            raise InvalidRequest(message, param="X-Data-Parallel-Rank")
+        return rank
+
+    def session(self, body: RequestFields) -> str | None:
+        """Return the session: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
+        given = body.session_id or self.session_id
+        extra = (body.vllm_xargs or {}).get("session_id")
+        if given or not isinstance(extra, str) or not extra:
+            return given
+        return checked_identifier(extra, "vllm_xargs.session_id")
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    try:
+        value = int(text) if text is not None else otherwise
+    except ValueError:
+        return otherwise
+    return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise

@@ -1,0 +1,102 @@
+"""Log-probabilities in the shapes of OpenAI's chat and completions, as vLLM fills them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenwire.coordinator.types import ScoredPosition, ScoredToken
+
+_FLOOR = -9999.0
+"""Stands for minus infinity, which JSON has no word for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobStyle:
+    """Which tokens of each position a client wants to see, and how they are written."""
+
+    top: int
+    """So many of the likeliest; -1: all."""
+    everything: bool = False
+    """Whatever the engine reported: the ids that the request named."""
+    as_token_ids: bool = False
+    """Write tokens as "token_id:N"."""
+
+    def name(self, token: ScoredToken) -> str:
+        """Return how a token is written."""
+        return f"token_id:{token.token_id}" if self.as_token_ids else token.text
+
+    def shows_all(self) -> bool:
+        """Tell whether no token of a position is left out."""
+        return self.everything or self.top == -1
+
+
+def chat_logprobs(positions: Sequence[ScoredPosition], style: LogprobStyle) -> dict[str, Any]:
+    """Return chat's logprobs object."""
+    return {"content": [_chat_entry(position, style) for position in positions]}
+
+
+def _chat_entry(position: ScoredPosition, style: LogprobStyle) -> dict[str, Any]:
+    token = position[0]
+    top = position if style.shows_all() else position[: style.top]
+    return {
+        "token": style.name(token),
+        "logprob": max(token.logprob, _FLOOR),
+        "bytes": _bytes(token.text),
+        "top_logprobs": [
+            {"token": (name := style.name(other)), "logprob": max(other.logprob, _FLOOR), "bytes": _bytes(name)}
+            for other in top
+        ],
+    }
+
+
+def _bytes(text: str) -> list[int]:
+    return list(text.encode("utf-8", errors="replace"))
+
+
+def completion_logprobs(
+    token_ids: Sequence[int],
+    positions: Sequence[ScoredPosition | None],
+    style: LogprobStyle,
+    decode: Callable[[int], str],
+    offset: int = 0,
+) -> tuple[dict[str, Any], int]:
+    """Return completions' logprobs object, and where the text goes on.
+
+    decode: names a token without log-probabilities, the first one of a prompt; offset: characters before the first.
+    """
+    tokens: list[str] = []
+    values: list[float | None] = []
+    tops: list[dict[str, float] | None] = []
+    offsets: list[int] = []
+    for token_id, position in zip(token_ids, positions, strict=True):
+        if position is None:
+            position = [ScoredToken(token_id, decode(token_id), 0.0, 0)]
+            values.append(None)
+            tops.append(None)
+        else:
+            values.append(max(position[0].logprob, _FLOOR))
+            tops.append(_top(position, style))
+        tokens.append(style.name(position[0]))
+        offsets.append(offset)
+        offset += len(tokens[-1])
+    return {"text_offset": offsets, "token_logprobs": values, "tokens": tokens, "top_logprobs": tops}, offset
+
+
+def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
+    # OpenAI's definition: up to one more than asked for, since the sampled token is among them.
+    shown = position if style.shows_all() else position[: style.top + 1]
+    return {style.name(token): max(token.logprob, _FLOOR) for token in shown}
+
+
+def prompt_logprobs(positions: Sequence[ScoredPosition | None] | None) -> list[dict[str, Any] | None] | None:
+    """Return vLLM's prompt_logprobs: one object by token id for each token of the prompt."""
+    if positions is None:
+        return None
+    return [
+        None if position is None else {str(token.token_id): _scored(token) for token in position}
+        for position in positions
+    ]
+
+
+def _scored(token: ScoredToken) -> dict[str, Any]:
+    return {"logprob": max(token.logprob, _FLOOR), "rank": token.rank, "decoded_token": token.text}

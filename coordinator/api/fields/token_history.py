@@ -1,0 +1,108 @@
+"""The fields of token-exact history: what a request may ask for and carry, and what its reply says of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
+from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.request_model import RequestModel
+
+HistoryMode = Literal["auto", "exact", "template"]
+
+_MESSAGE_IDS = ("prompt_token_ids", "generation_token_ids")
+_MESSAGE_FIELDS = {*_MESSAGE_IDS, "generation_log_probs"}
+
+
+class TokenHistoryFields(RequestModel):
+    """Fields of requests that hold a conversation."""
+
+    token_history: HistoryMode | None = None
+    """exact: re-use the ids of earlier prompts and completions; template: render everything anew, as vLLM does; auto:
+    exact where ids matter to the client. Default: the server's."""
+    required_prefix_token_ids: list[int] | None = None
+    """The ids of an earlier prompt and its completion, with which this prompt has to begin."""
+
+    def exact_history(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        default: HistoryMode,
+        *,
+        tenant: str = "",
+        wants_ids: bool = False,
+        cache_salt: str | None = None,
+        session_id: str | None = None,
+        keeps: bool = True,
+    ) -> ExactHistory | None:
+        """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest.
+
+        default: the server's mode. wants_ids: whether the client asks to see ids. keeps: whether replies are kept.
+        """
+        if self.token_history == "template":  # noqa: S105
+            if self.required_prefix_token_ids:
+                raise InvalidRequest(
+                    "`required_prefix_token_ids` cannot be used with `token_history` 'template'.",
+                    param="required_prefix_token_ids",
+                )
+            return None
+        prefix = self._required(messages) or _carried(messages)
+        mode = self.token_history or default
+        if prefix is None and (mode == "template" or (mode == "auto" and not (wants_ids or session_id))):
+            return None
+        return ExactHistory(tenant=tenant, cache_salt=cache_salt, session_id=session_id, prefix=prefix, keeps=keeps)
+
+    def _required(self, messages: Sequence[Mapping[str, Any]]) -> KnownPrefix | None:
+        if not self.required_prefix_token_ids:
+            return None
+        replies = (i for i in reversed(range(len(messages))) if messages[i].get("role") == "assistant")
+        return KnownPrefix(
+            self.required_prefix_token_ids, next(replies, None), "required_prefix_token_ids", required=True
+        )
+
+
+def _carried(messages: Sequence[Mapping[str, Any]]) -> KnownPrefix | None:
+    """Return the ids that the last of the assistant's messages with ids carries."""
+    for position in reversed(range(len(messages))):
+        message = messages[position]
+        if message.get("role") == "assistant" and all(message.get(name) is not None for name in _MESSAGE_IDS):
+            where = f"messages[{position}]"
+            ids = [token_id for name in _MESSAGE_IDS for token_id in _ids(message[name], f"{where}.{name}")]
+            return KnownPrefix(ids, position, f"{where}.generation_token_ids")
+    return None
+
+
+def _ids(value: object, where: str) -> list[int]:
+    if not isinstance(value, list) or any(type(item) is not int for item in value):
+        raise Malformed(f"{where} must be a list of token ids.", param="messages")
+    return value
+
+
+def without_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages without the ids that they carry: for those who read messages only."""
+    return [{name: value for name, value in message.items() if name not in _MESSAGE_FIELDS} for message in messages]
+
+
+def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
+    """Return the fields that tell a client what its prompt re-used; none where the prompt was the template's."""
+    prompt = prepared.request.prompts[0]
+    if not isinstance(prompt, ChatPrompt) or prompt.history is None:
+        return {}
+    conversation = prepared.prompts[0].conversation
+    reused, source = (0, None) if conversation is None else (conversation.reused, conversation.source)
+    return {"token_history": {"mode": "exact", "reused_tokens": reused, "source": source}}
+
+
+def shown_message_ids(
+    prepared: PreparedRequest, token_ids: list[int], logprobs: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the fields of a message for clients that carry ids on their messages; none for others.
+
+    logprobs: OpenAI's, of the message; None where they were not asked for.
+    """
+    prompt = prepared.request.prompts[0]
+    if not isinstance(prompt, ChatPrompt) or prompt.history is None or prompt.history.prefix is None:
+        return {}
+    fields = {"prompt_token_ids": list(prepared.prompts[0].token_ids), "generation_token_ids": token_ids}
+    if logprobs is None:
+        return fields
+    return {**fields, "generation_log_probs": [entry["logprob"] for entry in logprobs["content"]]}

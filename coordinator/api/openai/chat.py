@@ -1,0 +1,224 @@
+"""POST /v1/chat/completions."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
+from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
+from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
+from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
+from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.history.recording import Recording
+from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.output.sse import ChunkShape
+from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    """One request on its way: what was asked, what was made of it, and what will read the message out of the text."""
+
+    body: ChatCompletionRequest
+    api: ApiSettings
+    prepared: PreparedRequest
+    plan: ParserPlan | None
+    counts_reasoning: bool
+    created: int
+
+    def parser(self) -> MessageParser:
+        """Return what reads one choice, where there is a plan."""
+        assert self.plan is not None
+        return self.plan.parser(self.prepared.prompts[0].new_ids)
+
+    def keep(self, index: int, messages: Sequence[Message]) -> None:
+        """Keep a choice, where it is to be, as the messages that it is when a client sends back what it was shown."""
+        if self.prepared.recording is not None:
+            self.prepared.recording.keep(index, messages)
+
+
+class ChatService:
+    """Takes chat requests to their replies; other routes that are chats underneath use it too."""
+
+    def __init__(self, generation: Generation, models: ModelDirectory, api: ApiSettings) -> None:
+        self._generation = generation
+        self._models = models
+        self._api = api
+
+    async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl-") -> ChatCall:
+        """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
+        body.check()
+        parsers = (await self._models.wait_for(body.model)).parsers
+        plan = await _plan(body, parsers)
+        request = body.to_generation(request_id(prefix, body.request_id, headers.request_id), headers, plan, self._api)
+        prepared = await self._generation.prepare(request)
+        if plan is not None:
+            request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].new_ids)
+        prepared = replace(prepared, recording=_recording(prepared, parsed=plan is not None))
+        return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
+
+    async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
+        """Count the prompt that a chat would get, which may be too long for it. Raises what `prepare` raises."""
+        body.check()
+        model = await self._models.wait_for(body.model)
+        plan = await _plan(body, model.parsers)
+        prompt = body.prompt(self._api, body.history(headers, self._api, keeps=False))
+        self._generation.check_transfers(body.handed_on())
+        if plan is not None and plan.prompt_token_ids is not None:
+            return len(plan.prompt_token_ids)
+        return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
+
+    def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
+        """Return the response that streams a call, in another route's shape where one is given."""
+        return EventStream(self._generation, call.prepared, shape or _chunks(call))
+
+    async def respond(self, call: ChatCall, request: Request) -> Response:
+        """Return OpenAI's answer, streamed or whole as the call asks. Raises the first error before it begins."""
+        if call.body.stream:
+            return self.stream(call)
+        return JSONResponse(whole_answer(call, await self.collect(call, request)))
+
+    async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
+        """Generate all choices of a call. Raises the first error, or ClientDisconnect when nobody waits any more."""
+        return await collect(self._generation, call.prepared, request)
+
+
+def chat_routes(service: ChatService) -> APIRouter:
+    """Return the chat route."""
+    router = api_router(hands_on_transfers=True)
+    gate = FieldGate(CHAT_NOT_SERVED)
+
+    @router.post("/v1/chat/completions")
+    async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
+        gate.check_body(body)
+        return await service.respond(await service.prepare(body, Headers.of(request)), request)
+
+    return router
+
+
+async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | None:
+    asked = body.as_json(parsers.reads_messages)
+    # Reading a long conversation takes a parser's own request model a while.
+    return await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
+
+
+def _recording(prepared: PreparedRequest, parsed: bool) -> Recording | None:
+    prompt = prepared.prompts[0]
+    if prompt.conversation is None or not prompt.conversation.records:
+        return None
+    stop_token_ids = prepared.asked_stop_token_ids
+    return Recording(
+        prompt.conversation, prompt.token_ids, prepared.choices, parsed=parsed, stop_token_ids=stop_token_ids
+    )
+
+
+def _chunks(call: ChatCall) -> ChatChunks:
+    body, prepared = call.body, call.prepared
+    options = body.chunk_options(call.api)
+    if call.plan is None:
+        return ChatChunks(prepared, call.created, options, role=body.role, echo=body.echoed())
+    return ParsedChatChunks(
+        prepared,
+        call.created,
+        options,
+        role=body.role,
+        echo=body.echoed(),
+        parsers=[call.parser() for _ in range(prepared.choices)],
+        keep=None if prepared.recording is None else call.keep,
+        hides_tokens=call.plan.rules.hides_tokens,
+        counts_reasoning=call.counts_reasoning,
+    )
+
+
+def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[ParsedMessage], Usage]:
+    """Read the messages out of whole choices, and count. Raises ParserFailed."""
+    prepared = call.prepared
+    usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
+    if call.api.prompt_tokens_details:
+        usage.cached_tokens = choices[0].prefill.cached_tokens
+        usage.created_cache_tokens = choices[0].prefill.created_cache_tokens
+    if call.plan is None:
+        return [ParsedMessage(choice.text, None, (), choice.finish.reason) for choice in choices], usage
+    messages, reasoning_tokens = [], 0
+    for choice in choices:
+        parser = call.parser()
+        messages.append(parser.whole(choice.text, choice.token_ids, choice.finish.reason))
+        if call.counts_reasoning:
+            reasoning_tokens += parser.reasoning_tokens(choice.token_ids)
+    if call.counts_reasoning:
+        usage.reasoning_tokens = reasoning_tokens
+    return messages, usage
+
+
+def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+    """Return OpenAI's answer that is not streamed. Raises ParserFailed."""
+    body, prepared, first = call.body, call.prepared, choices[0]
+    messages, usage = parse_choices(call, choices)
+    prompt = prepared.prompts[0]
+    return {
+        "id": prepared.request.request_id,
+        "object": "chat.completion",
+        "created": call.created,
+        "model": prepared.model.names[0],
+        "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": usage.as_whole_dict(),
+        "prompt_logprobs": prompt_logprobs(first.prefill.logprobs),
+        "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
+        "prompt_text": prepared.chat_text() if body.return_prompt_text else None,
+        "kv_transfer_params": first.finish.kv_transfer_params,
+        "ec_transfer_params": None,
+        "metrics": None,
+        **shown_history(prepared),
+    }
+
+
+def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: ParsedMessage) -> dict[str, Any]:
+    body = call.body
+    style = body.logprob_style(call.api)
+    hidden = call.plan is not None and call.plan.rules.hides_tokens
+    content = message.content
+    if body.echo:
+        content = body.echoed() + (content or "")
+    shown: dict[str, Any] = {
+        "role": body.role,
+        "content": content,
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "reasoning": message.reasoning,
+    }
+    if message.tool_calls:
+        shown["tool_calls"] = [tool_call.as_dict() for tool_call in message.tool_calls]
+    call.keep(index, [shown])
+    logprobs = None if style is None or hidden else chat_logprobs(choice.logprobs or [], style)
+    if not hidden:
+        shown |= shown_message_ids(call.prepared, choice.token_ids, logprobs)
+    token_ids = choice.token_ids if body.return_token_ids and not hidden else None
+    return {
+        "index": index,
+        "message": shown,
+        "logprobs": logprobs,
+        "finish_reason": message.finish_reason,
+        "stop_reason": choice.finish.stop_reason,
+        "token_ids": token_ids,
+        "routed_experts": None,
+        **({} if token_ids is None else {"weight_versions": shown_weight_versions(choice.finish)}),
+    }

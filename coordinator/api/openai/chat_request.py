@@ -1,0 +1,247 @@
+"""The body of a chat completion request, and what becomes of it."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
+from tokenwire.coordinator.api.fields.wire_values import checked_number
+from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
+from tokenwire.coordinator.parsing.message import ParserPlan
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.tools import parse_tools
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
+from tokenwire.errors import InvalidRequest
+
+# Known to vLLM's chat route only, not served, with the values that change nothing.
+CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    **NOT_SERVED,
+    "functions": (None,),
+    "function_call": (None, "none"),
+    "media_io_kwargs": (None, {}),
+    "mm_processor_kwargs": (None, {}),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "web_search_options": (None,),
+    "verbosity": (None,),
+}
+
+
+_PART_SCHEMA = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+}
+_MESSAGES_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "properties": {
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+            "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART_SCHEMA}]},
+        },
+        "required": ["role", "content"],
+    },
+}
+"""What the documentation says of messages. They are checked where they are rendered, with better words."""
+
+
+class ChatCompletionRequest(RequestFields, TokenHistoryFields):
+    """OpenAI's chat completion request, with vLLM's extensions."""
+
+    messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
+    n: int | None = 1  # type: ignore[assignment]  # null here and not elsewhere, as in vLLM
+    echo: bool = False
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int | None, BeforeValidator(checked_number("top_logprobs"))] = 0
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    include_reasoning: bool = True
+    documents: list[dict[str, str]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_prompt_text: bool | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = True
+    media_io_kwargs: dict[str, dict[str, Any]] | None = None
+    mm_processor_kwargs: dict[str, Any] | None = None
+
+    def as_json(self, whole: bool = True) -> dict[str, Any]:
+        """Return the body as the client sent it, or only what it says of tools."""
+        only = None if whole else {"tools", "tool_choice"}
+        body = self.model_dump(
+            exclude_unset=True, by_alias=True, include=only, exclude=set(TokenHistoryFields.model_fields)
+        )
+        if whole:
+            body["messages"] = without_ids(body["messages"])
+        return body
+
+    @property
+    def role(self) -> str:
+        """The role of the reply."""
+        return "assistant" if self.add_generation_prompt else str(self.messages[-1].get("role", "assistant"))
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        """How many of the likeliest tokens to report with each token; None: no report."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    def check(self) -> None:
+        """Check fields against each other. Raises InvalidRequest."""
+        check_stream_options(self)
+        self.check_logprobs()
+        top = self.top_logprobs or 0
+        if top < -1:
+            raise InvalidRequest("`top_logprobs` must be a positive value or -1.", param="top_logprobs")
+        if top and not self.logprobs:
+            raise InvalidRequest("when using `top_logprobs`, `logprobs` must be set to true.", param="top_logprobs")
+        if self.logprob_token_ids and not self.logprobs:
+            raise InvalidRequest(
+                "when using `logprob_token_ids`, `logprobs` must be set to true.", param="logprob_token_ids"
+            )
+        if not self.messages:
+            raise InvalidRequest(
+                "Cannot apply chat template to an empty conversation. Provide at least one message.", param="messages"
+            )
+        if isinstance(self.tool_choice, dict) and self.structured_outputs and self.structured_outputs.is_exclusive():
+            raise InvalidRequest(
+                "You can only either use constraints for structured outputs or tools, not both.",
+                param="structured_outputs",
+            )
+        if self.continue_final_message and self.add_generation_prompt:
+            raise InvalidRequest(
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+                param="continue_final_message",
+            )
+
+    def prompt(self, api: ApiSettings, history: ExactHistory | None = None) -> Prompt:
+        """Return the messages, or the ids that stand for them: a prefill worker's, handed on. Raises InvalidRequest."""
+        handed_on = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
+        if handed_on is not None and not self.echo:
+            return TokenPrompt(_checked_ids(handed_on), "kv_transfer_params.prompt_token_ids")
+        hidden = self.tool_choice == "none" and api.exclude_tools_when_tool_choice_none
+        options = TemplateOptions(
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            tools=None if hidden else parse_tools(self.tools),
+            documents=self.documents,
+            reasoning_effort=self.reasoning_effort,
+            chat_template=self.chat_template,
+            kwargs=self.chat_template_kwargs or {},
+        )
+        return ChatPrompt(self.messages, options, self.add_special_tokens, history)
+
+    def history(self, headers: Headers, api: ApiSettings, keeps: bool) -> ExactHistory | None:
+        """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest."""
+        return self.exact_history(
+            self.messages,
+            api.token_history,
+            tenant=headers.tenant,
+            wants_ids=bool(self.return_token_ids),
+            cache_salt=self.cache_salt,
+            session_id=headers.session(self),
+            keeps=keeps,
+        )
+
+    def to_generation(
+        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+    ) -> GenerationRequest:
+        """Translate into the internal noun, with what parsers need of it. Raises InvalidRequest."""
+        completion_limit = self.max_completion_tokens is not None
+        # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
+        keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
+        prompt = self.prompt(api, self.history(headers, api, keeps))
+        request = GenerationRequest(
+            request_id=response_id,
+            model=self.model or "",
+            prompts=[prompt],
+            sampling=self.sampling(
+                self.max_completion_tokens if completion_limit else self.max_tokens,
+                self.wanted_logprobs,
+                prompt_logprobs=(self.top_logprobs or 0) if self.echo else None,
+            ),
+            n=1 if self.n is None else self.n,
+            text=self.text_rules(),
+            max_tokens_param="max_completion_tokens" if completion_limit else "max_tokens",
+            priority=headers.priority(self.priority),
+            cache_salt=self.cache_salt,
+            session_id=headers.session(self),
+            data_parallel_rank=headers.data_parallel_rank,
+            truncation=self.truncation(),
+            stream_interval=self.stream_interval or 1,
+            returns_ids=bool(self.return_token_ids),
+        )
+        if not self.include_reasoning:
+            request.reasoning_ended = True
+        if plan is not None:
+            _follow(plan, request)
+        return request
+
+    def echoed(self) -> str:
+        """Return the text of the last message, where it is to be repeated before the reply."""
+        last = self.messages[-1]
+        if not self.echo or last.get("role") != self.role:
+            return ""
+        content = last.get("content") or ""
+        if isinstance(content, str):
+            return content
+        return "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
+
+    def chunk_options(self, api: ApiSettings) -> ChunkOptions:
+        """Return what a stream shows beside the text."""
+        return ChunkOptions(
+            return_token_ids=bool(self.return_token_ids),
+            include_usage=self.shows_usage(api),
+            continuous_usage=self.shows_continuous_usage(api),
+            usage_details=api.prompt_tokens_details,
+            logprobs=self.logprob_style(api),
+            show_prompt=bool(self.return_prompt_text),
+        )
+
+    def logprob_style(self, api: ApiSettings) -> LogprobStyle | None:
+        """Return how log-probabilities are shown, None where they are not."""
+        if self.wanted_logprobs is None:
+            return None
+        as_ids = self.return_tokens_as_token_ids
+        return LogprobStyle(
+            self.wanted_logprobs,
+            everything=bool(self.logprob_token_ids),
+            as_token_ids=api.tokens_as_token_ids if as_ids is None else as_ids,
+        )
+
+
+def _follow(plan: ParserPlan, request: GenerationRequest) -> None:
+    """Change a request so that its parsers can read what comes of it."""
+    request.text = replace(
+        request.text,
+        skip_special_tokens=plan.skip_special_tokens,
+        spaces_between_special_tokens=plan.skip_special_tokens or plan.spaces_between_special_tokens,
+    )
+    if plan.structured_outputs is None:
+        request.sampling.ClearField("structured_outputs")
+    else:
+        request.sampling.structured_outputs.CopyFrom(plan.structured_outputs)
+    if plan.prompt_token_ids is not None:
+        request.prompts = [TokenPrompt(plan.prompt_token_ids)]
+    request.reasoning_parser_kwargs = plan.reasoning_parser_kwargs
+    request.token_by_token = True
+
+
+def _checked_ids(value: Any) -> list[int]:
+    if not isinstance(value, list) or not value or any(type(item) is not int or item < 0 for item in value):
+        raise InvalidRequest(
+            "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of non-negative integers.",
+            param="kv_transfer_params.prompt_token_ids",
+        )
+    return value

@@ -1,0 +1,293 @@
+"""Streamed chunks as bytes: everything constant is rendered once per request, only the delta once per step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from typing import Any
+
+from tokenwire.coordinator.api.errors import error_event
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
+from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.fields.token_history import shown_history
+from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.output.sse import DONE
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.errors import TokenwireError
+
+# Completions name every field in every chunk, as vLLM does.
+COMPLETION_ENDING = (
+    ',"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
+)
+PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOptions:
+    """What a client wants to see in a stream beside the text."""
+
+    return_token_ids: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False
+    usage_details: bool = False
+    """Whether usage tells how much of the prompt was cached."""
+    logprobs: LogprobStyle | None = None
+    show_prompt: bool = False
+    """Whether the first chunk carries the prompt's text; completions put it before the text."""
+    scores_only: bool = False
+    """Whether the reply is the prompt itself, and what was generated is left out."""
+
+
+class ChunkWriter:
+    """Renders the chunks of one request. Subclass hooks say what a route's deltas look like.
+
+    A chunk without extras is `head + quoted text + tail`; the head and tail of every choice are bytes
+    that were made before the first token.
+    """
+
+    ending = DONE
+    takes_single_steps = False
+    # How a route's choice opens before the text and goes on after it.
+    _before_text = ""
+    _after_text = ""
+    _object = ""
+    _always_stop_reason = False
+    # The end of a delta without extras, the same in every chunk of a route.
+    _plain_tail = ""
+
+    def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
+        self._prepared = prepared
+        self._options = options
+        self.shows_empty_deltas = bool(options.return_token_ids or options.continuous_usage or options.logprobs)
+        self._envelope = {
+            "id": prepared.request.request_id,
+            "object": self._object,
+            "created": created,
+            "model": prepared.model.names[0],
+        }
+        head = compact(self._envelope)[:-1]
+        self._heads = [
+            f'data: {head},"choices":[{{"index":{index},{self._before_text}'.encode()
+            for index in range(prepared.choices)
+        ]
+        self._plain = not self.shows_empty_deltas
+        self._prefill: Prefill | None = None
+        self._usages: list[Usage] | None = None
+        if options.continuous_usage:
+            self._usages = [Usage(len(prepared.prompt_of(index).token_ids)) for index in range(prepared.choices)]
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Note how much of the prompt was cached."""
+        if self._options.usage_details and self._prefill is None:
+            self._prefill = prefill
+
+    def opening(self) -> bytes:
+        """Render what comes before the first delta."""
+        return b""
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Render what a choice gained."""
+        if finish is None and self._plain:
+            return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
+        return self._full_delta(index, text, token_ids, finish, logprobs)
+
+    def closing(self, usage: Usage) -> bytes:
+        """Render the usage chunk, when it was asked for."""
+        if not self._options.include_usage:
+            return b""
+        if self._prefill is not None:
+            self._add_details(usage, self._prefill)
+        return self._event({**self._envelope, "choices": [], "usage": usage.as_dict()})
+
+    def _add_details(self, usage: Usage, prefill: Prefill) -> None:
+        usage.cached_tokens = prefill.cached_tokens
+
+    def error(self, error: TokenwireError) -> bytes:
+        """Render an error in mid-stream."""
+        return error_event(error)
+
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        body = f"{encode_basestring(text)}{self._after_text},{self._ending(index, token_ids, finish, logprobs)}}}\n\n"
+        return self._heads[index] + body.encode()
+
+    def _ending(
+        self,
+        index: int,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> str:
+        """Render a choice from behind its text to the end of the chunk's last field."""
+        after: dict[str, Any] = {
+            "logprobs": self._logprobs(index, token_ids, logprobs),
+            "finish_reason": finish.reason if finish else None,
+        }
+        if finish is not None or self._always_stop_reason:
+            after["stop_reason"] = finish.stop_reason if finish else None
+        after.update(self._first_delta_extras(index))
+        after["token_ids"] = shown = self._shown_ids(token_ids)
+        if finish is not None and shown is not None:
+            after["weight_versions"] = shown_weight_versions(finish)
+        after.update(shown_resumption(finish))
+        end = compact(after)[1:] + "]"
+        if self._usages is not None:
+            self._count(index, token_ids)
+            end += f',"usage":{compact(self._usages[index].as_dict())}'
+        return end
+
+    def _count(self, index: int, token_ids: list[int]) -> None:
+        """Count tokens for chunks that carry usage."""
+        if self._usages is not None:
+            self._usages[index].completion_tokens += len(token_ids)
+
+    def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
+        return token_ids if self._options.return_token_ids else None
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        """Return the logprobs of a delta in the route's shape."""
+        raise NotImplementedError
+
+    def _first_delta_extras(self, index: int) -> dict[str, Any]:
+        """Return fields that only a choice's first delta has."""
+        return {}
+
+    @staticmethod
+    def _event(body: dict[str, Any]) -> bytes:
+        return f"data: {compact(body)}\n\n".encode()
+
+
+class ChatChunks(ChunkWriter):
+    """Chunks of /v1/chat/completions."""
+
+    _before_text = '"delta":{"content":'
+    _after_text = "}"
+    _object = "chat.completion.chunk"
+    _plain_tail = "}" + PLAIN_ENDING
+
+    def __init__(
+        self, prepared: PreparedRequest, created: int, options: ChunkOptions, *, role: str, echo: str = ""
+    ) -> None:
+        super().__init__(prepared, created, options)
+        self._role = role
+        self._echo = echo
+
+    def opening(self) -> bytes:
+        """Render one chunk per choice that names the role; then, where asked, the message that is continued."""
+        events = [self._opening(index, {"role": self._role, "content": ""}, first=True) for index in self._indexes()]
+        if self._echo:
+            events += [self._opening(index, {"content": self._echo}, first=False) for index in self._indexes()]
+        return b"".join(events)
+
+    def _add_details(self, usage: Usage, prefill: Prefill) -> None:
+        super()._add_details(usage, prefill)
+        usage.created_cache_tokens = prefill.created_cache_tokens
+
+    def _indexes(self) -> range:
+        return range(len(self._heads))
+
+    def _opening(self, index: int, delta: dict[str, Any], first: bool) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        body: dict[str, Any] = {**self._envelope, "choices": [choice]}
+        if first:
+            prompt = self._prepared.prompts[0]
+            body["prompt_token_ids"] = list(prompt.token_ids) if self._options.return_token_ids else None
+            body["prompt_text"] = self._prepared.chat_text() if self._options.show_prompt else None
+            body |= shown_history(self._prepared)
+        if self._usages is not None:
+            body["usage"] = self._usages[index].as_dict()
+        return self._event(body)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        style = self._options.logprobs
+        return None if style is None else chat_logprobs(positions or [], style)
+
+
+class CompletionChunks(ChunkWriter):
+    """Chunks of /v1/completions."""
+
+    _before_text = '"text":'
+    _object = "text_completion"
+    _always_stop_reason = True
+    _plain_tail = COMPLETION_ENDING
+
+    def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
+        super().__init__(prepared, created, options)
+        self._offsets = [0] * prepared.choices
+        self._prefills: dict[int, Prefill] = {}
+        self._unopened = set(range(prepared.choices)) if options.show_prompt or options.return_token_ids else set()
+        """Choices whose first delta says something of the prompt."""
+        self._plain = self._plain and not options.show_prompt
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Keep what an echo shows of the prompt."""
+        super().prefilled(index, prefill)
+        if self._options.show_prompt:
+            self._prefills[index] = prefill
+
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        if self._options.show_prompt and index in self._unopened:
+            shown = "" if self._options.return_token_ids else self._prepared.text_of(index)
+            text = shown if self._options.scores_only else shown + text
+        return super()._full_delta(index, text, token_ids, finish, logprobs)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        style = self._options.logprobs
+        if style is None:
+            return None
+        shown: Sequence[int] = token_ids
+        scored: Sequence[ScoredPosition | None] = positions or []
+        if self._options.show_prompt and index in self._unopened:
+            shown, scored = with_prompt(self._prepared, index, self._prefills.get(index), token_ids, scored)
+            if self._options.scores_only:
+                count = len(shown) - len(token_ids)
+                shown, scored = shown[:count], scored[:count]
+        decode = self._prepared.model.token_texts.text
+        rendered, self._offsets[index] = completion_logprobs(shown, scored, style, decode, self._offsets[index])
+        return rendered
+
+    def _first_delta_extras(self, index: int) -> dict[str, Any]:
+        if index not in self._unopened:
+            return {"prompt_token_ids": None}
+        self._unopened.discard(index)
+        return {"prompt_token_ids": list(self._prepared.prompt_of(index).token_ids)}
+
+
+def with_prompt(
+    prepared: PreparedRequest,
+    index: int,
+    prefill: Prefill | None,
+    token_ids: Sequence[int],
+    positions: Sequence[ScoredPosition | None],
+) -> tuple[list[int], list[ScoredPosition | None]]:
+    """Put the prompt's tokens and log-probabilities before a choice's own."""
+    prompt_ids = prepared.prompt_of(index).token_ids
+    scored = (prefill.logprobs if prefill is not None else None) or [None] * len(prompt_ids)
+    return [*prompt_ids, *token_ids], [*scored, *positions]

@@ -1,0 +1,202 @@
+"""POST /v1/completions."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BeforeValidator
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
+from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
+from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
+from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.settings import ApiSettings
+from tokenwire.coordinator.types import GenerationRequest, Prompt, ScoredPosition, TextPrompt, TokenPrompt, Usage
+from tokenwire.errors import InvalidRequest
+
+# Known to vLLM's completions route only, not served, with the values that change nothing.
+COMPLETIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = {**NOT_SERVED, "suffix": (None, ""), "prompt_embeds": (None, [])}
+_DEFAULT_MAX_TOKENS = 16
+
+
+class CompletionRequest(RequestFields):
+    """OpenAI's completion request, with vLLM's extensions."""
+
+    prompt: Annotated[
+        str | list[int] | list[str] | list[list[int]] | None, BeforeValidator(checked_prompts("prompt"))
+    ] = None
+    max_tokens: Annotated[int, BeforeValidator(lambda value: _DEFAULT_MAX_TOKENS if value is None else value)] = (
+        _DEFAULT_MAX_TOKENS
+    )
+    logprobs: Annotated[int | None, BeforeValidator(checked_number("logprobs"))] = None
+    add_special_tokens: bool = True
+    suffix: str | None = None
+    prompt_embeds: bytes | list[bytes] | None = None
+
+    @property
+    def scores_only(self) -> bool:
+        """Whether the prompt is to be scored and nothing shown after it; an engine makes one token all the same."""
+        return bool(self.echo) and self.max_tokens == 0
+
+    def check(self) -> None:
+        """Check fields against each other. Raises InvalidRequest."""
+        check_stream_options(self)
+        self.check_logprobs()
+        if self.logprobs is not None and self.logprobs < -1:
+            raise InvalidRequest("`logprobs` must be a positive value or -1.", param="logprobs")
+        if self.logprob_token_ids and self.scores_only:
+            raise InvalidRequest(
+                "`logprob_token_ids` is not supported when `echo=True` and `max_tokens=0` because no output tokens "
+                "are generated.",
+                param="logprob_token_ids",
+            )
+        if self.logprob_token_ids and self.logprobs is None:
+            raise InvalidRequest("when using `logprob_token_ids`, `logprobs` must be set.", param="logprob_token_ids")
+
+    def prompts(self) -> Sequence[Prompt]:
+        """Return the prompts, one or many. Raises InvalidRequest when there is none."""
+        if self.prompt == []:
+            raise InvalidRequest("You must pass at least one prompt", param="prompt")
+        if not self.prompt:
+            raise InvalidRequest("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
+        if isinstance(self.prompt, str):
+            return [TextPrompt(self.prompt, self.add_special_tokens)]
+        if isinstance(self.prompt[0], int):
+            return [TokenPrompt(self.prompt)]
+        return [
+            TextPrompt(part, self.add_special_tokens) if isinstance(part, str) else TokenPrompt(part)
+            for part in self.prompt
+        ]
+
+    def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
+        """Translate into the internal noun. Raises InvalidRequest."""
+        return GenerationRequest(
+            request_id=response_id,
+            model=self.model or "",
+            prompts=self.prompts(),
+            sampling=self.sampling(
+                1 if self.scores_only else self.max_tokens,
+                self.logprobs,
+                prompt_logprobs=self.logprobs if self.echo else None,
+            ),
+            n=self.n,
+            text=self.text_rules(),
+            priority=headers.priority(self.priority),
+            cache_salt=self.cache_salt,
+            session_id=headers.session(self),
+            data_parallel_rank=headers.data_parallel_rank,
+            truncation=self.truncation(),
+            stream_interval=self.stream_interval or 1,
+            returns_ids=bool(self.return_token_ids),
+        )
+
+    def chunk_options(self, api: ApiSettings) -> ChunkOptions:
+        """Return what a stream shows beside the text."""
+        return ChunkOptions(
+            return_token_ids=bool(self.return_token_ids),
+            include_usage=self.shows_usage(api),
+            continuous_usage=self.shows_continuous_usage(api),
+            usage_details=api.prompt_tokens_details,
+            logprobs=self.logprob_style(api),
+            show_prompt=bool(self.echo),
+            scores_only=self.scores_only,
+        )
+
+    def logprob_style(self, api: ApiSettings) -> LogprobStyle | None:
+        """Return how log-probabilities are shown, None where they are not."""
+        if self.logprobs is None:
+            return None
+        as_ids = self.return_tokens_as_token_ids
+        return LogprobStyle(
+            self.logprobs,
+            everything=bool(self.logprob_token_ids),
+            as_token_ids=api.tokens_as_token_ids if as_ids is None else as_ids,
+        )
+
+
+def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
+    """Return the completions route."""
+    router = api_router(hands_on_transfers=True)
+    gate = FieldGate(COMPLETIONS_NOT_SERVED)
+
+    @router.post("/v1/completions")
+    async def create_completion(body: CompletionRequest, request: Request) -> Response:
+        gate.check_body(body)
+        body.check()
+        headers = Headers.of(request)
+        response_id = request_id("cmpl-", body.request_id, headers.request_id)
+        prepared = await generation.prepare(body.to_generation(response_id, headers))
+        created = int(time.time())
+        if body.stream:
+            return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))
+        choices = await collect(generation, prepared, request)
+        return JSONResponse(_whole(body, api, prepared, choices, created))
+
+    return router
+
+
+def _whole(
+    body: CompletionRequest,
+    api: ApiSettings,
+    prepared: PreparedRequest,
+    choices: list[CollectedChoice],
+    created: int,
+) -> dict[str, Any]:
+    usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
+    if api.prompt_tokens_details:
+        usage.cached_tokens = choices[-1].prefill.cached_tokens
+    return {
+        "id": prepared.request.request_id,
+        "object": "text_completion",
+        "created": created,
+        "model": prepared.model.names[0],
+        "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": usage.as_whole_dict(),
+        "kv_transfer_params": choices[0].finish.kv_transfer_params,
+        "ec_transfer_params": None,
+        "metrics": None,
+    }
+
+
+def _choice(
+    body: CompletionRequest, api: ApiSettings, prepared: PreparedRequest, index: int, choice: CollectedChoice
+) -> dict[str, Any]:
+    text = choice.text
+    if body.echo:
+        shown = "" if body.return_token_ids else prepared.text_of(index)
+        text = shown if body.scores_only else shown + text
+    return {
+        "index": index,
+        "text": text,
+        "logprobs": _logprobs(body, api, prepared, index, choice),
+        "finish_reason": choice.finish.reason,
+        "stop_reason": choice.finish.stop_reason,
+        "token_ids": choice.token_ids if body.return_token_ids else None,
+        "prompt_logprobs": prompt_logprobs(choice.prefill.logprobs),
+        "prompt_token_ids": list(prepared.prompt_of(index).token_ids) if body.return_token_ids else None,
+        "routed_experts": None,
+        **({"weight_versions": shown_weight_versions(choice.finish)} if body.return_token_ids else {}),
+    }
+
+
+def _logprobs(
+    body: CompletionRequest, api: ApiSettings, prepared: PreparedRequest, index: int, choice: CollectedChoice
+) -> dict[str, Any] | None:
+    style = body.logprob_style(api)
+    if style is None:
+        return None
+    token_ids: Sequence[int] = [] if body.scores_only else choice.token_ids
+    positions: Sequence[ScoredPosition | None] = [] if body.scores_only else choice.logprobs or []
+    if body.echo:
+        token_ids, positions = with_prompt(prepared, index, choice.prefill, token_ids, positions)
+    return completion_logprobs(token_ids, positions, style, prepared.model.token_texts.text)[0]

@@ -1,0 +1,91 @@
+"""Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
+from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+
+
+class ParsedChatChunks(ChatChunks):
+    """Chunks of /v1/chat/completions behind a tool or reasoning parser."""
+
+    takes_single_steps = True
+    _before_text = '"delta":'
+
+    def __init__(
+        self,
+        prepared: PreparedRequest,
+        created: int,
+        options: ChunkOptions,
+        *,
+        role: str,
+        echo: str,
+        parsers: Sequence[MessageParser],
+        hides_tokens: bool,
+        counts_reasoning: bool,
+        keep: Callable[[int, Sequence[Message]], None] | None = None,
+    ) -> None:
+        """keep: takes the message of each choice that has ended."""
+        super().__init__(prepared, created, options, role=role, echo=echo)
+        self._parsers = parsers
+        self._hides_tokens = hides_tokens
+        self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
+        # Parsers see every token, also those that have no text.
+        self.shows_empty_deltas = True
+        self._plain = False
+        self._keep = keep
+        self._said: list[list[MessageDelta]] = [[] for _ in self._parsers]
+        self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
+
+    def _full_delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None,
+    ) -> bytes:
+        message = self._parsers[index].delta(text, token_ids, finish is not None)
+        if self._token_ids is not None:
+            self._token_ids[index] += token_ids
+        if self._keep is not None and message is not None:
+            self._said[index].append(message)
+        if finish is not None:
+            if self._keep is not None:
+                self._keep(index, [joined(self._said[index])])
+            reason = self._parsers[index].finish_reason(finish.reason)
+            finish = replace(finish, reason=reason)
+        elif message is None and not self._shows_tokens:
+            self._count(index, token_ids)
+            return b""
+        delta = compact({} if message is None else message.as_dict())
+        return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
+
+    def closing(self, usage: Usage) -> bytes:
+        """Render the usage chunk, when it was asked for."""
+        if self._token_ids is not None and self._options.include_usage:
+            usage.reasoning_tokens = sum(self._reasoning_tokens(index) for index in range(len(self._parsers)))
+        return super().closing(usage)
+
+    def _reasoning_tokens(self, index: int) -> int:
+        assert self._token_ids is not None
+        return self._parsers[index].reasoning_tokens(self._token_ids[index])
+
+    def _count(self, index: int, token_ids: list[int]) -> None:
+        super()._count(index, token_ids)
+        if self._usages is not None and self._token_ids is not None:
+            self._usages[index].reasoning_tokens = self._reasoning_tokens(index)
+
+    def _logprobs(
+        self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
+    ) -> dict[str, Any] | None:
+        return None if self._hides_tokens else super()._logprobs(index, token_ids, positions)
+
+    def _shown_ids(self, token_ids: list[int]) -> list[int] | None:
+        return None if self._hides_tokens else super()._shown_ids(token_ids)

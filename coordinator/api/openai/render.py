@@ -1,0 +1,75 @@
+"""POST /v1/chat/completions/render and /v1/completions/render: what a request becomes, and no token of a reply."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from google.protobuf.json_format import MessageToDict
+from starlette.responses import JSONResponse, Response
+
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.token_history import shown_history
+from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
+from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.parsing.message import ParserPlan
+from tokenwire.coordinator.parsing.settings import ParserSettings
+
+
+def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
+    """Return the routes for debugging; they show prompts to whoever may send requests."""
+    router = api_router(hands_on_transfers=True)
+    chat_gate, completion_gate = FieldGate(CHAT_NOT_SERVED), FieldGate(COMPLETIONS_NOT_SERVED)
+
+    @router.post("/v1/chat/completions/render")
+    async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
+        chat_gate.check_body(body)
+        call = await service.prepare(body, Headers.of(request))
+        return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
+
+    @router.post("/v1/completions/render")
+    async def render_completion(body: CompletionRequest, request: Request) -> Response:
+        completion_gate.check_body(body)
+        body.check()
+        headers = Headers.of(request)
+        wanted = body.to_generation(request_id("cmpl-", body.request_id, headers.request_id), headers)
+        return JSONResponse({**_rendered(generation, await generation.prepare(wanted)), "parsing": None})
+
+    return router
+
+
+def _rendered(generation: Generation, prepared: PreparedRequest) -> dict[str, Any]:
+    """Return what goes to a worker, as protobuf's JSON, and what stays here."""
+    rules = prepared.request.text
+    return {
+        "object": "tokenwire.render",
+        "model": prepared.model.names[0],
+        "prompts": [
+            prompt.text if prompt.conversation is None else prepared.text_of(number * prepared.request.n)
+            for number, prompt in enumerate(prepared.prompts)
+        ],
+        **shown_history(prepared),
+        "submits": [MessageToDict(submit, preserving_proto_field_name=True) for submit in generation.submits(prepared)],
+        "n": prepared.request.n,
+        "text": {
+            "stop": list(rules.stop),
+            "include_stop_str_in_output": rules.include_stop_str_in_output,
+            "skip_special_tokens": rules.skip_special_tokens,
+            "spaces_between_special_tokens": rules.spaces_between_special_tokens,
+        },
+    }
+
+
+def _parsing(plan: ParserPlan | None, parsers: ParserSettings) -> dict[str, Any] | None:
+    """Return how the reply is read, None where it is content as it is."""
+    if plan is None:
+        return None
+    return {
+        "tool_call_parser": parsers.tool_call_parser,
+        "reasoning_parser": parsers.reasoning_parser,
+        "tool_choice": plan.rules.tool_choice,
+        "parallel_tool_calls": plan.rules.parallel_tool_calls,
+        "include_reasoning": plan.rules.include_reasoning,
+    }

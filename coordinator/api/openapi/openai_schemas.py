@@ -1,0 +1,240 @@
+"""Answers of chat, completions and the list of models, as the OpenAPI document describes them."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tokenwire.coordinator.types import WeightSpan
+
+FinishReason = Literal["stop", "length", "tool_calls", "abort", "repetition"]
+
+
+class TokenScore(BaseModel):
+    """What an engine thinks of a token in its place."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str | None
+
+
+PromptLogprobs = list[dict[str, TokenScore] | None]
+"""For each token of the prompt, by token id; the first token has none."""
+
+
+class PromptTokensDetails(BaseModel):
+    """How much of the prompt was in a prefix cache."""
+
+    cached_tokens: int | None = None
+    created_cache_tokens: int | None = None
+    multimodal_tokens: None = None
+
+
+class CompletionTokensDetails(BaseModel):
+    """What the reply's tokens were spent on."""
+
+    reasoning_tokens: int | None = None
+
+
+class Usage(BaseModel):
+    """How many tokens were read and written."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
+    completion_tokens_details: CompletionTokensDetails | None = None
+
+
+class ChatLogprob(BaseModel):
+    """The log-probability of a token, or of one that might have been there."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class ChatPosition(ChatLogprob):
+    """A token of the reply, and the likeliest ones in its place."""
+
+    top_logprobs: list[ChatLogprob]
+
+
+class ChatLogprobs(BaseModel):
+    """Log-probabilities of a reply's tokens."""
+
+    content: list[ChatPosition]
+
+
+class Function(BaseModel):
+    """The function that is called."""
+
+    name: str | None = None
+    arguments: str | None = Field(default=None, description="JSON.")
+
+
+class ToolCall(BaseModel):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"]
+    function: Function
+
+
+class ToolCallDelta(BaseModel):
+    """A part of a call of a tool; `index` tells which one it continues."""
+
+    index: int
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: Function | None = None
+
+
+class TokenHistory(BaseModel):
+    """How much of a prompt are ids of earlier turns."""
+
+    mode: Literal["exact"]
+    reused_tokens: int
+    source: str | None = Field(description="Where those ids came from.")
+
+
+class AssistantMessage(BaseModel):
+    """A reply."""
+
+    role: str
+    content: str | None
+    refusal: None = None
+    annotations: None = None
+    audio: None = None
+    function_call: None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    prompt_token_ids: list[int] | None = None
+    generation_token_ids: list[int] | None = None
+    generation_log_probs: list[float] | None = None
+
+
+class ChatChoice(BaseModel):
+    """One of the replies that were asked for."""
+
+    index: int
+    message: AssistantMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    token_ids: list[int] | None
+    routed_experts: None = None
+    weight_versions: list[WeightSpan] | None = None
+
+
+class ChatCompletion(BaseModel):
+    """A chat completion."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    service_tier: None = None
+    system_fingerprint: None = None
+    usage: Usage
+    prompt_logprobs: PromptLogprobs | None
+    prompt_token_ids: list[int] | None
+    prompt_text: str | None
+    kv_transfer_params: dict[str, Any] | None
+    ec_transfer_params: None = None
+    metrics: None = None
+    token_history: TokenHistory | None = None
+
+
+class ChatDelta(BaseModel):
+    """What a reply gained."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
+
+
+class ChatChunkChoice(BaseModel):
+    """A choice's part of a chunk."""
+
+    index: int
+    delta: ChatDelta
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason | None
+    stop_reason: str | int | None = None
+    token_ids: list[int] | None = None
+    weight_versions: list[WeightSpan] | None = None
+
+
+class ChatCompletionChunk(BaseModel):
+    """The data of one event of a streamed chat completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | None = None
+    prompt_token_ids: list[int] | None = None
+    prompt_text: str | None = None
+    token_history: TokenHistory | None = None
+
+
+class CompletionLogprobs(BaseModel):
+    """Log-probabilities of a completion's tokens, position by position."""
+
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class CompletionChoice(BaseModel):
+    """One of the completions that were asked for."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: FinishReason | None
+    stop_reason: str | int | None
+    token_ids: list[int] | None
+    prompt_token_ids: list[int] | None
+    prompt_logprobs: PromptLogprobs | None = None
+    routed_experts: None = None
+    weight_versions: list[WeightSpan] | None = None
+
+
+class Completion(BaseModel):
+    """A completion, or a chunk of a streamed one."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    service_tier: None = None
+    system_fingerprint: None = None
+    usage: Usage | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: None = None
+    metrics: None = None
+
+
+class Model(BaseModel):
+    """A name that requests may use: a model's or an adapter's."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: Literal["tokenwire"]
+    root: str | None
+    parent: str | None
+    max_model_len: int | None
+
+
+class ModelList(BaseModel):
+    """All models and adapters."""
+
+    object: Literal["list"]
+    data: list[Model]

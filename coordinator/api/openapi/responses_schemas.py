@@ -1,0 +1,134 @@
+"""Answers of the Responses API, as the OpenAPI document describes them."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from tokenwire.coordinator.api.openapi.openai_schemas import ChatPosition
+
+_Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class OutputText(BaseModel):
+    """The text of a message."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[ChatPosition]
+
+
+class ReasoningText(BaseModel):
+    """The text of a reasoning item."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class OutputItem(BaseModel):
+    """A message, reasoning, or the call of a tool; `type` tells which fields there are."""
+
+    id: str
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call", "local_shell_call"]
+    status: _Status
+    role: Literal["assistant"] | None = None
+    content: list[OutputText | ReasoningText] | None = None
+    summary: list[Any] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = Field(default=None, description="JSON, of a function.")
+    input: str | None = Field(default=None, description="Of a custom tool.")
+    action: dict[str, Any] | None = Field(default=None, description="Of the local shell.")
+
+
+class InputTokensDetails(BaseModel):
+    """How much of the input was in a prefix cache."""
+
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputTokensDetails(BaseModel):
+    """What the output's tokens were spent on."""
+
+    reasoning_tokens: int
+
+
+class ResponsesUsage(BaseModel):
+    """How many tokens were read and written."""
+
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    total_tokens: int
+
+
+class ResponseError(BaseModel):
+    """Why a response failed."""
+
+    code: str
+    message: str
+
+
+class IncompleteDetails(BaseModel):
+    """Why a response is cut."""
+
+    reason: str
+
+
+class ResponseAnswer(BaseModel):
+    """A response, with what it repeats of its request. It is not stored."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    completed_at: int | None = None
+    status: _Status
+    error: ResponseError | None
+    incomplete_details: IncompleteDetails | None
+    model: str
+    output: list[OutputItem]
+    usage: ResponsesUsage | None
+    background: bool
+    instructions: str | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: dict[str, str]
+    parallel_tool_calls: bool
+    presence_penalty: float
+    frequency_penalty: float
+    previous_response_id: None
+    prompt_cache_key: str | None
+    reasoning: dict[str, Any]
+    safety_identifier: str | None
+    service_tier: str
+    store: bool
+    temperature: float
+    text: dict[str, Any]
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    top_logprobs: int
+    top_p: float
+    truncation: str
+    user: str | None
+    kv_transfer_params: dict[str, Any] | None = None
+
+
+class ResponseEvent(BaseModel):
+    """The data of one event of a streamed response; `type`, which is the event's name too, tells which fields."""
+
+    type: str = Field(examples=["response.created", "response.output_text.delta", "response.completed"])
+    sequence_number: int
+    response: ResponseAnswer | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    item_id: str | None = None
+    item: OutputItem | None = None
+    part: OutputText | ReasoningText | None = None
+    delta: str | None = None
+    logprobs: list[ChatPosition] | None = None
+    text: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None

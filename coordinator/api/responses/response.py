@@ -1,0 +1,176 @@
+"""The Response object and its items, whole answers and the frames of streams alike."""
+
+import json
+import time
+import uuid
+from typing import Any, Literal
+
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs
+from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.openai.chat import ChatCall
+from tokenwire.coordinator.api.responses.request import ResponsesRequest
+from tokenwire.coordinator.api.responses.tools import Tools
+from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+from tokenwire.errors import InvalidRequest, TokenwireError
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+_PREFIXES = {"reasoning": "rs_", "text": "msg_"}
+
+
+def item_id(part: Part, tools: Tools) -> str:
+    """Return a new id for an item."""
+    prefix = _PREFIXES.get(part.kind) or tools.kind_of(part.name).id_prefix
+    return prefix + uuid.uuid4().hex
+
+
+def status_of(finish: Finish | None) -> Status:
+    """Return the status of a response, or of its last item, that ended like this."""
+    return "incomplete" if finish is not None and finish.reason in ("length", "abort") else "completed"
+
+
+def text_part(text: str, logprobs: list[Any]) -> dict[str, Any]:
+    """Return a message's only part."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def reasoning_part(text: str) -> dict[str, Any]:
+    """Return a reasoning item's only part."""
+    return {"type": "reasoning_text", "text": text}
+
+
+def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
+    """Return an item that has begun."""
+    item = _item(part, id_, "in_progress", tools)
+    if part.kind == "tool_call":
+        kind = tools.kind_of(part.name)
+        return {**item, kind.field: kind.read("")}
+    return {**item, "content": []}
+
+
+def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: LogprobStyle | None) -> dict[str, Any]:
+    """Return an item that is complete, or cut."""
+    item = _item(part, id_, status, tools)
+    match part.kind:
+        case "text":
+            item["content"] = [text_part(part.text, shown_logprobs(part.logprobs, style))]
+        case "reasoning":
+            item["content"] = [reasoning_part(part.text)]
+        case "tool_call":
+            kind = tools.kind_of(part.name)
+            item[kind.field] = kind.read(part.text)
+    return item
+
+
+def _item(part: Part, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
+    match part.kind:
+        case "text":
+            return {"id": id_, "type": "message", "status": status, "role": "assistant"}
+        case "reasoning":
+            return {"id": id_, "type": "reasoning", "status": status, "summary": []}
+        case "tool_call":
+            kind = tools.kind_of(part.name)
+            call = {"id": id_, "type": kind.item_type, "status": status, "call_id": part.call_id}
+            return {**call, **tools.own_name(part.name)}
+
+
+def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) -> list[Any]:
+    """Return log-probabilities as the parts of a message have them."""
+    entries: list[Any] = [] if style is None else chat_logprobs(positions, style)["content"]
+    return entries
+
+
+class ResponseObject:
+    """The Response of one request in all of its states."""
+
+    def __init__(self, body: ResponsesRequest, call: ChatCall) -> None:
+        """Take what is to be repeated of the request. Raises InvalidRequest for what cannot be."""
+        self.tools = body.sorted_tools
+        self._call = call
+        self._echo = _echo(body, call)
+        for name, value in self._echo.items():
+            _check_numbers(name, value)
+
+    def in_progress(self) -> dict[str, Any]:
+        """Return it as it is before the first item."""
+        return self._object("in_progress", [])
+
+    def ended(self, items: list[Any], finish: Finish, usage: Usage) -> dict[str, Any]:
+        """Return it complete, or cut."""
+        status = status_of(finish)
+        details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
+        ended = {**self._object(status, items), **details, "usage": _usage(usage), **shown_resumption(finish)}
+        if status == "completed":
+            ended["completed_at"] = int(time.time())
+        if finish.kv_transfer_params is not None:
+            ended["kv_transfer_params"] = finish.kv_transfer_params
+        return ended
+
+    def failed(self, items: list[Any], error: TokenwireError) -> dict[str, Any]:
+        """Return it broken off."""
+        code = "rate_limit_exceeded" if error.http_status == 429 else "server_error"
+        return {**self._object("failed", items), "error": {"code": code, "message": error.message}}
+
+    def _object(self, status: Status, items: list[Any]) -> dict[str, Any]:
+        call = self._call
+        return {
+            "id": call.prepared.request.request_id,
+            "object": "response",
+            "created_at": call.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "model": call.prepared.model.names[0],
+            "output": items,
+            "usage": None,
+            **self._echo,
+        }
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"`{name}` holds a number that is not finite.", param=name) from error
+
+
+def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
+    """Return what a response repeats of its request, defaults filled in."""
+    sampling = call.prepared.request.sampling
+    form = body.text.format if body.text else None
+    reasoning = body.reasoning
+    return {
+        "background": False,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "max_tool_calls": body.max_tool_calls,
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "previous_response_id": None,
+        "prompt_cache_key": body.prompt_cache_key,
+        "reasoning": {"effort": reasoning.effort if reasoning else None, "summary": None},
+        "safety_identifier": body.safety_identifier,
+        "service_tier": "default",
+        "store": False,
+        "temperature": sampling.temperature,
+        "text": {"format": form.model_dump(by_alias=True, exclude_unset=True) if form else {"type": "text"}},
+        "tool_choice": body.tool_choice or "auto",
+        "tools": body.sorted_tools.served,
+        "top_logprobs": body.top_logprobs or 0,
+        "top_p": sampling.top_p,
+        "truncation": body.truncation or "disabled",
+        "user": body.user,
+    }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }

@@ -1,0 +1,61 @@
+"""GET /health, /version, /metrics, /v1/models."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import JSONResponse, Response
+
+from tokenwire import __version__
+from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.observability.metrics.exposition import CONTENT_TYPE
+from tokenwire.coordinator.observability.metrics.metrics import Metrics
+from tokenwire.errors import Unavailable
+
+
+def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
+    """Return routes that tell about the service itself."""
+    router = api_router()
+    started = int(time.time())
+
+    @router.get("/health")
+    @router.get("/health/")
+    async def health() -> Response:
+        if readiness.stopping:
+            raise Unavailable("This coordinator is about to stop.", retry_after_s=1)
+        if not pool.is_ready():
+            reasons = (
+                "; ".join(
+                    f"{session.address}: {pool.misfit(session) if session.control is not None else session.last_error}"
+                    for session in pool.sessions
+                )
+                or "none is known"
+            )
+            raise Unavailable(f"No worker is ready: {reasons}", retry_after_s=2)
+        return Response()
+
+    @router.get("/version")
+    async def version() -> Response:
+        return JSONResponse({"version": __version__})
+
+    @router.get("/metrics")
+    async def show_metrics() -> Response:
+        return Response(await metrics.text(), media_type=CONTENT_TYPE)
+
+    def _card(name: str, root: str, parent: str | None, max_model_len: int | None) -> dict[str, Any]:
+        shown = {"id": name, "object": "model", "created": started, "owned_by": "tokenwire"}
+        return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}
+
+    @router.get("/v1/models")
+    async def list_models() -> Response:
+        data = [_card(name, model.root, None, model.max_model_len) for model in models.list() for name in model.names]
+        data += [_card(name, name, None, None) for name in models.awaited()]
+        for adapter in models.adapters():
+            base = models.find(adapter.model)
+            data.append(_card(adapter.lora.name, adapter.lora.path, adapter.model, base.max_model_len))
+        return JSONResponse({"object": "list", "data": data})
+
+    return router

@@ -1,0 +1,1 @@
+"""The status page at /, and the files of /docs."""

@@ -1,0 +1,82 @@
+"""What this process knows of its fleet at this moment, for the status page: read, never asked for."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tokenwire import __version__
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.status import FleetStatus
+from tokenwire.coordinator.generation.registry import ModelDirectory, ServedModel
+from tokenwire.coordinator.http.readiness import Readiness
+
+
+class Snapshot:
+    """Reads models, workers and lines into one JSON object. Other processes know their own."""
+
+    def __init__(
+        self,
+        process: str,
+        pool: WorkerPool,
+        fleet: FleetStatus,
+        models: ModelDirectory,
+        queue: AdmissionQueue,
+        readiness: Readiness,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._process = process
+        self._pool = pool
+        self._fleet = fleet
+        self._models = models
+        self._queue = queue
+        self._readiness = readiness
+        self._clock = clock
+        self._started = clock()
+
+    def take(self) -> dict[str, Any]:
+        """Return it."""
+        ready = "ready" if self._pool.is_ready() else "no worker is ready"
+        return {
+            "process": self._process,
+            "version": __version__,
+            "state": "stopping" if self._readiness.stopping else ready,
+            # Counters are read together with the time, so that two snapshots make a rate.
+            "uptime_s": round(self._clock() - self._started, 3),
+            "models": [self._model(model) for model in self._models.list()] + self._awaited(),
+            "workers": [self._worker(session) for session in self._pool.sessions],
+        }
+
+    def _model(self, model: ServedModel) -> dict[str, Any]:
+        adapters = [each.lora.name for each in self._models.adapters() if each.model in model.names]
+        return {
+            "names": list(model.names),
+            "adapters": adapters,
+            "max_model_len": model.max_model_len,
+            **self._line(model.fleet_name),
+        }
+
+    def _awaited(self) -> list[dict[str, Any]]:
+        unknown: dict[str, Any] = {"adapters": [], "max_model_len": None}
+        return [{"names": [name], **unknown, **self._line(name)} for name in self._models.awaited()]
+
+    def _line(self, model: str) -> dict[str, int]:
+        requests, sequences = self._queue.lengths().get(model, (0, 0))
+        return {"waiting_requests": requests, "waiting_sequences": sequences}
+
+    def _worker(self, session: WorkerSession) -> dict[str, Any]:
+        status = self._fleet.of(session)
+        places = session.model.max_num_seqs if session.model is not None else 0
+        # Stock servers do not tell their load.
+        load = session.workload.load if status.connected and places else None
+        return {
+            **status.as_dict(),
+            "model": session.name or None,
+            "max_num_seqs": places or None,
+            "running": None if load is None else load.running,
+            "waiting": None if load is None else load.waiting,
+            "kv_cache_usage": None if load is None else round(load.kv_cache_usage, 4),
+            "sequences_from_here": session.open_slots,
+            "tokens": session.workload.tokens,
+        }

@@ -1,0 +1,130 @@
+"""Answers of /inference/v1/generate: vLLM's shape, with the names that older clients look for beside the newer ones."""
+
+import math
+from collections.abc import Sequence
+from json.encoder import encode_basestring
+from typing import Any
+
+from tokenwire.coordinator.api.errors import error_event
+from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
+from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.output.sse import DONE
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.errors import TokenwireError
+
+_FLOOR = -9999.0
+"""Stands for what JSON has no word for: minus infinity, and no number at all."""
+
+
+def generate_logprobs(positions: Sequence[ScoredPosition], top: int, shows_text: bool) -> dict[str, Any]:
+    """Return the logprobs of a choice.
+
+    top: so many of the likeliest with each token, -1 all of them, 0 the token itself. shows_text: tokens are written
+    as text, and else as "token_id:N".
+    """
+    return {"content": [_position(position, top, shows_text) for position in positions]}
+
+
+def _position(position: ScoredPosition, top: int, shows_text: bool) -> dict[str, Any]:
+    shown = position if top == -1 else position[: max(top, 1)]
+    return {**_scored(position[0], shows_text), "top_logprobs": [_scored(token, shows_text) for token in shown]}
+
+
+def _scored(token: ScoredToken, shows_text: bool) -> dict[str, Any]:
+    return {
+        "token": token.text if shows_text else f"token_id:{token.token_id}",
+        "token_id": token.token_id,
+        "logprob": _FLOOR if math.isnan(token.logprob) else max(token.logprob, _FLOOR),
+        "bytes": list(token.text.encode("utf-8", errors="replace")) if shows_text else None,
+        "rank": token.rank or None,
+    }
+
+
+def ending_fields(finish: Finish | None) -> dict[str, Any]:
+    """Return what a choice says of its end; nulls before it."""
+    return {
+        "finish_reason": finish and finish.reason,
+        "stop_reason": finish and finish.stop_reason,
+        "routed_experts": None,
+        "sampling_mask": None,
+        "weight_versions": finish and shown_weight_versions(finish),
+        **shown_resumption(finish),
+    }
+
+
+class GenerateChunks:
+    """Chunks of a stream: one choice each, its new ids between bytes that were made before the first token."""
+
+    shows_empty_deltas = True
+    takes_single_steps = False
+    ending = DONE
+
+    def __init__(self, body: GenerateRequest, prepared: PreparedRequest, usage_details: bool) -> None:
+        """usage_details: whether usage tells how much of the prompt was cached."""
+        self._shows_text = body.shows_text
+        self._shows_usage = body.shows_usage
+        self._top = body.sampling_params.logprobs
+        self._usage_details = usage_details
+        self._prefill: Prefill | None = None
+        self._prompt = list(prepared.prompts[0].token_ids)
+        self._shows_prompt = bool(body.return_token_ids)
+        self._envelope = {"request_id": prepared.request.request_id, "output_mode": body.output_mode}
+        head = compact(self._envelope)[:-1]
+        self._heads = [
+            f'data: {head},"choices":[{{"index":{index},"token_ids":['.encode() for index in range(prepared.choices)
+        ]
+        self._open = "," + compact(ending_fields(None))[1:] + "]"
+        self._usages = [Usage(len(self._prompt)) for _ in self._heads] if body.shows_continuous_usage else None
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Note how much of the prompt was cached."""
+        if self._usage_details and self._prefill is None:
+            self._prefill = prefill
+
+    def opening(self) -> bytes:
+        """Nothing comes before the first delta."""
+        return b""
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Render what a choice gained."""
+        body = ",".join(map(str, token_ids)) + "]"
+        if self._shows_text:
+            body += ',"text":' + encode_basestring(text)
+        if self._top is None:
+            body += ',"logprobs":null'
+        else:
+            body += ',"logprobs":' + compact(generate_logprobs(logprobs or [], self._top, self._shows_text))
+        body += self._open if finish is None else "," + compact(ending_fields(finish))[1:] + "]"
+        if self._shows_prompt:
+            self._shows_prompt = False
+            body += f',"prompt_token_ids":{compact(self._prompt)}'
+        body += f',"usage":{self._counted(index, token_ids)}}}\n\n'
+        return self._heads[index] + body.encode()
+
+    def closing(self, usage: Usage) -> bytes:
+        """Render the usage chunk, when it was asked for."""
+        if not self._shows_usage:
+            return b""
+        if self._prefill is not None:
+            usage.cached_tokens = self._prefill.cached_tokens
+        return f"data: {compact({**self._envelope, 'choices': [], 'usage': usage.as_dict()})}\n\n".encode()
+
+    def error(self, error: TokenwireError) -> bytes:
+        """Render an error in mid-stream."""
+        return error_event(error)
+
+    def _counted(self, index: int, token_ids: list[int]) -> str:
+        if self._usages is None:
+            return "null"
+        self._usages[index].completion_tokens += len(token_ids)
+        return compact(self._usages[index].as_dict())

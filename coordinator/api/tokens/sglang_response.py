@@ -1,0 +1,139 @@
+"""Answers of SGLang's /generate. A streamed chunk repeats all before it, so parts are rendered once and only joined."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from json.encoder import encode_basestring
+from typing import Any
+
+from tokenwire.coordinator.api.errors import error_event
+from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.json_text import compact
+from tokenwire.coordinator.output.sse import DONE
+from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.errors import TokenwireError
+
+
+def finish_reason(finish: Finish, token_ids: Sequence[int]) -> dict[str, Any]:
+    """Return SGLang's object that says why a choice ended."""
+    if finish.reason == "length":
+        return {"type": "length", "length": len(token_ids)}
+    if finish.reason == "abort":
+        return {"type": "abort", "message": "Aborted"}
+    matched = finish.stop_reason
+    if matched is None and token_ids:
+        matched = token_ids[-1]  # end of sequence, which SGLang names
+    return {"type": "stop", "matched": matched}
+
+
+class SglangChoice:
+    """One choice, as far as it has come."""
+
+    def __init__(self, body: SglangRequest, prepared: PreparedRequest, index: int, request_id: str) -> None:
+        prompt = prepared.prompt_of(index)
+        self._index = f',"index":{index}' if body.is_batch else ""
+        self._about = {"id": request_id, "prompt_tokens": len(prompt.token_ids)}
+        self._prompt_ids = prompt.token_ids
+        self._prompt_start = (body.logprob_start_len or 0) if body.scores_prompt else None
+        self._top = (body.top_logprobs_num or 0) if body.return_logprob else None
+        self._token_ids: list[int] = []
+        self._text = self._ids = self._logprobs = self._tops = ""
+        self._prefill = Prefill(0)
+        self._finish: Finish | None = None
+
+    def prefilled(self, prefill: Prefill) -> None:
+        """Keep what is known of the prompt."""
+        self._prefill = prefill
+
+    def add(
+        self, text: str, token_ids: list[int], finish: Finish | None, logprobs: list[ScoredPosition] | None
+    ) -> None:
+        """Add what the choice gained."""
+        self._token_ids += token_ids
+        self._text += encode_basestring(text)[1:-1]
+        self._ids = _join(self._ids, map(str, token_ids))
+        if logprobs and self._top is not None:
+            self._logprobs = _join(self._logprobs, (compact(_scored(position[0])) for position in logprobs))
+            tops = ([_scored(token) for token in position[: self._top]] for position in logprobs)
+            self._tops = _join(self._tops, map(compact, tops)) if self._top else ""
+        self._finish = finish
+
+    def render(self) -> str:
+        """Return the choice as JSON."""
+        finish = self._finish
+        spans = (finish.weight_versions if finish else None) or ()
+        about = {
+            **self._about,
+            "completion_tokens": len(self._token_ids),
+            "cached_tokens": self._prefill.cached_tokens,
+            "finish_reason": finish and finish_reason(finish, self._token_ids),
+            "weight_version": spans[-1].version if spans else None,
+            "weight_versions": [asdict(span) for span in spans] if spans else None,
+            **shown_resumption(finish),
+        }
+        meta = compact(about)[:-1] + self._render_logprobs() + "}"
+        return f'{{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{meta}{self._index}}}'
+
+    def _render_logprobs(self) -> str:
+        if self._top is None:
+            return ""
+        prompt: list[Any] = []
+        if self._prompt_start is not None:
+            positions = (self._prefill.logprobs or [])[self._prompt_start :]
+            ids = self._prompt_ids[self._prompt_start :]
+            prompt = [
+                [None, token_id, None] if position is None else _scored(position[0])
+                for token_id, position in zip(ids, positions, strict=False)
+            ]
+        known = f',"input_token_logprobs":{compact(prompt)},"output_token_logprobs":[{self._logprobs}]'
+        return known + (f',"output_top_logprobs":[{self._tops}]' if self._top else "")
+
+
+def _scored(token: ScoredToken) -> list[Any]:
+    return [token.logprob if math.isfinite(token.logprob) else None, token.token_id, None]
+
+
+def _join(before: str, parts: Any) -> str:
+    added = ",".join(parts)
+    return f"{before},{added}" if before and added else before or added
+
+
+class SglangChunks:
+    """Chunks of a stream; each has all that its choice has said so far."""
+
+    shows_empty_deltas = True
+    takes_single_steps = False
+    ending = DONE
+
+    def __init__(self, choices: Sequence[SglangChoice]) -> None:
+        self._choices = choices
+
+    def prefilled(self, index: int, prefill: Prefill) -> None:
+        """Keep what is known of the prompt."""
+        self._choices[index].prefilled(prefill)
+
+    def opening(self) -> bytes:
+        """Nothing comes before the first delta."""
+        return b""
+
+    def delta(
+        self,
+        index: int,
+        text: str,
+        token_ids: list[int],
+        finish: Finish | None,
+        logprobs: list[ScoredPosition] | None = None,
+    ) -> bytes:
+        """Render a choice with what it gained."""
+        self._choices[index].add(text, token_ids, finish, logprobs)
+        return f"data: {self._choices[index].render()}\n\n".encode()
+
+    def closing(self, usage: Usage) -> bytes:
+        """Nothing comes after the last delta."""
+        return b""
+
+    def error(self, error: TokenwireError) -> bytes:
+        """Render an error in mid-stream."""
+        return error_event(error)

@@ -1,0 +1,86 @@
+"""Answers of the routes that TRL's own server had: lists of ids and log-probabilities, or arrays in base64."""
+
+import base64
+import math
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from tokenwire.coordinator.types import ScoredPosition, ScoredToken
+
+Scored = Sequence[Sequence[ScoredPosition | None]]
+"""For each sequence the positions to show; None where nothing is known of one."""
+
+
+def _ranked(position: ScoredPosition | None) -> list[ScoredToken]:
+    return sorted(position or (), key=lambda token: token.rank)
+
+
+def scored_lists(sequences: Scored) -> dict[str, Any]:
+    """Return log-probabilities and their ids for each position of each sequence, the likeliest first."""
+    ranked = [[_ranked(position) for position in positions] for positions in sequences]
+    return {
+        "logprobs": [[[_json(token.logprob) for token in tokens] for tokens in each] for each in ranked],
+        "logprob_token_ids": [[[token.token_id for token in tokens] for tokens in each] for each in ranked],
+    }
+
+
+def _json(logprob: float) -> float | None:
+    return logprob if math.isfinite(logprob) else None
+
+
+def scored_arrays(sequences: Scored, top: int) -> dict[str, Any]:
+    """Return the same as arrays of float32 and int32, little-endian, padded to the longest sequence.
+
+    `logprobs_b64` and `token_ids_b64` have the shape [sequences, positions, top], the `actual_` ones, of the tokens
+    that stand there, [sequences, positions, 1].
+    """
+    lengths = [len(positions) for positions in sequences]
+    longest = max(lengths, default=0)
+    likeliest, actual = _Columns(top), _Columns(1)
+    for positions in sequences:
+        for position in [*positions, *[None] * (longest - len(positions))]:
+            likeliest.add(_ranked(position))
+            actual.add(position or ())
+    return {
+        "logprobs_b64": likeliest.logprobs_b64,
+        "token_ids_b64": likeliest.token_ids_b64,
+        "actual_logprobs_b64": actual.logprobs_b64,
+        "actual_token_ids_b64": actual.token_ids_b64,
+        "shape": [len(lengths), longest, top],
+        "completion_lengths": lengths,
+    }
+
+
+class _Columns:
+    """Two flat matrices with so many columns; minus infinity and id 0 where there is nothing."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._logprobs, self._token_ids = array("f"), array("i")
+
+    def add(self, tokens: Sequence[ScoredToken]) -> None:
+        """Add a row."""
+        tokens = tokens[: self._width]
+        missing = self._width - len(tokens)
+        self._logprobs.extend(-math.inf if math.isnan(token.logprob) else token.logprob for token in tokens)
+        self._token_ids.extend(token.token_id for token in tokens)
+        self._logprobs.extend([-math.inf] * missing)
+        self._token_ids.extend([0] * missing)
+
+    @property
+    def logprobs_b64(self) -> str:
+        """The log-probabilities."""
+        return _encoded(self._logprobs)
+
+    @property
+    def token_ids_b64(self) -> str:
+        """The ids."""
+        return _encoded(self._token_ids)
+
+
+def _encoded(values: "array[Any]") -> str:
+    if sys.byteorder == "big":
+        values.byteswap()
+    return base64.b64encode(values).decode()

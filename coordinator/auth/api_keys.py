@@ -1,0 +1,183 @@
+"""API keys: read from a file or the environment, kept as digests only, found in constant time."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.errors import InvalidRequest
+from tokenwire.hot_reload import Reloading
+
+VARIABLE = "TOKENWIRE_API_KEY"
+_FLAG = "--api-keys-file"
+_HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_LIMITS = ("max_concurrent", "requests_per_minute", "tokens_per_minute")
+_FIELDS = {"tenant", "key", "sha256", "min_priority", "models", *_LIMITS}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key and what it allows."""
+
+    digest: bytes = field(repr=False)
+    """SHA-256 of the key, which is forgotten: to compare digests tells by its time nothing of the key."""
+    tenant: str
+    limits: Limits = field(default=Limits())
+    min_priority: int | None = None
+    models: frozenset[str] | None = None
+
+
+class KeyRing:
+    """The keys that open the door. Neither its repr nor its str tell them."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._keys = {key.digest: key for key in keys}
+
+    def find(self, candidate: bytes) -> Key | None:
+        """Return the key that somebody brings; None: it is none of these."""
+        return self._keys.get(_digest(candidate))
+
+    def __repr__(self) -> str:
+        return f"KeyRing({len(self._keys)} keys)"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Where keys are; none at all: everybody may ask."""
+
+    file: Path | None = None
+    """Read again when it changes."""
+    keys: tuple[Key, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a key is asked for."""
+        return self.file is not None or bool(self.keys)
+
+
+def access_settings(file: Path | None, environment: Mapping[str, str]) -> AccessSettings:
+    """Make settings of a command's option and its environment. Raises InvalidRequest."""
+    if VARIABLE not in environment:
+        return AccessSettings(file)
+    keys = [key.strip() for key in environment[VARIABLE].split(",") if key.strip()]
+    if not keys:
+        raise InvalidRequest(f"{VARIABLE} is set, but holds no key")
+    return AccessSettings(file, tuple(_nameless(key, VARIABLE) for key in keys))
+
+
+def open_keys(settings: AccessSettings) -> Callable[[], KeyRing] | None:
+    """Return what gives the keys as they are now; None where none are asked for. Raises InvalidRequest."""
+    if settings.file is None:
+        fixed = KeyRing(settings.keys)
+        return (lambda: fixed) if settings.keys else None
+    file = settings.file
+
+    def read() -> KeyRing:
+        try:
+            return KeyRing([*settings.keys, *parse_keys(file.read_text(), f"{_FLAG} {file}")])
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InvalidRequest(f"{_FLAG}: cannot read {file}: {reason}") from error
+
+    return Reloading([file], read).current
+
+
+def parse_keys(text: str, source: str) -> list[Key]:
+    """Read keys: a JSON list of objects, or one a line, each behind its tenant's name if it has one.
+
+    Raises InvalidRequest, which names the source and the entry, and never what it holds.
+    """
+    keys = _parse_json(text, source) if text.lstrip().startswith("[") else _parse_lines(text, source)
+    if not keys:
+        raise InvalidRequest(f"{source} holds no key")
+    if len({key.digest for key in keys}) < len(keys):
+        raise InvalidRequest(f"{source} holds a key twice")
+    return keys
+
+
+def _parse_lines(text: str, source: str) -> list[Key]:
+    keys = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        where = f"{source}, line {number}"
+        if len(words) > 2:
+            raise InvalidRequest(f"{where}: expected TENANT KEY or KEY, got {len(words)} words")
+        if words:
+            keys.append(_nameless(words[0], where) if len(words) == 1 else Key(_known(words[1], where), words[0]))
+    return keys
+
+
+def _parse_json(text: str, source: str) -> list[Key]:
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        # Not the error itself, which a traceback would show with the whole text.
+        raise InvalidRequest(f"{source} is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRequest(f"{source} is nested too deeply") from None
+    return [_parse_entry(entry, f"{source}, entry {number}") for number, entry in enumerate(entries, 1)]
+
+
+def _parse_entry(entry: Any, where: str) -> Key:
+    if not isinstance(entry, dict):
+        raise InvalidRequest(f"{where} is no object")
+    if unknown := sorted(entry.keys() - _FIELDS):
+        raise InvalidRequest(f"{where} has the unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+    if ("key" in entry) == ("sha256" in entry):
+        raise InvalidRequest(f"{where} needs one of `key` and `sha256`")
+    secret = _of_type(entry, "key", str, where) or f"sha256:{_of_type(entry, 'sha256', str, where)}"
+    digest = _known(secret, where)
+    models = _of_type(entry, "models", list, where)
+    return Key(
+        digest,
+        _of_type(entry, "tenant", str, where) or _name(digest),
+        _limits(entry, where),
+        _of_type(entry, "min_priority", int, where),
+        None if models is None else frozenset(map(str, models)),
+    )
+
+
+def _limits(entry: Mapping[str, Any], where: str) -> Limits:
+    limits = {name: _of_type(entry, name, int, where) for name in _LIMITS}
+    for name, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"{where}: {name} must be at least 1, got {limit}")
+    return Limits(**limits)
+
+
+def _of_type(entry: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
+    value = entry.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise InvalidRequest(f"{where}: {name} must be of type {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _nameless(key: str, where: str) -> Key:
+    digest = _known(key, where)
+    return Key(digest, _name(digest))
+
+
+def _name(digest: bytes) -> str:
+    return f"key-{digest.hex()[:8]}"
+
+
+def _known(key: str, where: str) -> bytes:
+    """Return the digest of a key that is written down, as it is or as sha256:HEX."""
+    kind, _, value = key.partition(":")
+    if kind == "sha256":
+        if not _HEX_DIGEST.fullmatch(value):
+            raise InvalidRequest(f"{where}: a SHA-256 has 64 hexadecimal digits")
+        return bytes.fromhex(value)
+    if not key or any(not 0x21 <= ord(character) <= 0x7E for character in key):
+        raise InvalidRequest(f"{where}: a key is made of printable ASCII characters without blanks")
+    return _digest(key.encode())
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,37 @@
+"""One control call to one worker, with errors of ours."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import grpc
+
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.errors import EngineFailed, Unavailable, from_status
+from tokenwire.v1 import control_pb2_grpc
+
+Answer = TypeVar("Answer")
+ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
+
+
+async def ask(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
+    """Make a call in a session. Raises Unavailable without one, or the error that the worker gave."""
+    control = session.control
+    if control is None:
+        raise Unavailable(f"not reachable: {session.last_error}")
+    try:
+        return await call(control)
+    except grpc.aio.AioRpcError as error:
+        raise from_status(error.code(), error.details() or error.code().name) from error
+    except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
+        if session.control is None:  # the session ended meanwhile, and closed the channel
+            raise Unavailable(f"lost: {session.last_error}") from error
+        raise EngineFailed(f"The call could not be made: {error!r}") from error
+
+
+def _is_cancelled() -> bool:
+    """Tell whether whoever asks is to end, and not the call alone."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

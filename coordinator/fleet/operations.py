@@ -1,0 +1,252 @@
+"""Fleet operations: one verb, carried out by all workers of a model, each answering for itself. Not atomic."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenwire.coordinator.fleet.control_client import ControlCall, ask
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, TokenwireError, Unavailable, Unsupported
+from tokenwire.v1 import control_pb2 as pb
+from tokenwire.v1 import control_pb2_grpc, inference_pb2
+
+Method = Callable[[control_pb2_grpc.ControlStub], Callable[..., Awaitable[Any]]]
+
+_MODES = {"abort": pb.PAUSE_MODE_ABORT, "wait": pb.PAUSE_MODE_WAIT, "keep": pb.PAUSE_MODE_KEEP}
+_STAGES = {
+    "init": pb.WEIGHT_UPDATE_STAGE_INIT,
+    "start": pb.WEIGHT_UPDATE_STAGE_START,
+    "start_draft": pb.WEIGHT_UPDATE_STAGE_START_DRAFT,
+    "update": pb.WEIGHT_UPDATE_STAGE_UPDATE,
+    "finish": pb.WEIGHT_UPDATE_STAGE_FINISH,
+    "shutdown": pb.WEIGHT_UPDATE_STAGE_SHUTDOWN,
+}
+_PROBE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResult:
+    """What became of a call to one worker."""
+
+    address: str
+    answer: Any = None
+    """The response message, where there is no error."""
+    error: TokenwireError | None = None
+
+    def as_dict(self) -> dict[str, str]:
+        """Describe it for clients."""
+        if self.error is None:
+            return {"worker": self.address, "status": "ok"}
+        return {"worker": self.address, "status": "error", "message": self.error.message}
+
+
+Results = Sequence[WorkerResult]
+
+
+class FleetControl:
+    """Verbs on all workers of a model, which any of its names stands for; no name: the only model.
+
+    Every verb raises NotFound or InvalidRequest for the model, Unavailable when no worker of it is connected,
+    FleetFailed when some workers did not do it, and the workers' own error when it was wrong for all of them.
+    """
+
+    def __init__(self, pool: WorkerPool, targets: Targets, timeout_s: float) -> None:
+        self._pool = pool
+        self._targets = targets
+        self._timeout_s = timeout_s
+
+    # Verbs that change workers. One that misses them is brought along later, and gets no request meanwhile that it
+    # would answer otherwise than the others.
+
+    async def pause(self, model: str | None, mode: str, clear_cache: bool) -> Results:
+        """Hold new requests; "abort" running ones, "wait" for their end or "keep" them frozen."""
+        request = pb.PauseGenerationRequest(mode=_mode(mode), clear_cache=clear_cache)
+        return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request)
+
+    async def resume(self, model: str | None) -> Results:
+        """Let requests run."""
+        return await self._operate(model, "resume", lambda stub: stub.ResumeGeneration, pb.ResumeGenerationRequest())
+
+    async def sleep(self, model: str | None, level: int, mode: str) -> Results:
+        """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
+        request = pb.SleepRequest(level=level, mode=_mode(mode))
+        return await self._operate(model, "sleep", lambda stub: stub.Sleep, request)
+
+    async def wake_up(self, model: str | None, tags: Sequence[str]) -> Results:
+        """Undo `sleep`, whole or by tags; answers are WakeUpResponse."""
+        return await self._operate(model, "wake_up", lambda stub: stub.WakeUp, pb.WakeUpRequest(tags=tags))
+
+    async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> Results:
+        """Have each worker read weights from a directory."""
+        request = pb.LoadWeightsRequest(path=path, weight_version=version, reset_prefix_cache=reset_prefix_cache)
+        return await self._operate(model, "load_weights", lambda stub: stub.LoadWeights, request)
+
+    async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> Results:
+        """Run a stage of a transfer of weights: init, start, start_draft, update, finish or shutdown."""
+        base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
+        if isinstance(base, int):
+            return await self._init_transfer(model, dict(arguments), base)
+        request = pb.UpdateWeightsRequest(stage=_STAGES[stage], arguments_json=json.dumps(arguments))
+        return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request)
+
+    async def set_weight_version(self, model: str | None, version: str) -> Results:
+        """Label the weights."""
+        request = pb.SetWeightVersionRequest(weight_version=version)
+        return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request)
+
+    async def load_lora(
+        self, model: str | None, name: str, path: str, replace: bool = False, is_3d: bool = False
+    ) -> Results:
+        """Load an adapter. Raises InvalidRequest for a name that is taken, unless an adapter is to be replaced."""
+        base = self.model(model)
+        if any(name in session.model.names for session in self._pool.sessions if session.model is not None):
+            raise InvalidRequest(f"The lora adapter '{name}' conflicts with a served base model.", param="lora_name")
+        known = self._targets.adapter(name)
+        if known is not None and (not replace or known.model != base):
+            raise InvalidRequest(
+                f"The lora adapter '{name}' has already been loaded. If you want to load the adapter in place, set "
+                "'load_inplace' to True.",
+                param="lora_name",
+            )
+        epoch = self._targets.next_epoch(base)
+        number = self._targets.new_adapter_id(epoch)
+        adapter = inference_pb2.LoraAdapter(name=name, id=number, path=path, is_3d_lora_weight=is_3d)
+        request = pb.LoadLoraRequest(adapter=adapter, epoch=epoch)
+        return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request)
+
+    async def unload_lora(self, name: str) -> Results:
+        """Unload an adapter. Raises NotFound."""
+        adapter = self._targets.adapter(name)
+        if adapter is None:
+            raise NotFound(f"The lora adapter '{name}' cannot be found.", param="lora_name")
+        request = pb.UnloadLoraRequest(id=adapter.lora.id)
+        return await self._operate(adapter.model, "unload_lora", lambda stub: stub.UnloadLora, request)
+
+    # Calls that leave no trace in the target.
+
+    async def reset_cache(self, model: str | None, reset_running_requests: bool, reset_external: bool) -> Results:
+        """Clear prefix caches; answers are ResetCacheResponse."""
+        request = pb.ResetCacheRequest(reset_running_requests=reset_running_requests, reset_external=reset_external)
+        return await self._ask(model, "reset_cache", lambda stub: stub.ResetCache, request)
+
+    async def collective_rpc(
+        self, model: str | None, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], timeout_s: float | None
+    ) -> list[Any]:
+        """Call a method of every engine process; returns all results, worker after worker."""
+        arguments = {"args_json": json.dumps(args), "kwargs_json": json.dumps(kwargs)}
+        request = pb.CollectiveRpcRequest(method=method, timeout_seconds=timeout_s or 0, **arguments)
+        results = await self._ask(model, "collective_rpc", lambda stub: stub.CollectiveRpc, request)
+        return [value for result in results for value in json.loads(result.answer.results_json)]
+
+    async def configurations(self, model: str | None) -> list[dict[str, Any]]:
+        """Return every engine's configuration, in the order of the workers."""
+        return list((await self._configurations(model)).values())
+
+    async def probe(self, model: str | None) -> Results:
+        """Find out whether engines answer. Raises FleetFailed where one does not."""
+        request = pb.GetWeightVersionRequest()
+        return await self._ask(model, "liveness", lambda stub: stub.GetWeightVersion, request, _PROBE_S)
+
+    # Who.
+
+    def model(self, name: str | None) -> str:
+        """Find the first name of a model. Raises Unavailable, NotFound or InvalidRequest."""
+        models = {session.name: session.model.names for session in self._pool.sessions if session.model is not None}
+        if not models:
+            raise Unavailable("No worker has connected yet.", retry_after_s=2)
+        if name is None:
+            if len(models) > 1:
+                raise InvalidRequest(f"Name one of several models in `model`: {', '.join(models)}.", param="model")
+            return next(iter(models))
+        found = next((first for first, names in models.items() if name in names), None)
+        if found is None:
+            raise NotFound(f"The model `{name}` does not exist. Valid: {', '.join(models)}.", param="model")
+        return found
+
+    def sessions(self, model: str | None) -> list[WorkerSession]:
+        """List sessions with workers of a model, and with those that nobody knows yet. Raises Unavailable if none is
+        connected."""
+        name = self.model(model)
+        sessions = [session for session in self._pool.sessions if session.name in ("", name)]
+        if not any(session.control is not None for session in sessions):
+            reasons = "; ".join(f"{session.address}: {session.last_error}" for session in sessions)
+            raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)
+        return sessions
+
+    # How.
+
+    async def _configurations(self, model: str | None) -> dict[str, dict[str, Any]]:
+        results = await self._ask(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
+        return {result.address: json.loads(result.answer.engine_config_json or "{}") for result in results}
+
+    async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
+        """Give each worker the ranks behind those of the workers before it."""
+        requests = {}
+        epoch = self._targets.next_epoch(self.model(model))
+        # Workers may come and go between the two: the transfer is for those that were there both times.
+        sessions, configurations = self.sessions(model), await self._configurations(model)
+        for session in sessions:
+            configuration = configurations.get(session.address)
+            if configuration is None:
+                continue
+            info = {**arguments["init_info"], "rank_offset": offset}
+            init = json.dumps({**arguments, "init_info": info})
+            requests[session] = pb.UpdateWeightsRequest(stage=_STAGES["init"], arguments_json=init, epoch=epoch)
+            offset += configuration["parallel_config"]["world_size_across_dp"]
+
+        def call(session: WorkerSession) -> ControlCall[Any]:
+            return lambda stub: stub.UpdateWeights(requests[session], timeout=self._timeout_s)
+
+        return await _fan_out(list(requests), "init of a transfer", call)
+
+    async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
+        if not request.epoch:
+            request.epoch = self._targets.next_epoch(self.model(model))
+        return await self._ask(model, stage, method, request)
+
+    async def _ask(
+        self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None
+    ) -> Results:
+        timeout_s = timeout_s or self._timeout_s
+
+        def call(session: WorkerSession) -> ControlCall[Any]:
+            return lambda stub: method(stub)(request, timeout=timeout_s)
+
+        return await _fan_out(self.sessions(model), stage, call)
+
+
+async def _fan_out(
+    sessions: Sequence[WorkerSession], stage: str, call: Callable[[WorkerSession], ControlCall[Any]]
+) -> Results:
+    results = await asyncio.gather(*(_one(session, call(session)) for session in sessions))
+    errors = [result.error for result in results if result.error is not None]
+    if not errors:
+        return results
+    first = errors[0]
+    alike = len(errors) == len(results) and all(type(error) is type(first) for error in errors)
+    if alike and isinstance(first, InvalidRequest | Unsupported):
+        raise first
+    failed = "; ".join(f"{result.address}: {result.error.message}" for result in results if result.error is not None)
+    message = f"{stage} failed on {len(errors)} of {len(results)} workers: {failed}"
+    raise FleetFailed(message, [result.as_dict() for result in results], stage)
+
+
+async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
+    try:
+        answer = await ask(session, call)
+    except TokenwireError as error:
+        return WorkerResult(session.address, error=error)
+    if hasattr(answer, "serving"):
+        # The answer may be quicker than the session's own event.
+        session.hear(answer.serving)
+    return WorkerResult(session.address, answer)
+
+
+def _mode(mode: str) -> "pb.PauseMode":
+    if mode not in _MODES:
+        raise InvalidRequest(f"mode must be one of {', '.join(_MODES)}, not {mode!r}.", param="mode")
+    return _MODES[mode]

@@ -1,0 +1,1 @@
+"""How a session speaks to a worker: over gRPC, or to vLLM's own server over HTTP."""

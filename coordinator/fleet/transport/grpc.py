@@ -1,0 +1,53 @@
+"""A conversation with a worker of ours: one gRPC stream."""
+
+import grpc
+
+from tokenwire.coordinator.fleet.transport.base import Commands
+from tokenwire.errors import TokenwireError, Unavailable, from_status
+from tokenwire.peer_auth.client import Link
+from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class GrpcConversation:
+    """Opens a channel of its own, and the session's stream in it."""
+
+    def __init__(self, link: Link, address: str, commands: Commands) -> None:
+        self._link = link
+        self._channel = link.open_channel(address)
+        self._met = False
+        self.control = control_pb2_grpc.ControlStub(self._channel)
+        self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=link.metadata())
+
+    async def read(self) -> pb.SessionResponse | None:
+        """Return the next event of the stream."""
+        try:
+            event = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise self._explain(error) from error
+        if not isinstance(event, pb.SessionResponse):
+            return None
+        self._met = True
+        return event
+
+    async def fetch_tokenizer(self) -> dict[str, bytes]:
+        """Ask the worker for its files."""
+        try:
+            response = await self.control.GetTokenizer(control_pb2.GetTokenizerRequest())
+        except grpc.aio.AioRpcError as error:
+            raise self._explain(error) from error
+        return dict(response.files)
+
+    async def close(self) -> None:
+        """End the stream, and with it the session."""
+        self._call.cancel()
+        await self._channel.close()
+
+    def _explain(self, error: grpc.aio.AioRpcError) -> TokenwireError:
+        explained = self._link.explain(error)
+        if explained is not None:
+            return Unavailable(explained)
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            # The details list every address and errno; that nobody listens is all there is to say.
+            return Unavailable("lost" if self._met else "not reachable")
+        return from_status(error.code(), error.details() or error.code().name)

@@ -1,0 +1,1 @@
+"""vLLM's own HTTP server as a worker."""

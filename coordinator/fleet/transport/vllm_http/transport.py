@@ -1,0 +1,264 @@
+"""A conversation with a stock vLLM server: each sequence is a streamed request of its own."""
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from tokenwire import protocol
+from tokenwire.coordinator.fleet.transport.base import Commands
+from tokenwire.coordinator.fleet.transport.vllm_http.client import StockServer
+from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import stock_control
+from tokenwire.coordinator.fleet.transport.vllm_http.frame_buffer import Outbox
+from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelFolder
+from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, comes_whole, headers_of
+from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_GENERATE, _ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
+_SERVER_PREFIX = "generate-tokens-"
+"""What the server puts in front of our ids."""
+_CHECK_S = 5.0
+_TRIES = 2
+"""A server may be busy for a moment."""
+_ABORT_S = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class _Sequence:
+    slot: int
+    index: int
+    submit: pb.Submit
+    request_id: str
+    task: asyncio.Task[None] | None = None
+    began: bool = False
+    """Whether anything has come of it: before that the server may not know its id."""
+    aborted: bool = False
+    """Whether it was ended from here."""
+
+
+class StockConversation:
+    """Looks like a session with a worker: a welcome first, then frames."""
+
+    def __init__(self, settings: StockSettings, address: str, commands: Commands) -> None:
+        self._settings = settings
+        self._address = address
+        self._commands = commands
+        self._server = StockServer(address, settings.key)
+        self._instance_id = uuid.uuid4().hex
+        self._outbox = Outbox()
+        self._sequences: dict[int, _Sequence] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._directory: ModelFolder | None = None
+        self._model = ""
+        self._lively = True
+        """Whether tokens came since the server was looked at last."""
+        self.control = stock_control(address, self._abort_by_id, self._server.text)
+
+    async def read(self) -> pb.SessionResponse | None:
+        """Return a welcome, then what comes."""
+        if self._directory is None:
+            return await self._meet()
+        return await self._outbox.take()
+
+    async def fetch_tokenizer(self) -> dict[str, bytes]:
+        """Refuse: there is no such route."""
+        raise Unsupported("a stock vLLM server has no tokenizer files to give: set --tokenizer DIR")
+
+    async def close(self) -> None:
+        """Close all connections, which ends all requests."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.close()
+
+    # Meeting.
+
+    async def _meet(self) -> pb.SessionResponse:
+        if self._settings.tokenizer is None:
+            raise InvalidRequest("a stock vLLM server needs --tokenizer DIR, the directory of its model")
+        directory = ModelFolder(self._settings.tokenizer)
+        await self._server.get("/health")
+        model = directory.describe(
+            await self._server.get("/v1/models"), (await self._server.get("/version"))["version"]
+        )
+        try:
+            await self._server.post(_ABORT, {"request_ids": []})
+        except TokenwireError as error:
+            raise Unavailable(
+                f"the server does not take token ids, start it with --enable-scale-out: {error.message}"
+            ) from error
+        self._directory, self._model = directory, model.names[0]
+        self._spawn(self._closing(self._obey()))
+        self._spawn(self._closing(self._watch()))
+        welcome = pb.Welcome(protocol=protocol.version(), instance_id=self._instance_id, model=model)
+        return pb.SessionResponse(welcome=welcome)
+
+    # Commands.
+
+    async def _obey(self) -> None:
+        async for command in self._commands:
+            match command.WhichOneof("command"):
+                case "submit":
+                    for index, slot in enumerate(command.submit.slots):
+                        self._begin(slot, index, command.submit)
+                case "abort":
+                    self._abort([self._sequences[slot] for slot in command.abort.slots if slot in self._sequences])
+
+    def _begin(self, slot: int, index: int, submit: pb.Submit) -> None:
+        # An id of its own for each sequence and attempt: an abort must hit nothing else.
+        request_id = f"{submit.request_id}-{uuid.uuid4().hex[:12]}"
+        sequence = self._sequences[slot] = _Sequence(slot, index, submit, request_id)
+        sequence.task = self._spawn(self._generate(sequence))
+
+    def _abort_by_id(self, request_ids: frozenset[str] | None) -> int:
+        everything = list(self._sequences.values())
+        wanted = [each for each in everything if request_ids is None or each.submit.request_id in request_ids]
+        self._abort(wanted)
+        return len(wanted)
+
+    def _abort(self, sequences: list[_Sequence]) -> None:
+        if begun := [sequence for sequence in sequences if sequence.began]:
+            self._spawn(self._ask_to_abort(begun))
+        for sequence in sequences:
+            sequence.aborted = True
+            if not sequence.began:
+                self._hang_up(sequence)
+
+    async def _ask_to_abort(self, sequences: list[_Sequence]) -> None:
+        tasks = [sequence.task for sequence in sequences if sequence.task is not None]
+        try:
+            ids = [_SERVER_PREFIX + sequence.request_id for sequence in sequences]
+            await self._server.post(_ABORT, {"request_ids": ids})
+            await asyncio.wait(tasks, timeout=_ABORT_S)
+        except TokenwireError as error:
+            log.warning("worker %s did not abort: %s", self._address, error.message)
+        finally:
+            for sequence in sequences:
+                self._hang_up(sequence)
+
+    def _hang_up(self, sequence: _Sequence) -> None:
+        """End a sequence by its connection: the server aborts what nobody reads."""
+        if self._sequences.get(sequence.slot) is sequence and sequence.task is not None:
+            del self._sequences[sequence.slot]
+            sequence.task.cancel()
+            self._outbox.finish(pb.Finish(slot=sequence.slot, reason=pb.FINISH_REASON_ABORT))
+
+    # One sequence.
+
+    async def _generate(self, sequence: _Sequence) -> None:
+        slot, submit = sequence.slot, sequence.submit
+        try:
+            body = body_of(submit, sequence.request_id, sequence.index, self._model)
+            finish = await (self._whole if comes_whole(submit) else self._streamed)(sequence, body)
+        except EngineFailed as error:
+            finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=error.message)
+        except WorkerLost as error:
+            if not await self._is_well():
+                return  # all of the server is gone, and the session ends
+            self._end(sequence)
+            message = f"The worker that generated this reply is gone ({error.message})."
+            return self._outbox.refuse(slot, Unavailable(message, retry_after_s=1))
+        except TokenwireError as error:
+            self._end(sequence)
+            return self._outbox.refuse(slot, error)
+        except Exception as error:
+            log.exception("the answer of %s cannot be understood", self._address)
+            finish = pb.Finish(
+                slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=f"The server's answer: {error!r}"
+            )
+        self._end(sequence)
+        self._outbox.finish(finish)
+
+    async def _streamed(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
+        finish: pb.Finish | None = None
+        # Read to the end of the stream, so that its connection can be used again.
+        async with aclosing(self._server.stream(_GENERATE, body, headers_of(sequence.submit))) as events:
+            async for event in events:
+                for choice in event["choices"]:
+                    self._take(sequence, choice, pb.PrefillInfo(slot=sequence.slot))
+                    if choice.get("finish_reason") is not None:
+                        finish = self._finish(sequence, choice)
+        if finish is None:
+            raise WorkerLost("the stream ended without a reason")
+        return finish
+
+    async def _whole(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
+        answer = await self._server.post(_GENERATE, body, headers_of(sequence.submit))
+        params, (choice,) = sequence.submit.sampling_params, answer["choices"]
+        info = pb.PrefillInfo(slot=sequence.slot)
+        if params.HasField("prompt_logprobs") and answer.get("prompt_logprobs"):
+            prompt = sequence.submit.prompt_token_ids
+            info.prompt_logprobs.CopyFrom(prompt_rows(answer["prompt_logprobs"], prompt, params.prompt_logprobs))
+        self._take(sequence, choice, info)
+        finish = self._finish(sequence, choice)
+        if answer.get("kv_transfer_params"):
+            finish.kv_transfer_params_json = json.dumps(answer["kv_transfer_params"])
+        return finish
+
+    def _take(self, sequence: _Sequence, choice: dict[str, Any], info: pb.PrefillInfo) -> None:
+        self._lively = True
+        if not sequence.began:
+            sequence.began = True
+            self._outbox.prefilled(info)
+        rows = sampled_rows(choice.get("logprobs"), sequence.submit.sampling_params.logprobs)
+        self._outbox.add(sequence.slot, [int(token_id) for token_id in choice.get("token_ids") or ()], rows)
+
+    def _finish(self, sequence: _Sequence, choice: dict[str, Any]) -> pb.Finish:
+        assert self._directory is not None
+        if choice["finish_reason"] == "abort" and not sequence.aborted:
+            raise WorkerLost("the server aborted it")  # as one does that is told to stop
+        asked = sequence.submit.sampling_params.stop_token_ids
+        return finish_of(choice, sequence.slot, self._directory.eos_token_ids, asked)
+
+    def _end(self, sequence: _Sequence) -> None:
+        if self._sequences.get(sequence.slot) is sequence:
+            del self._sequences[sequence.slot]
+
+    # Health.
+
+    async def _watch(self) -> None:
+        """Look at a server from which nothing comes."""
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            if not self._lively:
+                await self._is_well()
+            self._lively = False
+
+    async def _is_well(self) -> bool:
+        """Look at the server; ends the conversation if it is not well."""
+        reason = ""
+        for _ in range(_TRIES):
+            try:
+                await self._server.get("/health")
+                return True
+            except WorkerLost as error:
+                reason = error.message
+            except TokenwireError as error:
+                reason = f"the server is not well: {error.message}"
+                break
+        self._outbox.close(reason)
+        return False
+
+    async def _closing(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what all sequences depend on: they must not wait where it has broken."""
+        try:
+            await work
+        except Exception as error:
+            log.exception("the session with %s broke", self._address)
+            self._outbox.close(f"its session broke: {error}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,1 @@
+"""The one service between routes and workers: prompts, limits, models."""

@@ -1,0 +1,229 @@
+"""Checks that cost a worker nothing: lengths, vocabulary, ranges. Messages follow vLLM's: clients match on them."""
+
+import json
+import math
+from collections.abc import Sequence
+
+from tokenwire.coordinator.generation.grammar_limits import check_grammar
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.types import GenerationRequest, Truncation
+from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.v1 import inference_pb2 as pb
+
+MAX_N = 16_384
+MAX_SEQUENCES = 16_384
+"""Of all prompts of a request together."""
+MAX_STOP_STRINGS = 4
+"""OpenAI's own limit."""
+MAX_STOPS = 128
+"""On routes that follow vLLM's SamplingParams, which has none."""
+MAX_STOP_CHARS = 4096
+MAX_BAD_WORDS = 128
+MAX_BAD_WORD_CHARS = 1024
+MAX_LOGPROB_TOKEN_IDS = 128
+TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
+MAX_SEED = 2**63 - 1
+MAX_BIASES = 10_000
+MAX_IDS = 2**20
+"""Of a list in the sampling parameters: more than any vocabulary has."""
+_MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
+
+_OUT_OF_VOCABULARY = {
+    "allowed_token_ids": "allowed_token_ids contains out-of-vocab token id!",
+    "prompt": "Token id {0} is out of vocabulary",
+    "token_ids": "Token id {0} is out of vocabulary",
+    "tokens": "Token id {0} is out of vocabulary",
+    "kv_transfer_params.prompt_token_ids": "Token id {0} is out of vocabulary",
+}
+
+
+def check_request(request: GenerationRequest, model: ServedModel) -> None:
+    """Check everything that does not depend on the prompts. Raises InvalidRequest."""
+    if request.n < 1:
+        raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
+    if request.n > MAX_N:
+        raise InvalidRequest(f"n must be at most {MAX_N}, got {request.n}.", param="n")
+    check_sequences(request.n, len(request.prompts))
+    sampling = request.sampling
+    _check_texts(request.text.stop, sampling)
+    named = request.max_tokens_param
+    if named is not None and sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:
+        raise InvalidRequest(
+            f"{named}={sampling.max_tokens} cannot be greater than "
+            f"max_model_len={model.max_model_len}. Please request fewer output tokens.",
+            param=named,
+        )
+    _check_ranges(sampling)
+    if request.n > 1 and sampling.temperature < 1e-5:
+        raise InvalidRequest(f"n must be 1 when using greedy sampling, got {request.n}.", param="n")
+    if sampling.seed > MAX_SEED - request.n + 1:
+        raise InvalidRequest(
+            f"seed must be at most {MAX_SEED - request.n + 1} with n={request.n}: sequence i samples with seed + i.",
+            param="seed",
+        )
+    for name, most in _MOST_IDS.items():
+        if len(getattr(sampling, name)) > most:
+            raise InvalidRequest(f"{name} has {len(getattr(sampling, name))} entries, more than {most}.", param=name)
+    if len(sampling.logprob_token_ids) > MAX_LOGPROB_TOKEN_IDS:
+        raise InvalidRequest(
+            f"Requested logprob_token_ids of length {len(sampling.logprob_token_ids)}, which is greater than max "
+            f"allowed: {MAX_LOGPROB_TOKEN_IDS}",
+            param="logprob_token_ids",
+        )
+    if sampling.HasField("structured_outputs"):
+        check_grammar(sampling.structured_outputs)
+    check_ids(sampling.stop_token_ids, model, "stop_token_ids")
+    check_ids(sampling.allowed_token_ids, model, "allowed_token_ids")
+    check_ids(list(sampling.logit_bias), model, "logit_bias")
+    check_ids(sampling.logprob_token_ids, model, "logprob_token_ids")
+
+
+def check_sequences(n: int, prompts: int) -> None:
+    """Check how many sequences so many prompts ask for: before anything is made of them. Raises InvalidRequest."""
+    if n * prompts > MAX_SEQUENCES:
+        raise InvalidRequest(f"n={n} for {prompts} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n")
+
+
+def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
+    if len(stop) > MAX_STOPS:
+        raise InvalidRequest(f"Too many stop strings: {len(stop)}, more than {MAX_STOPS}.", param="stop")
+    if any(not text for text in stop):
+        raise InvalidRequest("stop cannot contain an empty string.", param="stop")
+    if any(len(text) > MAX_STOP_CHARS for text in stop):
+        raise InvalidRequest(f"A stop string has more than {MAX_STOP_CHARS} characters.", param="stop")
+    if len(sampling.bad_words) > MAX_BAD_WORDS:
+        raise InvalidRequest(
+            f"Too many bad words: {len(sampling.bad_words)}, more than {MAX_BAD_WORDS}.", param="bad_words"
+        )
+    if any(len(word) > MAX_BAD_WORD_CHARS for word in sampling.bad_words):
+        raise InvalidRequest(f"A bad word has more than {MAX_BAD_WORD_CHARS} characters.", param="bad_words")
+
+
+def check_no_transfer(sampling: pb.SamplingParams) -> None:
+    """Check that nothing makes an engine fetch memory of other engines. Raises InvalidRequest.
+
+    Engines trust these parameters: wrong ones end an engine, put foreign blocks into its prefix cache, or have it dial
+    any host.
+    """
+    # Inside of extra arguments an engine cannot tell them from its own.
+    extra = json.loads(sampling.extra_args_json or "{}")
+    for name in TRANSFER_PARAMS:
+        if sampling.HasField(f"{name}_json") or extra.get(name) not in (None, {}):
+            raise InvalidRequest(
+                f"`{name}` is not accepted from clients. Operators whose own router fills it can allow it with "
+                "--allow-kv-transfer-params.",
+                param=name,
+            )
+
+
+def check_no_transfer_fields(body: object) -> None:
+    """Check that a body has none of these parameters, for routes that cannot hand them on. Raises InvalidRequest."""
+    for name in TRANSFER_PARAMS:
+        if isinstance(body, dict) and body.get(name) not in (None, {}):
+            raise InvalidRequest(f"`{name}` is not accepted on this route.", param=name)
+
+
+def check_text_length(text: str, model: ServedModel) -> None:
+    """Check that a text can be short enough at all, before it is tokenized. Raises InvalidRequest."""
+    limit = model.max_model_len * model.tokenizer.max_chars_per_token
+    if len(text) > limit:
+        raise InvalidRequest(
+            f"This model's maximum context length is {model.max_model_len} tokens. However, your prompt contains "
+            f"{len(text)} characters (more than {limit} characters, which is the upper bound for "
+            f"{model.max_model_len} input tokens). Please reduce the length of the input prompt.",
+            param="input_text",
+        )
+
+
+def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel) -> int:
+    """Return how many tokens of a prompt to keep at most. Raises InvalidRequest."""
+    if truncation.length > model.max_model_len:
+        raise InvalidRequest(
+            f"truncate_prompt_tokens={truncation.length} cannot be greater than max_model_len = {model.max_model_len}. "
+            "Please request a smaller truncation size.",
+            param="truncate_prompt_tokens",
+        )
+    if truncation.length >= 0:
+        return truncation.length
+    return model.max_model_len - 1 if max_tokens else model.max_model_len
+
+
+def check_length(length: int, model: ServedModel) -> None:
+    """Check how long a prompt is. Raises InvalidRequest."""
+    limit = model.max_model_len
+    if not length:
+        raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
+    if length >= limit:
+        # Clients know a prompt that is too long by one of a dozen phrases; these words hold what each looks for.
+        room = "" if length > limit else " and a reply needs at least 1 more"
+        raise InvalidRequest(
+            f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
+            f"tokens{room}, which is longer than the maximum model length of {limit}. "
+            "Please reduce the length of the messages.",
+            param="input_tokens",
+        )
+
+
+def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:
+    """Return what the request asked for, at most what the context leaves after the prompt."""
+    left = model.max_model_len - prompt_length
+    if sampling.HasField("max_tokens"):
+        return min(sampling.max_tokens, left)
+    default = model.default_sampling_params.get("max_tokens")
+    return left if default is None else min(default, left)
+
+
+def check_min_tokens(min_tokens: int, max_tokens: int) -> None:
+    """Check that the minimum can be reached. Raises InvalidRequest."""
+    if min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}.", param="min_tokens"
+        )
+
+
+def _check_ranges(sampling: pb.SamplingParams) -> None:
+    for name in ("presence_penalty", "frequency_penalty"):
+        value = getattr(sampling, name)
+        if not -2.0 <= value <= 2.0:
+            raise InvalidRequest(f"{name} must be in [-2, 2], got {value}.", param=name)
+    repetition, temperature = sampling.repetition_penalty, sampling.temperature
+    if not math.isfinite(repetition):
+        raise InvalidRequest(
+            f"repetition_penalty must be a finite number, got {repetition}.", param="repetition_penalty"
+        )
+    if repetition <= 0:
+        raise InvalidRequest(
+            f"repetition_penalty must be greater than zero, got {repetition}.", param="repetition_penalty"
+        )
+    if not math.isfinite(temperature):
+        raise InvalidRequest(f"temperature must be a finite number, got {temperature}.", param="temperature")
+    if temperature < 0:
+        raise InvalidRequest(f"temperature must be non-negative, got {temperature}.", param="temperature")
+    if temperature > 2:
+        raise InvalidRequest(f"temperature must be in [0, 2], got {temperature}.", param="temperature")
+    if not 0 < sampling.top_p <= 1:
+        raise InvalidRequest(f"top_p must be in (0, 1], got {sampling.top_p}.", param="top_p")
+    if sampling.top_k < -1:
+        raise InvalidRequest(f"top_k must be 0 (disable), or at least 1, got {sampling.top_k}.", param="top_k")
+    if not 0 <= sampling.min_p <= 1:
+        raise InvalidRequest(f"min_p must be in [0, 1], got {sampling.min_p}.", param="min_p")
+    if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
+        raise InvalidRequest(f"max_tokens must be at least 1, got {sampling.max_tokens}.", param="max_tokens")
+
+
+def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) -> InvalidRequest:
+    """Return the error for an id that no vocabulary has, or not this model's, of so many tokens."""
+    message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
+    if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
+        message += f" Vocabulary size: {vocabulary}"
+    kind = Malformed if param in ("prompt", "tokens") and token_id < 0 else InvalidRequest
+    return kind(message.format(token_id, param), param=param)
+
+
+def check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
+    """Check that ids are in the vocabulary: an engine may die of one that is not. Raises InvalidRequest."""
+    if not token_ids:
+        return
+    for token_id in (min(token_ids), max(token_ids)):
+        if not 0 <= token_id <= model.max_token_id:
+            raise out_of_vocabulary(token_id, param, model.max_token_id + 1)

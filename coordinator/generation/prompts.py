@@ -1,0 +1,127 @@
+"""Prompts of every kind to ids: renders, tokenizes, truncates."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tokenwire.coordinator.generation.limits import check_text_length, truncated_length
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.conversation import Conversation
+from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
+from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, TokenPrompt, Truncation
+from tokenwire.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A prompt as a worker gets it."""
+
+    token_ids: Sequence[int]
+    text: str | None
+    """What was tokenized; None for a prompt that came as ids, or that begins with ids of what was said before."""
+    conversation: Conversation | None = None
+    """What it continues, where it is to re-use ids."""
+
+    @property
+    def reused(self) -> int:
+        """How many of its ids are those of an earlier prompt and completion."""
+        return 0 if self.conversation is None else self.conversation.reused
+
+    @property
+    def new_ids(self) -> Sequence[int]:
+        """The ids behind the last reply that is over: what was thought before does not tell whether this one thinks."""
+        continued = None if self.conversation is None else self.conversation.new_ids
+        return self.token_ids if continued is None else continued
+
+
+async def prepare_prompt(
+    prompt: Prompt,
+    model: ServedModel,
+    truncation: Truncation | None = None,
+    max_tokens: int = 0,
+    history: TokenHistory | None = None,
+) -> PreparedPrompt:
+    """Turn a prompt into ids. Raises InvalidRequest where the template refuses the messages, or the text is too long.
+
+    max_tokens: what the request asked for, 0 if nothing; a truncation to "what fits" then leaves room for a token.
+    history: where chats find what they continue; without it, or with special tokens or a truncation, they do not.
+    """
+    conversation = await _conversation(prompt, model, truncation, history)
+    if conversation is not None and conversation.token_ids is not None:
+        prepared = PreparedPrompt(conversation.token_ids, None, conversation)
+    else:
+        prepared = replace(await _prepare(prompt, model, truncation, max_tokens), conversation=conversation)
+    if isinstance(prompt, ChatPrompt) and prompt.history is not None and prompt.history.prefix is not None:
+        _check_prefix(prepared, prompt.history.prefix)
+    return prepared
+
+
+async def _conversation(
+    prompt: Prompt, model: ServedModel, truncation: Truncation | None, history: TokenHistory | None
+) -> Conversation | None:
+    if history is None or not isinstance(prompt, ChatPrompt) or prompt.history is None:
+        return None
+    # What is cut, or framed by special tokens, is not what the next prompt goes on from.
+    return None if truncation is not None or prompt.add_special_tokens else await history.open(prompt, model)
+
+
+def _check_prefix(prepared: PreparedPrompt, prefix: KnownPrefix) -> None:
+    count = len(prefix.token_ids)
+    if prefix.required and list(prepared.token_ids[:count]) != list(prefix.token_ids):
+        raise InvalidRequest(
+            f"The prompt of these messages cannot begin with the {count} ids of `{prefix.param}`.", param=prefix.param
+        )
+
+
+async def _prepare(
+    prompt: Prompt, model: ServedModel, truncation: Truncation | None, max_tokens: int
+) -> PreparedPrompt:
+    keep = None if truncation is None else truncated_length(truncation, max_tokens, model)
+    if isinstance(prompt, TokenPrompt):
+        token_ids = prompt.token_ids
+        return PreparedPrompt(token_ids if truncation is None else _cut(token_ids, truncation, keep), None)
+    if isinstance(prompt, ChatPrompt):
+        text = await model.template.render_messages_async(prompt.messages, prompt.options)
+        add_special_tokens = prompt.add_special_tokens
+    else:
+        text, add_special_tokens = prompt.text, prompt.add_special_tokens
+    if truncation is None:
+        check_text_length(text, model)
+        return PreparedPrompt(await model.tokenizer.encode_async(text, add_special_tokens), text)
+    return PreparedPrompt(await _encode_truncated(model.tokenizer, text, add_special_tokens, truncation, keep), text)
+
+
+def _cut(token_ids: Sequence[int], truncation: Truncation, keep: int | None) -> Sequence[int]:
+    if keep is None or keep >= len(token_ids):
+        return token_ids
+    if not keep:
+        return []
+    return token_ids[:keep] if truncation.side == "right" else token_ids[-keep:]
+
+
+async def _encode_truncated(
+    tokenizer: Tokenizer, text: str, add_special_tokens: bool, truncation: Truncation, keep: int | None
+) -> Sequence[int]:
+    if truncation.side is not None:
+        return _cut(await tokenizer.encode_async(text, add_special_tokens), truncation, keep)
+    if len(text) <= INLINE_CHARS:
+        return _encode_end(tokenizer, text, add_special_tokens, keep)
+    return await asyncio.to_thread(_encode_end, tokenizer, text, add_special_tokens, keep)
+
+
+def _encode_end(tokenizer: Tokenizer, text: str, add_special_tokens: bool, keep: int | None) -> list[int]:
+    """Encode, keeping the end of the text and the special tokens around it."""
+    backend = tokenizer.backend
+    encoding = backend.encode_batch_fast([text], add_special_tokens=False)[0]
+    added = backend.num_special_tokens_to_add(False) if add_special_tokens else 0
+    if keep is not None and keep < len(encoding.ids) + added:
+        if not keep:
+            return []
+        if keep <= added:
+            raise InvalidRequest(
+                f"truncate_prompt_tokens={keep} leaves no room beside {added} special tokens.",
+                param="truncate_prompt_tokens",
+            )
+        encoding.truncate(keep - added, direction="left")
+    return list(backend.post_process(encoding, None, add_special_tokens).ids)

@@ -1,0 +1,144 @@
+"""Names conversations: a digest for each message and all before it, equal where a template would see the same.
+
+What clients change without meaning anything makes no difference: empty content and none, text and a list of one text,
+the order of keys in tool arguments, the ids of an assistant's tool calls. Reasoning stays out of the chain, since many
+clients drop it; see Transcript.reasoning.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from tokenwire.coordinator.text.template.content_format import ContentFormat
+from tokenwire.coordinator.text.template.content_parts import parse_content
+
+_DIGEST_BYTES = 16
+
+# What reaches templates beside role, content and tool calls.
+_MORE = ("name", "task", "tool_call_id", "tools")
+_PLAIN = {"role", "content"}
+
+
+def digest(*parts: object) -> bytes:
+    """Return a digest of JSON values, the order of keys left out."""
+    return blake2b(_json(parts).encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+
+
+class Transcript:
+    """The messages of a request as keys: one for each assistant message, of the conversation up to it."""
+
+    __slots__ = ("_digests", "_form", "_hasher", "length", "reasoning")
+
+    def __init__(self, scope: bytes, messages: Sequence[Mapping[str, Any]], form: ContentFormat) -> None:
+        """scope: a digest of all that must be equal beside the messages. Raises InvalidRequest."""
+        self._form = form
+        self._hasher = blake2b(scope, digest_size=_DIGEST_BYTES)
+        self._digests: dict[int, bytes] = {}
+        self.reasoning: dict[int, bytes] = {}
+        """Digests of the reasoning that messages carry, by their position."""
+        self.length = len(messages)
+        for position, message in enumerate(messages):
+            self._hasher.update(_frame(message, position, form))
+            if message.get("role") == "assistant":
+                self._digests[position] = self._hasher.digest()
+                if (reasoning := reasoning_of(message)) is not None:
+                    self.reasoning[position] = digest(reasoning)
+
+    @property
+    def replies(self) -> Sequence[int]:
+        """Positions of assistant messages, the last one first."""
+        return [*reversed(self._digests)]
+
+    def key(self, position: int) -> bytes:
+        """Return the key of the conversation up to an assistant message, with the reasoning that this one carries."""
+        return _with_reasoning(self._digests[position], self.reasoning.get(position))
+
+    def reply_keys(self, reply: Sequence[Mapping[str, Any]]) -> list[bytes]:
+        """Return the keys under which a reply's messages may come back: without reasoning, and with the last one's."""
+        hasher = self._hasher.copy()
+        for position, message in enumerate(reply, self.length):
+            hasher.update(_frame(message, position, self._form))
+        bare = hasher.digest()
+        reasoning = reasoning_of(reply[-1])
+        return [bare] if reasoning is None else [bare, _with_reasoning(bare, digest(reasoning))]
+
+
+def reasoning_digest(message: Mapping[str, Any]) -> bytes | None:
+    """Return the digest of a message's reasoning, None where it has none."""
+    reasoning = reasoning_of(message)
+    return None if reasoning is None else digest(reasoning)
+
+
+def _with_reasoning(bare: bytes, reasoning: bytes | None) -> bytes:
+    return bare if reasoning is None else blake2b(bare + reasoning, digest_size=_DIGEST_BYTES).digest()
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str | None:
+    """Return a message's reasoning under either of its names, None where it has none."""
+    reasoning = message.get("reasoning")
+    if reasoning is None:
+        reasoning = message.get("reasoning_content")
+    return reasoning if isinstance(reasoning, str) and reasoning else None
+
+
+def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> bytes:
+    """Return a message's bytes in the chain; their length is in front of them, so that no two chains are confused."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(content, str) or role == "system":
+        content = _content(parse_content(content, str(role), f"messages[{position}]", form))
+    body = f"{content}\n{'' if message.keys() == _PLAIN else _more(message)}"
+    return f"{role}:{len(content)}:{len(body)}:{body}".encode(errors="surrogatepass")
+
+
+def _more(message: Mapping[str, Any]) -> str:
+    more = {name: value for name in _MORE if (value := message.get(name)) is not None}
+    if calls := message.get("tool_calls"):
+        more["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list | tuple) else calls
+    return _json(more) if more else ""
+
+
+def _content(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    if not content:
+        return ""
+    if len(content) == 1 and content[0].keys() == {"type", "text"}:
+        return str(content[0]["text"])
+    return _json(content)
+
+
+def _call(call: object) -> object:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return call
+    given = {name: value for name, value in function.items() if value is not None}
+    return {**given, "arguments": _arguments(given.get("arguments"))}
+
+
+def _arguments(arguments: object) -> object:
+    """Return arguments as the object that they spell; text that spells none stays text."""
+    if not arguments:
+        return {}
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments, parse_float=_number)
+    except ValueError:
+        return arguments
+
+
+def _number(text: str) -> float | int:
+    """Return a number as JavaScript has it, where 1.0 is 1."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_bytes_as_hex)
+
+
+def _bytes_as_hex(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,1 @@
+"""The client's connection: protocol, backpressure, limits, TLS."""

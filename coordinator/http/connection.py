@@ -1,0 +1,321 @@
+"""HTTP connections as routes see them: who is gone, who is slow, and a write that costs no task switch.
+
+A streamed token costs about half as much when the frame loop writes straight to the transport
+instead of waking a task that calls ASGI's send. `lending_protocol` lends the transport to the route
+that is being served; under any other ASGI server `AsgiConnection` does the same by portable means.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import struct
+import termios
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backlogs
+from tokenwire.coordinator.http.protocol import BoundedProtocol, ReadLimits
+
+log = logging.getLogger(__name__)
+
+_EXTENSION = "tokenwire.connection"
+# What an ASGI server may hold for a slow reader before we call it congested, in bytes.
+_ASGI_HIGH_WATER = 64 * 1024
+# What a transport may hold for one; that of TLS would hold eight times as much.
+_HIGH_WATER = 64 * 1024
+# How often in a stall timeout it is seen whether a slow reader has read anything.
+_STALL_CHECKS = 4
+_DEFAULT_LIMITS = ReadLimits()
+
+
+class Connection(Protocol):
+    """The client's side of one request."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the reader is behind."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the client is gone."""
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it is gone because it read too slowly."""
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves (at once if it has left) and when a slow reader has caught up."""
+
+    def write(self, data: bytes) -> None:
+        """Write a part of the response's body. The response must have been started through ASGI."""
+
+    def hold(self, size_bytes: int) -> None:
+        """Hear how much is held back for this reader, who is behind. With too much the connection is cut."""
+
+    def cut(self) -> None:
+        """Close the connection without a proper end, so that the client does not take the reply for whole."""
+
+    async def flush(self) -> None:
+        """Return when the end of the response may be sent through ASGI."""
+
+    def release(self) -> None:
+        """Stop watching."""
+
+
+def connection_of(scope: Scope, receive: Receive, send: Send) -> Connection:
+    """Return the connection that carries this request. The request's body must have been read."""
+    lent: Connection | None = scope.get("extensions", {}).get(_EXTENSION)
+    return lent if lent is not None else AsgiConnection(receive, send)
+
+
+def _nothing() -> None:
+    pass
+
+
+class WriteBatch:
+    """Writes of one turn of the event loop, done together at its end.
+
+    A frame's tokens are first decoded for all streams and then sent for all streams: system calls in
+    between would cost another fifth, because each evicts the caches that the next decoding needs.
+    """
+
+    __slots__ = ("_loop", "_pending")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pending: list[tuple[asyncio.Transport, bytes]] = []
+
+    def add(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Write data to a transport before the loop waits again."""
+        if not self._pending:
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self.flush)
+        self._pending.append((transport, data))
+
+    def flush(self) -> None:
+        """Write everything now."""
+        pending, self._pending = self._pending, []
+        for transport, data in pending:
+            # One that was closed in this turn of the loop would raise, and take everybody else's data with it.
+            if not transport.is_closing():
+                try:
+                    transport.write(data)
+                except Exception:
+                    log.exception("a connection cannot be written to")
+                    transport.abort()
+
+
+class LentConnection:
+    """A uvicorn transport, written to directly."""
+
+    __slots__ = (
+        "_backlogs",
+        "_batch",
+        "_held_bytes",
+        "_on_drained",
+        "_on_lost",
+        "_stall_timeout_s",
+        "_stall_timer",
+        "_transport",
+        "_unread",
+        "congested",
+        "lost",
+        "was_cut",
+    )
+
+    def __init__(
+        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backlogs: Backlogs
+    ) -> None:
+        self._backlogs = backlogs
+        self._held_bytes = 0
+        self._transport = transport
+        self._batch = batch
+        self._stall_timeout_s = stall_timeout_s
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._unread = 0
+        self._on_lost = self._on_drained = _nothing
+        self.congested = False
+        self.lost = False
+        self.was_cut = False
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves and when a slow reader has caught up."""
+        self._on_lost, self._on_drained = on_lost, on_drained
+        if self.lost:
+            on_lost()
+
+    def write(self, data: bytes) -> None:
+        """Write one HTTP chunk."""
+        if data and not self.lost:  # an empty chunk would end the body
+            self._batch.add(self._transport, b"%x\r\n%b\r\n" % (len(data), data))
+
+    def hold(self, size_bytes: int) -> None:
+        """Count what is held back; cut a reader that is too far behind."""
+        before, self._held_bytes = self._held_bytes, size_bytes
+        if not self._backlogs.changed(before, size_bytes):
+            self.cut()
+
+    def cut(self) -> None:
+        """Close the connection without the last chunk."""
+        self.was_cut = True
+        self._transport.abort()
+
+    async def flush(self) -> None:
+        """Let what was written overtake nothing: ASGI's send goes to the transport at once."""
+        self._batch.flush()
+
+    def release(self) -> None:
+        """Stop watching."""
+        self._on_lost = self._on_drained = _nothing
+        self.hold(0)
+
+    # Called by the protocol.
+
+    def paused(self) -> None:
+        """The reader is behind: cut it off if it reads nothing for too long."""
+        self.congested = True
+        self._unread = 0  # the first check counts: what is written in this turn of the loop is not all there yet
+        self._check_later(_STALL_CHECKS)
+
+    def resumed(self) -> None:
+        """The reader has caught up."""
+        self.congested = False
+        self._stop_timer()
+        self._on_drained()
+
+    def disconnected(self) -> None:
+        """The client is gone."""
+        self.lost = True
+        self._stop_timer()
+        self._on_lost()
+
+    def _check_later(self, checks_left: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._stall_timer = loop.call_later(self._stall_timeout_s / _STALL_CHECKS, self._check_stall, checks_left)
+
+    def _check_stall(self, checks_left: int) -> None:
+        # A slow network may take minutes to drain a buffer: that alone is no stall.
+        before, self._unread = self._unread, self._count_unread()
+        if self._unread < before:
+            self._check_later(_STALL_CHECKS - 1)
+        elif checks_left:
+            self._check_later(checks_left - 1)
+        else:
+            self.cut()
+
+    def _count_unread(self) -> int:
+        """Count bytes that the client has not taken, here and in the kernel."""
+        in_kernel = bytes(4)
+        with contextlib.suppress(OSError):
+            in_kernel = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, in_kernel)
+        return self._transport.get_write_buffer_size() + int(struct.unpack("i", in_kernel)[0])
+
+    def _stop_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+
+def lending_protocol(
+    stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+) -> type[BoundedProtocol]:
+    """Return a uvicorn HTTP protocol that lends its transport to the routes."""
+
+    batch, backlogs = WriteBatch(), Backlogs(max_backlog_bytes)
+
+    class LendingProtocol(BoundedProtocol):
+        connection: LentConnection
+        read_limits = limits
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            transport.set_write_buffer_limits(high=_HIGH_WATER)
+            self.connection = LentConnection(transport, batch, stall_timeout_s, backlogs)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.scope["extensions"] = {_EXTENSION: self.connection}  # type: ignore[dict-item]
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self.connection.disconnected()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.connection.paused()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.connection.resumed()
+
+    return LendingProtocol
+
+
+class AsgiConnection:
+    """Portable: one task waits for the disconnect, another one sends what was written."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = 0
+        self._on_lost = self._on_drained = _nothing
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.lost = False
+        self.was_cut = False
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server has not taken what was written."""
+        return self._unsent > _ASGI_HIGH_WATER
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Call back when the client leaves and when a slow reader has caught up."""
+        self._on_lost, self._on_drained = on_lost, on_drained
+        self._tasks = [asyncio.create_task(self._wait_lost()), asyncio.create_task(self._send_all())]
+
+    def write(self, data: bytes) -> None:
+        """Queue a part of the body."""
+        self._unsent += len(data)
+        self._queue.put_nowait(data)
+
+    def hold(self, size_bytes: int) -> None:
+        """Bounded by the reply alone: the server in front has its own bounds."""
+
+    def cut(self) -> None:
+        """ASGI has no such verb: stop sending."""
+        self.was_cut = True
+        self.release()
+
+    async def flush(self) -> None:
+        """Wait until the server took everything, or the client is gone."""
+        joining = asyncio.create_task(self._queue.join())
+        await asyncio.wait([joining, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        joining.cancel()
+
+    def release(self) -> None:
+        """End both tasks."""
+        self._on_lost = self._on_drained = _nothing
+        for task in self._tasks:
+            task.cancel()
+
+    async def _wait_lost(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.lost = True
+        self._on_lost()
+
+    async def _send_all(self) -> None:
+        with contextlib.suppress(OSError):  # the server noticed first that the client is gone
+            while True:
+                data = await self._queue.get()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+                was_congested = self.congested  # asked now: it may have become so during the send
+                self._unsent -= len(data)
+                self._queue.task_done()
+                if was_congested and not self.congested:
+                    self._on_drained()

@@ -1,0 +1,188 @@
+"""How much a client may send before its request is understood, and how long it may take to."""
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tokenwire.coordinator.api.errors import error_body
+
+log = logging.getLogger(__name__)
+
+MAX_HEADERS = 256
+
+_TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeaderFieldsTooLargeError"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Bounds on what comes in."""
+
+    head_bytes: int = 64 * 1024
+    """Request line and headers together."""
+    head_timeout_s: float = 30.0
+    """From the connection, or the first byte of a further request, to the end of its headers."""
+    body_timeout_s: float = 60.0
+    """For a body to come, with more time for a long one:"""
+    body_bytes_per_s: float = 4096.0
+    """as much as a client takes that sends so slowly."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, whose parser would take headers of any size at any pace."""
+
+    read_limits = ReadLimits()
+
+    _refusal = 400, ""
+    _head_bytes = 0
+    _undelivered = 0
+    """Bytes since the parser last gave something away: it keeps the rest of a header, however long."""
+    _delivered = False
+    _deadline: asyncio.TimerHandle | None = None
+    _body_bytes = 0
+    _body_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, and bound what the parser keeps to itself."""
+        self._delivered = False
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        if self._delivered:
+            self._undelivered = 0
+            return
+        self._undelivered += len(data)
+        if self.transport.is_closing():
+            return
+        if self._undelivered > self.read_limits.head_bytes:
+            self._refuse(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+        elif self._deadline is None:
+            self._await_head()
+
+    def on_message_begin(self) -> None:
+        """Count anew."""
+        super().on_message_begin()
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+        if len(self.headers) > MAX_HEADERS:
+            self._fail(f"The request has more than {MAX_HEADERS} headers.")
+
+    def on_headers_complete(self) -> None:
+        """Wait for the body."""
+        if self._parser_skips_body():
+            return
+        self._delivered = True
+        self._stop_waiting()
+        super().on_headers_complete()
+        self._body_bytes, self._body_since = 0, self.loop.time()
+        self._deadline = self.loop.call_later(self.read_limits.body_timeout_s, self._check_body)
+
+    def on_body(self, body: bytes) -> None:
+        """Count a part of the body."""
+        self._delivered = True
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Wait for nothing: idle connections are uvicorn's business."""
+        if self._parser_skips_body():
+            return
+        self._delivered = True
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse in the shape of all errors, for the reason that was found."""
+        status, reason = self._refusal
+        self._refuse(status, reason or msg)
+
+    def _parse(self, data: bytes) -> None:
+        """Ignore `Upgrade`: nothing here takes it up, and the parser would not read the body behind it."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._parser_skips_body():
+                    return
+                (body_begins,) = upgrade.args
+                data = self._head_without_upgrade() + data[body_begins:]
+
+    def _parser_skips_body(self) -> bool:
+        # CONNECT is an upgrade without the header; it has no body, and is refused like any other unknown method.
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.read_limits.head_bytes:
+            self._fail(f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+
+    def _fail(self, reason: str) -> None:
+        self._refusal = 431, reason
+        # The parser stops, and uvicorn asks for a response.
+        raise ValueError(reason)
+
+    def _refuse(self, status: int, reason: str) -> None:
+        body = json.dumps(error_body(reason, _TYPES[status], status)).encode()
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+        log.info("refused unread", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)
+
+    def _head_overdue(self) -> None:
+        if self._replies():
+            self._await_head()
+        elif self._undelivered:
+            self._refuse(408, f"The request's headers did not come within {self.read_limits.head_timeout_s:g} s.")
+        else:
+            self.transport.close()
+
+    def _check_body(self) -> None:
+        limits = self.read_limits
+        left = self._body_since + limits.body_timeout_s + self._body_bytes / limits.body_bytes_per_s - self.loop.time()
+        # One that waits behind another request is not read meanwhile.
+        if left > 0 or self.pipeline:
+            self._deadline = self.loop.call_later(max(left, limits.body_timeout_s / 8), self._check_body)
+        else:
+            self.transport.abort()
+
+    def _replies(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

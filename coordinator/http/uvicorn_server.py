@@ -1,0 +1,61 @@
+"""uvicorn with bounds of our own: on TLS handshakes, and on drains, whose end is told to whoever still waits."""
+
+import asyncio
+import logging
+import socket
+
+import uvicorn
+
+from tokenwire.coordinator.http.readiness import Readiness
+
+log = logging.getLogger(__name__)
+
+_LAST_WORDS_S = 2
+"""How long replies that are ended may take to be read."""
+
+
+class HttpServer(uvicorn.Server):
+    """Serves on sockets that are bound already."""
+
+    def __init__(
+        self, config: uvicorn.Config, readiness: Readiness, handshake_timeout_s: float, drain_timeout_s: float
+    ) -> None:
+        config.timeout_graceful_shutdown = int(drain_timeout_s) + _LAST_WORDS_S
+        super().__init__(config)
+        self._readiness = readiness
+        self._handshake_timeout_s = handshake_timeout_s
+        self._drain_timeout_s = drain_timeout_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup([])
+        loop, config = asyncio.get_running_loop(), self.config
+        for bound in sockets or ():
+            server = await loop.create_server(
+                self._make_protocol,
+                sock=bound,
+                ssl=config.ssl,
+                ssl_handshake_timeout=self._handshake_timeout_s if config.ssl else None,
+                backlog=config.backlog,
+            )
+            self.servers.append(server)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to listen, and wait for what runs; end it when that takes too long."""
+        deadline = asyncio.get_running_loop().call_later(self._drain_timeout_s, self._end_requests)
+        await super().shutdown(sockets)
+        deadline.cancel()
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+    def _end_requests(self) -> None:
+        tasks = list(self.server_state.tasks)
+        if tasks:
+            log.warning("drain deadline: ending %d requests", len(tasks))
+        self._readiness.out_of_time = True
+        for task in tasks:
+            task.cancel()

@@ -1,1 +1,0 @@
-"""What Prometheus is told: counted at a request's end, or collected when it asks."""

@@ -1,0 +1,1 @@
+"""What is told about requests and the fleet."""

@@ -1,0 +1,56 @@
+"""What `/metrics` answers: this process and its siblings as one, and what workers say of themselves."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from tokenwire.coordinator.observability.metrics.merge import merged
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Siblings(Protocol):
+    """Other processes of this coordinator."""
+
+    async def families(self) -> Sequence[Sequence[Metric]]:
+        """Return what each of them counts; who does not answer is left out."""
+
+
+class WorkersMetrics(Protocol):
+    """What workers say of themselves."""
+
+    async def text(self) -> bytes:
+        """Return it in Prometheus' format, each sample with its worker."""
+
+
+class Exposition:
+    """Puts the answer together."""
+
+    def __init__(self, registry: CollectorRegistry, siblings: Siblings | None, workers: WorkersMetrics | None) -> None:
+        self._registry = registry
+        self._siblings = siblings
+        self._workers = workers
+
+    async def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        others, relayed = await asyncio.gather(self._others(), self._relayed())
+        return generate_latest(_Families(merged([list(self._registry.collect()), *others]))) + relayed
+
+    async def _others(self) -> Sequence[Sequence[Metric]]:
+        return () if self._siblings is None else await self._siblings.families()
+
+    async def _relayed(self) -> bytes:
+        return b"" if self._workers is None else await self._workers.text()
+
+
+class _Families:
+    """Stands for a registry."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

@@ -1,0 +1,64 @@
+"""Counts requests, once at the end of each."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
+from tokenwire.coordinator.observability.record import RequestRecord
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class RequestMetrics:
+    """Hears of requests; see docs/operations.md for what each metric says."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tokenwire_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
+            return Histogram(f"tokenwire_{name}_seconds", text, ("model",), registry=registry, buckets=buckets)
+
+        labels = ("route", "model", "code", "outcome")
+        self._requests = counter("requests", "HTTP requests that ended.", *labels)
+        self._in_flight = Gauge("tokenwire_requests_in_flight", "HTTP requests being served.", registry=registry)
+        self._duration = histogram("request_duration", "From a request to the end of its reply.")
+        self._first_token = histogram("time_to_first_token", "From a request to its first token.")
+        self._per_token = histogram("time_per_output_token", "Mean time for each further token.", TOKEN_GAP_BOUNDS_S)
+        self._queue = histogram("queue_time", "From the end of a prompt's preparation to a worker.")
+        self._prompt = counter("prompt_tokens", "Tokens of prompts.", "model")
+        self._cached = counter("prompt_tokens_cached", "Prompt tokens in the cache of a worker.", "model")
+        self._reused = counter("prompt_tokens_reused", "Prompt tokens from the history of chats.", "model")
+        self._completion = counter("completion_tokens", "Tokens of replies.", "model")
+        self._finished = counter("sequences_finished", "Sequences that ended.", "model", "reason")
+
+    def began(self, record: RequestRecord) -> None:
+        """Count it as being served."""
+        self._in_flight.inc()
+
+    def ended(self, record: RequestRecord) -> None:
+        """Count it."""
+        self._in_flight.dec()
+        self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()
+        if record.placed_at is not None:
+            self._count_generation(record)
+
+    def _count_generation(self, record: RequestRecord) -> None:
+        model = record.model
+        for histogram, seconds in (
+            (self._duration, record.duration_s),
+            (self._first_token, record.first_token_s),
+            (self._per_token, record.per_token_s),
+            (self._queue, record.queue_s),
+        ):
+            if seconds is not None:
+                histogram.labels(model).observe(seconds)
+        self._prompt.labels(model).inc(record.prompt_tokens)
+        self._cached.labels(model).inc(record.cached_tokens)
+        self._reused.labels(model).inc(record.reused_tokens)
+        self._completion.labels(model).inc(record.completion_tokens)
+        for finish in record.finishes:
+            reason = "stop_string" if isinstance(finish.stop_reason, str) and finish.reason == "stop" else finish.reason
+            self._finished.labels(model, reason).inc()
+        unfinished = record.choices - len(record.finishes)
+        if unfinished:
+            self._finished.labels(model, record.outcome).inc(unfinished)

@@ -1,0 +1,41 @@
+"""Words that the API itself is made of: they may be logged wherever they stand, since no client made them up."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+from tokenwire.request_model import RequestModel
+
+_MORE = frozenset(
+    {
+        *("application/json", "prompt_token_ids", "required", "tool_reference", "tool_result", "tool_use"),
+        # Types of parts and tools that are refused by name.
+        *("image", "image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
+        *("video_url", "video_embeds", "prompt_embeds", "document", "file", "input_file", "search_result"),
+        *("custom", "web_search", "file_search", "computer_use_preview", "code_interpreter", "image_generation", "mcp"),
+        # Types of JSON and of Python, as messages name them.
+        *("str", "int", "float", "bool", "list", "dict", "NoneType", "null", "true", "false", "True", "False", "None"),
+    }
+)
+
+
+@cache
+def public_words() -> frozenset[str]:
+    """Return the names of all fields and of the options that they have."""
+    return frozenset(_words(RequestModel)) | _MORE
+
+
+def _words(model: type[RequestModel]) -> Iterator[str]:
+    for child in model.__subclasses__():
+        yield from _words(child)
+        for name, field in child.model_fields.items():
+            yield from (name, field.alias or name)
+            yield from _options(field.annotation)
+
+
+def _options(annotation: Any) -> Iterator[str]:
+    for part in get_args(annotation):
+        if get_origin(annotation) is not Literal:
+            yield from _options(part)
+        elif isinstance(part, str):
+            yield part

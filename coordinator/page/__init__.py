@@ -1,1 +1,0 @@
-"""The status page: what this coordinator knows of its fleet, live, and a playground for chats."""

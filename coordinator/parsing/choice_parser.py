@@ -1,0 +1,88 @@
+"""Reads the message of one choice: paces its parser, applies the request's rules, names what breaks."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from tokenwire.coordinator.parsing.batching import BatchingFeed, Pace
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawParser
+from tokenwire.coordinator.parsing.rules import MessageRules
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class ChoiceParser:
+    """The MessageParser around a RawParser."""
+
+    __slots__ = ("_feed", "_name", "_parser", "_rules", "_tools_streamed")
+
+    def __init__(
+        self,
+        parser: RawParser,
+        rules: MessageRules,
+        name: str,
+        marks: Collection[int] = (),
+        splits_text: bool = True,
+        pace: Pace | None = None,
+    ) -> None:
+        """Take the parser, named as the operator knows it; marks and splits_text are BatchingFeed's."""
+        self._parser = parser
+        self._feed = BatchingFeed(parser, marks, splits_text, pace or Pace()).feed
+        self._rules = rules
+        self._name = name
+        self._tools_streamed = False
+
+    def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
+        """Take what one step brought; return what may show. Raises ParserFailed."""
+        try:
+            delta = self._feed(text, token_ids, finished)
+        except Exception as error:
+            raise self._failed(error) from error
+        if delta is None:
+            return None
+        return self._shown(delta)
+
+    def finish_reason(self, reason: str) -> str:
+        """Return what the last chunk says, given the engine's reason."""
+        return self._rules.streamed_finish(reason, self._tools_streamed)
+
+    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+        """Read a complete output. Raises ParserFailed."""
+        rules = self._rules
+        reasoning, content, calls = self._guard(lambda: self._parser.parse(text, token_ids))
+        return ParsedMessage(
+            content=rules.whole_content(content),
+            reasoning=reasoning if rules.include_reasoning else None,
+            tool_calls=rules.whole_calls(calls),
+            finish_reason=rules.whole_finish(reason, calls),
+        )
+
+    def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        """Count the tokens that were reasoning. Raises ParserFailed."""
+        return self._guard(lambda: self._parser.count_reasoning(token_ids))
+
+    def _shown(self, delta: MessageDelta) -> MessageDelta | None:
+        rules = self._rules
+        calls = delta.tool_calls
+        if calls:
+            self._tools_streamed = True
+            if not rules.parallel_tool_calls:
+                calls = tuple(call for call in calls if rules.shows_call(call.index))
+        reasoning = delta.reasoning if rules.include_reasoning else None
+        if calls is delta.tool_calls and reasoning is delta.reasoning:
+            return delta
+        if not calls and not reasoning and not delta.content:
+            return None
+        return MessageDelta(delta.content, reasoning, calls)
+
+    def _guard(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> ParserFailed:
+        log.warning("the %s failed", self._name, exc_info=error)
+        return ParserFailed(f"The {self._name} failed on what the model wrote: {type(error).__name__}: {error}")

@@ -1,0 +1,37 @@
+"""Loads the configured parsers. Slow: it may import vLLM. Meant for a thread, at start."""
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+
+from tokenwire.coordinator.parsing.message import Parsers, ParserUnusable
+from tokenwire.coordinator.parsing.rules import NoParsers
+from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
+
+
+def import_parsers(settings: ParserSettings) -> None:
+    """Import what the parsers need and check their names, before there is a model. Raises ParserUnusable."""
+    if settings.parses:
+        _vllm_parsers().check_names(settings)
+
+
+def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> Parsers:
+    """Make the parsers of one model, given its tokenizer's files by name. Raises ParserUnusable."""
+    if not settings.parses:
+        return NoParsers()
+    module = _vllm_parsers()
+    module.check_names(settings)
+    parsers: Parsers = module.VllmParsers(settings, model, files)
+    return parsers
+
+
+def _vllm_parsers() -> ModuleType:
+    try:
+        return importlib.import_module("tokenwire.coordinator.parsing.vllm_parsers")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "coordinator":
+            raise
+        raise ParserUnusable(
+            f"Tool and reasoning parsers are vLLM's own, and {error.name} is not installed here: "
+            "pip install 'tokenwire[parsers]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""Chat templates: messages in, a prompt's text out, within bounds."""

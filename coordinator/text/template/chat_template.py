@@ -1,0 +1,213 @@
+"""The chat template: a conversation to the prompt's text, as transformers and vLLM render it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from jinja2 import TemplateError
+
+from tokenwire.coordinator.text.template import continuation
+from tokenwire.coordinator.text.template.budget import RenderLimits
+from tokenwire.coordinator.text.template.content_format import ContentFormat
+from tokenwire.coordinator.text.template.jinja import CompiledTemplate, compile_template
+from tokenwire.coordinator.text.template.messages import Message, developer_as_system, parse_messages
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.errors import InvalidRequest
+
+# Below this weight rendering takes less than about a millisecond.
+_INLINE_WEIGHT = 16_384
+# What an object costs by itself, in characters' worth of rendering.
+_OBJECT_WEIGHT = 96
+
+# What templates get whether they name it or not.
+_ALWAYS = ("add_generation_prompt", "documents", "tools")
+
+# A template may put whole conversations into its complaint.
+_MAX_REASON = 4096
+
+
+class UntrustedRenderer(Protocol):
+    """Renders templates that requests bring; see coordinator.text.isolation."""
+
+    async def render(self, template: str, job: Mapping[str, Any]) -> str:
+        """Render messages by a template out of harm's way. Raises InvalidRequest."""
+
+
+class ChatTemplate:
+    """A model's chat template, or several by name, of which requests with tools take "tool_use"."""
+
+    def __init__(
+        self,
+        source: str | Mapping[str, str] | None,
+        special_tokens: Mapping[str, str],
+        content_format: Literal["auto", "string", "openai"] = "auto",
+        *,
+        default_kwargs: Mapping[str, Any] | None = None,
+        untrusted: UntrustedRenderer | None = None,
+        limits: RenderLimits | None = None,
+    ) -> None:
+        """untrusted: renders templates that come with requests; without it these are refused."""
+        sources = {"default": source} if isinstance(source, str) else dict(source or {})
+        self._templates = {name: compile_template(text) for name, text in sources.items()}
+        self._special_tokens = dict(special_tokens)
+        self._content_format = content_format
+        self._default_kwargs = dict(default_kwargs or {})
+        self._untrusted = untrusted
+        self._limits = limits or RenderLimits()
+
+    def content_format(self, tools: Sequence[Any] | None = None) -> ContentFormat:
+        """Return how this template wants message content: as a string, or as a list of parts."""
+        return self._format(self._select(tools, None))
+
+    def identity(self, options: TemplateOptions) -> list[Any]:
+        """Return, as JSON, all that a rendering depends on beside messages and what is asked for at their end."""
+        values = self.values(options)
+        source = options.template()
+        if not self._is_foreign(source):
+            source = self._select(values["tools"], source).source
+        ends = ("add_generation_prompt", "continue_final_message")
+        given = {name: value for name, value in values.items() if name not in ends}
+        return [source, self._special_tokens, self._content_format, given]
+
+    def form(self, options: TemplateOptions) -> ContentFormat:
+        """Return the content_format for a request; lists of parts, which say most, for a template of its own."""
+        name = options.template()
+        return "openai" if self._is_foreign(name) else self._format(self._select(self.values(options)["tools"], name))
+
+    def values(self, options: TemplateOptions) -> dict[str, Any]:
+        """Return every value that a request and the server give to templates; parsers of replies want them too."""
+        return options.values(self._default_kwargs)
+
+    async def render_messages_async(
+        self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
+    ) -> str:
+        """Render OpenAI messages without ever blocking the event loop for long. Raises InvalidRequest."""
+        options = TemplateOptions() if options is None else options
+        template = options.template()
+        if template is not None and self._is_foreign(template):
+            return await self._render_untrusted(template, messages, options)
+        values = self.values(options)
+        if _is_light([messages, values]):
+            return self.render_values(messages, values, template)
+        return await asyncio.to_thread(self.render_values, messages, values, template)
+
+    def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """Render OpenAI messages at once; options are those of TemplateOptions, and template kwargs."""
+        given = TemplateOptions.of(options)
+        return self.render_values(messages, self.values(given), given.template())
+
+    def render_values(
+        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str | None = None
+    ) -> str:
+        """Render OpenAI messages with the values that options gave. Raises InvalidRequest."""
+        compiled = self._select(values["tools"], name)
+        return self._render(compiled, parse_messages(messages, self._format(compiled)), values)
+
+    def render(self, messages: Sequence[Message], **options: Any) -> str:
+        """Render a conversation whose content already has the content_format; options as for render_messages."""
+        given = TemplateOptions.of(options)
+        values = self.values(given)
+        return self._render(self._select(values["tools"], given.template()), messages, values)
+
+    def _render(self, compiled: CompiledTemplate, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
+        unfinished = values["continue_final_message"]
+        _check(messages, values)
+        conversation = list(messages) if compiled.knows_developer else developer_as_system(messages)
+        final = ""
+        if unfinished:
+            final, conversation[-1] = continuation.mark(conversation[-1], compiled.source)
+        variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
+        variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
+        try:
+            text = compiled.render(variables, self._limits)
+        except Exception as error:  # a template can raise anything, and it is the request that made it do so
+            raise InvalidRequest(_reason(error)) from error
+        return continuation.cut_at_mark(text, final) if unfinished else text
+
+    async def _render_untrusted(
+        self, template: str, messages: Sequence[Mapping[str, Any]], options: TemplateOptions
+    ) -> str:
+        if self._untrusted is None:
+            raise _refused()
+        job = {
+            "messages": messages,
+            "values": self.values(options),
+            "special_tokens": self._special_tokens,
+            "content_format": self._content_format,
+        }
+        return await self._untrusted.render(template, job)
+
+    def _is_foreign(self, template: str | None) -> bool:
+        return template is not None and template not in self._templates
+
+    def _format(self, compiled: CompiledTemplate) -> ContentFormat:
+        return compiled.content_format if self._content_format == "auto" else self._content_format
+
+    def _select(self, tools: object, name: str | None) -> CompiledTemplate:
+        if name is not None:
+            if name not in self._templates:
+                raise _refused()
+            return self._templates[name]
+        if not self._templates:
+            raise InvalidRequest(
+                "This model has no chat template: give the server one with --chat-template, or use /v1/completions."
+            )
+        if tools is not None and "tool_use" in self._templates:
+            return self._templates["tool_use"]
+        if "default" not in self._templates:
+            names = ", ".join(sorted(self._templates))
+            raise InvalidRequest(
+                f"This model has several chat templates ({names}) and none is called default: "
+                "give the server one with --chat-template."
+            )
+        return self._templates["default"]
+
+
+def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:
+    if not messages:
+        raise InvalidRequest("messages must hold at least one message.", param="messages")
+    if values["continue_final_message"] and values["add_generation_prompt"]:
+        raise InvalidRequest(
+            "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+            param="continue_final_message",
+        )
+    for name in ("documents", "tools"):
+        items = values[name]
+        if items is not None and not (
+            isinstance(items, list | tuple) and all(isinstance(item, Mapping) for item in items)
+        ):
+            raise InvalidRequest(f"{name} must be a list of objects.", param=name)
+
+
+def _refused() -> InvalidRequest:
+    return InvalidRequest(
+        "Chat template is passed with request, but --trust-request-chat-template is not set. "
+        "Refused request with untrusted chat template.",
+        param="chat_template",
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Return the template's own words where it has some: that tells the client what it accepts."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, TemplateError):
+            return str(link)[:_MAX_REASON]
+        link = link.__cause__ or link.__context__
+    return f"The chat template cannot render these messages: {error}"[:_MAX_REASON]
+
+
+def _is_light(value: object) -> bool:
+    """Tell whether rendering this takes less than a turn of the event loop may."""
+    left, queue = _INLINE_WEIGHT, [value]
+    for item in queue:  # grows while it runs
+        left -= _OBJECT_WEIGHT
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, Mapping):
+            queue.extend(item.values())
+        elif isinstance(item, list | tuple):
+            queue.extend(item)
+        if left < 0 or len(queue) * _OBJECT_WEIGHT > _INLINE_WEIGHT:
+            return False
+    return True

@@ -1,0 +1,81 @@
+"""The sandbox that chat templates run in, as transformers defines it, and what is known of each template."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+
+from tokenwire.coordinator.text.template.budget import RenderLimits
+from tokenwire.coordinator.text.template.content_format import ContentFormat, detect
+from tokenwire.coordinator.text.template.sandbox import BoundedEnvironment
+from tokenwire.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTemplate:
+    """A template, ready to render."""
+
+    source: str
+    template: Template
+    variables: frozenset[str]
+    """Names that the template takes from outside."""
+    content_format: ContentFormat
+
+    @property
+    def knows_developer(self) -> bool:
+        """Whether the template has a case for the role "developer"."""
+        return "'developer'" in self.source or '"developer"' in self.source
+
+    def render(self, values: Mapping[str, Any], limits: RenderLimits) -> str:
+        """Render with variables. Raises whatever the template raises, TemplateError beyond the limits."""
+        return _ENVIRONMENT.render(self.template, values, limits)
+
+
+@lru_cache(maxsize=64)
+def compile_template(source: str) -> CompiledTemplate:
+    """Compile a template, once per source. Raises InvalidRequest where it is wrong."""
+    try:
+        tree = _ENVIRONMENT.parse(source)
+        variables, content_format = frozenset(meta.find_undeclared_variables(tree)), detect(tree)
+        return CompiledTemplate(source, _ENVIRONMENT.compile_tree(tree), variables, content_format)
+    except TemplateSyntaxError as error:
+        raise InvalidRequest(
+            f"The chat template does not parse: {error.message} (line {error.lineno}).", param="chat_template"
+        ) from error
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        # What Jinja lets through and Python does not: expressions or loops too deep, numbers too long.
+        raise InvalidRequest(f"The chat template cannot be compiled: {error}", param="chat_template") from error
+
+
+class _Generation(Extension):
+    """{% generation %} marks what the model wrote, for training; here it is only a scope."""
+
+    tags = {"generation"}  # noqa: RUF012, declared so by Extension
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True)).set_lineno(line)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+def _environment() -> BoundedEnvironment:
+    # No autoescaping: what is rendered is a prompt, not HTML.
+    environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
+
+
+_ENVIRONMENT = _environment()

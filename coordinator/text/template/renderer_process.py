@@ -1,0 +1,134 @@
+"""Renders templates that requests bring, in a process of its own: what goes wrong there ends that process and no other.
+
+The sandbox stops most of what a template can do wrong, but not a value that contains itself a billion times over.
+"""
+
+import asyncio
+import json
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tokenwire.coordinator.text.template.budget import RenderLimits
+from tokenwire.errors import InvalidRequest
+
+# No template of any model comes near this, and parsing takes time as well.
+MAX_SOURCE = 256 * 1024
+
+LENGTH = struct.Struct(">I")
+"""Precedes each message in either direction; the message is JSON."""
+
+READY = b""
+"""The first message of the process."""
+
+_START_S = 30.0
+# The process notices most overruns by itself, with better words.
+_GRACE_S = 2.0
+
+
+class _ProcessLost(Exception):
+    """The process ended, or its pipes did, before it had replied."""
+
+
+class IsolatedRenderer:
+    """One child process, started when first needed and again after it had to be ended; one rendering at a time."""
+
+    def __init__(self, limits: RenderLimits | None = None, memory_mb: int = 1024) -> None:
+        self._limits = limits or RenderLimits()
+        self._memory_mb = memory_mb
+        self._turn = asyncio.Lock()
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def render(self, template: str, job: Mapping[str, Any]) -> str:
+        """Render messages by a request's template. Raises InvalidRequest."""
+        if len(template) > MAX_SOURCE:
+            raise InvalidRequest(
+                f"chat_template must have at most {MAX_SOURCE} characters, got {len(template)}.", param="chat_template"
+            )
+        request = await asyncio.to_thread(_encode, {"template": template, **job})
+        async with self._turn:
+            reply = await self._exchange(request)
+        if "text" in reply:
+            return str(reply["text"])
+        raise InvalidRequest(reply["message"], param=reply["param"])
+
+    async def close(self) -> None:
+        """End the process."""
+        child, self._child = self._child, None
+        if child is not None and child.returncode is None:
+            child.kill()
+            await child.wait()
+
+    async def _exchange(self, request: bytes) -> dict[str, Any]:
+        try:
+            return await self._ask(request)
+        except _ProcessLost:
+            # Not necessarily by this job: what was started may have been ended from outside, or by the job before.
+            try:
+                return await self._ask(request)
+            except _ProcessLost as error:
+                raise _failed("needed too much memory, or broke what renders it") from error
+
+    async def _ask(self, request: bytes) -> dict[str, Any]:
+        done = False
+        try:
+            reader, writer = await self._pipes()
+            async with asyncio.timeout(self._limits.seconds + _GRACE_S):
+                writer.write(LENGTH.pack(len(request)) + request)
+                await writer.drain()
+                reply: dict[str, Any] = json.loads(await _read(reader))
+            done = True
+        except TimeoutError as error:
+            raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
+            # A RuntimeError is how uvloop says that the pipe to a process is closed.
+            raise _ProcessLost from error
+        finally:
+            # Also when the client left: half a reply would be taken for the next one's.
+            if not done:
+                await self.close()
+        return reply
+
+    async def _pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        fresh = not self._is_alive()
+        if fresh:
+            await self.close()
+            limits = [self._limits.seconds, self._limits.made, self._memory_mb]
+            self._child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "tokenwire.coordinator.text.template.renderer_main", *map(str, limits)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        assert self._child is not None
+        reader, writer = self._child.stdout, self._child.stdin
+        assert reader is not None
+        assert writer is not None
+        if fresh:
+            # Python's own start is not the template's time.
+            try:
+                async with asyncio.timeout(_START_S):
+                    await _read(reader)
+            except TimeoutError as error:
+                raise _ProcessLost from error
+        return reader, writer
+
+    def _is_alive(self) -> bool:
+        # A child that died of its last job closes its pipe before anybody has taken its exit code.
+        child = self._child
+        return (
+            child is not None and child.returncode is None and child.stdin is not None and not child.stdin.is_closing()
+        )
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return await reader.readexactly(length)
+
+
+def _encode(request: Mapping[str, Any]) -> bytes:
+    return json.dumps(request).encode()
+
+
+def _failed(what: str) -> InvalidRequest:
+    return InvalidRequest(f"The chat template {what}.", param="chat_template")

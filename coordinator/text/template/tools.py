@@ -1,0 +1,59 @@
+"""A request's tools in the form that a chat template takes: vLLM's, whose key order and nulls reach the prompt."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import FailFast, TypeAdapter, ValidationError
+
+from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.request_model import RequestModel
+
+
+class _Function(RequestModel):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+
+class _Tool(RequestModel):
+    type: Literal["function"] = "function"
+    function: _Function
+    defer_loading: bool | None = None
+
+
+MAX_TOOLS = 1024
+_TOOLS = TypeAdapter(Annotated[list[_Tool], FailFast()])
+
+# These appear only where they were given.
+_OPTIONAL = ("strict", "defer_loading")
+
+
+def parse_tools(tools: object) -> list[dict[str, Any]] | None:
+    """Check tools and bring them into the template's form. Raises InvalidRequest that names the wrong field."""
+    if tools is None:
+        return None
+    if tools == []:
+        raise InvalidRequest(
+            "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.",
+            param="tools",
+        )
+    if isinstance(tools, list) and len(tools) > MAX_TOOLS:
+        raise InvalidRequest(f"There are {len(tools)} tools, more than {MAX_TOOLS}.", param="tools")
+    try:
+        return [_dump(tool) for tool in _TOOLS.validate_python(tools)]
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+        raise Malformed(f"tools{path}: {first['msg']}", param="tools") from error
+
+
+def _dump(tool: _Tool) -> dict[str, Any]:
+    if tool.function.defer_loading is None:
+        tool.function.defer_loading = tool.defer_loading
+    dumped = tool.model_dump()
+    for fields in (dumped, dumped["function"]):
+        for name in _OPTIONAL:
+            if name in fields and fields[name] is None:
+                del fields[name]
+    return dumped

@@ -1,0 +1,202 @@
+"""The nouns: what every route translates its request into, and what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.v1 import inference_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPrefix:
+    """Ids that a client knows its conversation to begin with."""
+
+    token_ids: Sequence[int]
+    message: int | None
+    """Position of the assistant message that they end with; None: they end before there is any."""
+    param: str
+    """The field that they came in, for error messages."""
+    required: bool = False
+    """Whether a prompt that does not begin with them is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactHistory:
+    """That a chat's prompt is to re-use the ids of earlier prompts and completions, and whose these are."""
+
+    tenant: str = ""
+    cache_salt: str | None = None
+    session_id: str | None = None
+    prefix: KnownPrefix | None = None
+    keeps: bool = True
+    """Whether the replies are kept for the requests that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Messages that the chat template turns into text."""
+
+    messages: Sequence[Mapping[str, Any]]
+    options: TemplateOptions = field(default=TemplateOptions())
+    add_special_tokens: bool = False
+    history: ExactHistory | None = None
+    """None: the prompt is what the template renders, whatever was said before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """Text that the tokenizer turns into ids."""
+
+    text: str
+    add_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """Ids, used as they are."""
+
+    token_ids: Sequence[int]
+    param: str = "prompt"
+    """The field that they came in, for error messages."""
+
+
+Prompt = ChatPrompt | TextPrompt | TokenPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """How token ids become text, and which text ends a sequence. Never sent to a worker."""
+
+    stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    unread: bool = False
+    """Whether nobody sees the text: then it is decoded only to find stop strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Cuts a prompt that is too long, as the client asked for."""
+
+    length: int
+    """Tokens to keep; -1 keeps what fits into the model's context."""
+    side: Literal["left", "right"] | None = None
+    """Where to cut, special tokens or not. None: at the left of the text, and special tokens stay."""
+
+
+@dataclass(slots=True)
+class GenerationRequest:
+    """One request, whichever route it came through. Choice i of prompt p has index p * n + i."""
+
+    request_id: str
+    model: str
+    prompts: Sequence[Prompt]
+    sampling: pb.SamplingParams
+    """As the client asked: absent fields are filled from the model's defaults."""
+    n: int = 1
+    text: TextRules = TextRules()
+    max_tokens_param: str | None = "max_tokens"
+    """The field that max_tokens came from, for error messages; None: more than the context is no error."""
+    priority: int = 0
+    cache_salt: str | None = None
+    session_id: str | None = None
+    data_parallel_rank: int | None = None
+    truncation: Truncation | None = None
+    stream_interval: int = 1
+    """Tokens of a choice to gather for each streamed chunk, but for the first and the last."""
+    returns_ids: bool = False
+    """Whether the client gets ids: those of one run, or an error."""
+    token_by_token: bool = False
+    """Whether replies need every token by itself: parsers read some markup only so."""
+    reasoning_ended: bool | None = None
+    """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
+    reasoning_parser_kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens that a reply cost; completion tokens count what the client was given."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+    """Prompt tokens that came from the worker's prefix cache; None where nobody asked."""
+    created_cache_tokens: int | None = None
+    """Prompt tokens that went into the prefix cache; None where the engine does not say."""
+    reasoning_tokens: int | None = None
+    """Completion tokens that were reasoning; None without a reasoning parser."""
+
+    def as_whole_dict(self) -> dict[str, Any]:
+        """Return OpenAI's usage object with every field that vLLM has, null where there is nothing to say."""
+        usage = {"prompt_tokens_details": None, "completion_tokens_details": None, **self.as_dict()}
+        if self.cached_tokens is not None:
+            nothing = {"created_cache_tokens": None, "multimodal_tokens": None}
+            usage["prompt_tokens_details"] = {**nothing, **usage["prompt_tokens_details"]}
+        return usage
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's usage object; details only where there are some."""
+        usage: dict[str, Any] = {
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "completion_tokens": self.completion_tokens,
+        }
+        if self.cached_tokens is not None:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
+            if self.created_cache_tokens is not None:
+                usage["prompt_tokens_details"]["created_cache_tokens"] = self.created_cache_tokens
+        if self.reasoning_tokens is not None:
+            usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
+        return usage
+
+
+class ScoredToken(NamedTuple):
+    """A token with its log-probability at one position. A tuple, since scoring a prompt makes very many."""
+
+    token_id: int
+    text: str
+    """Decoded; empty while it is a part of a character that later tokens complete."""
+    logprob: float
+    rank: int
+    """Place in the vocabulary at this position; 1 is the likeliest."""
+
+
+ScoredPosition = Sequence[ScoredToken]
+"""The token that stands at a position, then others by rank. No token twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """How a choice's prompt was computed."""
+
+    cached_tokens: int
+    created_cache_tokens: int | None = None
+    logprobs: Sequence[ScoredPosition | None] | None = None
+    """One entry per prompt token, the first one None; None where nobody asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSpan:
+    """Output tokens [start, end) of a choice were sampled by weights of one version."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why a choice ended, in OpenAI's and vLLM's words."""
+
+    reason: str
+    """stop, length, abort or repetition."""
+    stop_reason: int | str | None = None
+    """The stop string or stop id that matched; None for end of sequence."""
+    kv_transfer_params: Any = None
+    """What a prefill worker hands on to a decode worker."""
+    resumed: bool = False
+    """Whether another worker went on with it than had begun."""
+    weight_versions: Sequence[WeightSpan] | None = None
+    """Which weights made which tokens, without gaps; None where the worker does not label its weights."""

@@ -1,0 +1,164 @@
+"""Request fields: translated exactly, or refused."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.api.fields.common import Headers, RequestFields, check_stream_options, request_id
+from tokenwire.coordinator.types import TextRules, Truncation
+from tokenwire.errors import InvalidRequest
+
+
+def body(**fields: Any) -> RequestFields:
+    """Parse a body."""
+    return RequestFields.model_validate(fields)
+
+
+def test_stream_options_need_a_stream() -> None:
+    """stream_options without stream is an error, as in vLLM."""
+    with pytest.raises(InvalidRequest, match="stream=True"):
+        check_stream_options(body(stream_options={"include_usage": True}))
+
+
+def test_empty_stream_options_need_none() -> None:
+    """They ask for nothing; vLLM takes them too."""
+    check_stream_options(body(stream_options={}))
+    with pytest.raises(InvalidRequest, match="stream=True"):
+        check_stream_options(body(stream_options={"unknown": None}))
+
+
+def test_repetitions_of_any_length_can_be_looked_for() -> None:
+    """Numbers beyond the wire's mean what its largest one means."""
+    sizes = {"max_pattern_size": 2**40, "min_pattern_size": 2**33, "min_count": 2**32}
+    wire = body(repetition_detection=sizes).sampling(None).repetition_detection
+
+    assert (wire.max_pattern_size, wire.min_pattern_size, wire.min_count) == (2**32 - 1,) * 3
+
+
+def test_absent_fields_stay_absent() -> None:
+    """What the client did not say is left to the model's defaults."""
+    sampling = body().sampling(None)
+
+    assert not sampling.HasField("temperature")
+    assert not sampling.HasField("max_tokens")
+    assert not sampling.HasField("seed")
+
+
+def test_given_fields_are_translated() -> None:
+    """Numbers keep their precision, zero is a value, ids lose duplicates, biases are clamped."""
+    fields = body(
+        temperature=0.0,
+        top_p=0.1,
+        top_k=-1,
+        seed=2**62,
+        stop_token_ids=[3, 3, 1],
+        logit_bias={"5": 1000.0, "6": -0.1},
+        bad_words=["x"],
+    )
+
+    sampling = fields.sampling(9)
+
+    assert sampling.HasField("temperature")
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed) == (0.0, 0.1, -1, 2**62)
+    assert list(sampling.stop_token_ids) == [3, 1]
+    assert dict(sampling.logit_bias) == {5: 100.0, 6: -0.1}
+    assert sampling.max_tokens == 9
+
+
+def test_seed_minus_one_is_no_seed() -> None:
+    """vLLM takes -1 for no seed; so do we."""
+    assert not body(seed=-1).sampling(None).HasField("seed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "max_tokens", "param"),
+    [
+        ({}, 0, "max_tokens"),
+        ({}, -5, "max_tokens"),
+        ({"min_tokens": -1}, None, "min_tokens"),
+        ({"top_k": 2**40}, None, "top_k"),
+        ({"stop_token_ids": [2**33]}, None, "stop_token_ids"),
+        ({"logit_bias": {"-3": 1}}, None, "logit_bias"),
+        ({"cache_salt": "a/b"}, None, "cache_salt"),
+        ({"allowed_token_ids": []}, None, "allowed_token_ids"),
+        ({"logprob_token_ids": [-1]}, None, "logprob_token_ids"),
+        ({"thinking_token_budget": -2}, None, "thinking_token_budget"),
+        ({"prompt_logprobs": 2**40}, None, "prompt_logprobs"),
+    ],
+)
+def test_numbers_that_no_engine_takes_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
+    """Nothing that overflows the wire gets as far as the wire."""
+    with pytest.raises(InvalidRequest) as caught:
+        body(**fields).sampling(max_tokens)
+
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(("stop", "expected"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b"))])
+def test_stop_strings_stay_on_this_side(stop: Any, expected: tuple[str, ...]) -> None:
+    """Stop strings become text rules, whichever form they come in."""
+    assert body(stop=stop).text_rules() == TextRules(stop=expected)
+
+
+def test_the_request_id_is_the_clients_when_given() -> None:
+    """The header wins over the body; without either an id is made up."""
+    assert request_id("chatcmpl-", "b", "h") == "chatcmpl-h"
+    assert request_id("chatcmpl-", "b", None) == "chatcmpl-b"
+    assert len(request_id("cmpl-", None, None)) == len("cmpl-") + 32
+
+
+@pytest.mark.parametrize("name", ["request_id", "session_id"])
+@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00", "a\x85b", "\x9b2J", "\u2028", "a\u2029"])
+def test_names_that_clients_make_up_are_bounded(name: str, value: str) -> None:
+    """Every chunk and every choice carries them, and logs show them; in headers as in bodies."""
+    with pytest.raises(InvalidRequest) as in_body:
+        body(**{name: value})
+    header = f"x-{name.replace('_', '-')}"
+    with pytest.raises(InvalidRequest) as in_header:
+        Headers({header: value})
+
+    assert in_body.value.param == name
+    assert (in_header.value.param or "").lower() == header
+    assert body(**{name: "x" * 512}).model_fields_set == {name}
+
+
+def test_a_session_in_extra_arguments_is_bounded_too() -> None:
+    """Wherever it comes from."""
+    with pytest.raises(InvalidRequest, match="more than 512"):
+        Headers({}).session(body(vllm_xargs={"session_id": "x" * 513}))
+
+
+def test_a_rank_that_no_fleet_has_is_refused() -> None:
+    """The wire has 32 bits for it; what is no number would be ignored in silence."""
+    assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
+    for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
+        with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as refused:
+            Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
+        assert refused.value.param == "X-Data-Parallel-Rank"
+
+
+def test_engine_objects_travel_as_json() -> None:
+    """What only the engine understands is handed on as it came; empty objects are nothing."""
+    sampling = body(kv_transfer_params={"a": [1]}, vllm_xargs={"b": "c"}, ec_transfer_params={}).sampling(None)
+
+    assert sampling.kv_transfer_params_json == '{"a": [1]}'
+    assert sampling.extra_args_json == '{"b": "c"}'
+    assert not sampling.HasField("ec_transfer_params_json")
+
+
+def test_truncation_keeps_the_side_unsaid() -> None:
+    """Without a side, special tokens are kept around the end of the text."""
+    assert body().truncation() is None
+    assert body(truncate_prompt_tokens=5).truncation() == Truncation(5, None)
+    assert body(truncate_prompt_tokens=-1, truncation_side="right").truncation() == Truncation(-1, "right")
+
+
+def test_headers_add_to_the_body() -> None:
+    """A header's priority wins, a body's session does; a priority that is no number counts as absent."""
+    headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
+    assert (headers.priority(5), headers.data_parallel_rank, headers.session(body())) == (3, 1, "h")
+    assert headers.session(body(session_id="b")) == "b"
+
+    nothing = Headers({"x-vllm-priority": "high"})
+    assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
+    assert nothing.session(body(vllm_xargs={"session_id": "x"})) == "x"

@@ -1,0 +1,227 @@
+"""Streamed chunks: the same JSON whether rendered by template or whole."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.coordinator.api.replies import ScriptedParser
+from tests.coordinator.fakes import served_model
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions, CompletionChunks
+from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
+from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.types import (
+    Finish,
+    GenerationRequest,
+    Prefill,
+    Prompt,
+    ScoredPosition,
+    ScoredToken,
+    TokenPrompt,
+    Usage,
+    WeightSpan,
+)
+from tokenwire.errors import WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+
+LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2)]]
+
+
+def prepared(*prompts: Prompt, n: int = 1) -> PreparedRequest:
+    """Return a request for digits."""
+    made = [PreparedPrompt([1, 2], "one two"), PreparedPrompt([3, 4], None)][: len(prompts)]
+    return PreparedRequest(GenerationRequest("r-1", "digits", prompts, pb.SamplingParams(), n=n), served_model(), made)
+
+
+def chat(echo: str = "", **options: Any) -> ChatChunks:
+    """Return chat chunks of two choices."""
+    request = prepared(TokenPrompt([1, 2]), n=2)
+    return ChatChunks(request, 7, ChunkOptions(**options), role="assistant", echo=echo)
+
+
+def parsed_chat(**options: Any) -> ParsedChatChunks:
+    """Return chat chunks of one choice, read by a parser."""
+    parser = ScriptedParser([MessageDelta("x"), MessageDelta("y")])
+    return ParsedChatChunks(
+        prepared(TokenPrompt([1, 2])),
+        7,
+        ChunkOptions(**options),
+        role="assistant",
+        echo="",
+        parsers=[parser],
+        hides_tokens=False,
+        counts_reasoning=False,
+    )
+
+
+def completion(**options: Any) -> CompletionChunks:
+    """Return completion chunks of two prompts with one choice each."""
+    return CompletionChunks(prepared(TokenPrompt([1, 2]), TokenPrompt([3, 4])), 7, ChunkOptions(**options))
+
+
+def parse(data: bytes) -> list[Any]:
+    """Return the objects of server-sent events."""
+    events = data.decode().split("\n\n")
+    assert events.pop() == ""
+    assert all(event.startswith("data: ") for event in events)
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+@given(text=st.text())
+def test_any_text_survives(text: str) -> None:
+    """Quotes, control characters, line separators and emoji arrive as they were, in one event."""
+    for writer in (chat(), chat(return_token_ids=True), completion(), completion(return_token_ids=True)):
+        (chunk,) = parse(writer.delta(0, text, [5], None))
+        choice = chunk["choices"][0]
+        assert (choice["delta"]["content"] if "delta" in choice else choice["text"]) == text
+
+
+@pytest.mark.parametrize("kind", [chat, completion])
+def test_the_fast_path_says_what_the_slow_one_says(kind: Any) -> None:
+    """A delta without extras has the fields that one with extras has, empty."""
+    (fast,) = parse(kind().delta(1, "x", [5], None))
+    (slow,) = parse(kind(return_token_ids=True).delta(1, "x", [5], None))
+
+    assert slow["choices"][0].pop("token_ids") == [5]
+    assert fast["choices"][0].pop("token_ids") is None
+    for chunk in (slow, fast):
+        chunk["choices"][0].pop("prompt_token_ids", None)
+    assert fast == slow
+
+
+def test_a_finish_has_reason_and_stop_reason() -> None:
+    """The last delta names why the choice ended."""
+    (chunk,) = parse(chat().delta(1, "", [2], Finish("stop", "END")))
+
+    choice = chunk["choices"][0]
+    assert (choice["index"], choice["finish_reason"], choice["stop_reason"]) == (1, "stop", "END")
+    assert choice["delta"] == {"content": ""}
+
+
+@pytest.mark.parametrize("kind", [chat, parsed_chat, completion])
+def test_who_asks_for_ids_hears_which_weights_made_them(kind: Any) -> None:
+    """With the finish, in the words of /inference/v1/generate; others hear nothing of weights."""
+    finish = Finish("stop", weight_versions=[WeightSpan("v1", 0, 2), WeightSpan("v2", 2, 3)])
+    asked = kind(return_token_ids=True)
+    first, last = (parse(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
+    (unasked,) = parse(kind().delta(0, "x", [5], finish))
+
+    assert "weight_versions" not in first
+    assert last["weight_versions"] == [
+        {"version": "v1", "start": 0, "end": 2},
+        {"version": "v2", "start": 2, "end": 3},
+    ]
+    assert "weight_versions" not in unasked["choices"][0]
+
+
+def test_weights_without_a_label_are_null() -> None:
+    """Who asks for ids sees that there is nothing to know."""
+    (chunk,) = parse(chat(return_token_ids=True).delta(0, "x", [5], Finish("stop")))
+
+    assert chunk["choices"][0]["weight_versions"] is None
+
+
+def test_a_chat_opens_with_the_role_of_every_choice() -> None:
+    """One chunk per choice names the role; the prompt's ids come with it when asked for."""
+    first, second = parse(chat(return_token_ids=True).opening())
+
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert second["choices"][0]["index"] == 1
+    assert first["prompt_token_ids"] == [1, 2]
+
+
+def test_a_completion_opens_with_nothing_and_shows_each_prompt_once() -> None:
+    """Prompt ids are in the first delta of each choice only."""
+    writer = completion(return_token_ids=True)
+
+    assert writer.opening() == b""
+    shown = [parse(writer.delta(1, "x", [5], None))[0]["choices"][0]["prompt_token_ids"] for _ in range(2)]
+    assert shown == [[3, 4], None]
+
+
+def test_usage_comes_when_asked() -> None:
+    """Without include_usage nothing closes a stream; with it, one chunk without choices."""
+    assert chat().closing(Usage(2, 3)) == b""
+
+    (chunk,) = parse(chat(include_usage=True).closing(Usage(2, 3)))
+
+    assert chunk["choices"] == []
+    assert chunk["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
+
+
+def test_continuous_usage_counts_each_choice() -> None:
+    """Every delta carries its own choice's count so far."""
+    writer = chat(continuous_usage=True, include_usage=True)
+    writer.delta(0, "a", [1, 2], None)
+
+    (again,) = parse(writer.delta(0, "", [3], None))
+    (other,) = parse(writer.delta(1, "b", [9], None))
+
+    assert again["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
+    assert other["usage"]["completion_tokens"] == 1
+
+
+def test_an_error_has_openais_shape() -> None:
+    """An error in mid-stream is an event with the error object."""
+    (event,) = parse(chat().error(WorkerLost("gone")))
+
+    assert event == {"error": {"message": "gone", "type": "ServiceUnavailableError", "param": None, "code": 503}}
+
+
+def test_chat_logprobs_come_with_their_delta() -> None:
+    """Each token has its text, bytes and the likeliest; minus infinity becomes a number."""
+    (chunk,) = parse(chat(logprobs=LogprobStyle(2)).delta(0, "x", [5], None, LOGPROBS))
+
+    (entry,) = chunk["choices"][0]["logprobs"]["content"]
+    assert (entry["token"], entry["logprob"], entry["bytes"]) == ("x", -0.5, [120])
+    assert [other["logprob"] for other in entry["top_logprobs"]] == [-0.5, -9999.0]
+
+
+def test_completion_logprobs_count_characters_on() -> None:
+    """Text offsets go on from delta to delta, each choice for itself."""
+    writer = completion(logprobs=LogprobStyle(1))
+
+    offsets = [
+        parse(writer.delta(index, "x", [5], None, LOGPROBS))[0]["choices"][0]["logprobs"]["text_offset"]
+        for index in (0, 0, 1)
+    ]
+
+    assert offsets == [[0], [1], [0]]
+
+
+def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
+    """A completion repeats its prompt once, decoded where it came as ids; a chat the message that it continues."""
+    writer = completion(show_prompt=True)
+    texts = [parse(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
+    assert texts == ["one twox", "x", "three fourx"]
+
+    *_, echoed = parse(chat(echo="Once").opening())
+    assert echoed["choices"][0]["delta"] == {"content": "Once"}
+
+
+def test_an_echo_alone_is_the_scored_prompt() -> None:
+    """Asked for no token, a completion shows the prompt with its log-probabilities and not what was generated."""
+    writer = completion(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
+    writer.prefilled(0, Prefill(0, None, [None, [ScoredToken(2, "two", -1.5, 1)]]))
+
+    (chunk,) = parse(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
+
+    choice = chunk["choices"][0]
+    assert choice["text"] == "one two"
+    assert choice["logprobs"]["tokens"] == ["one", "two"]
+    assert choice["logprobs"]["token_logprobs"] == [None, -1.5]
+
+
+def test_usage_tells_what_was_cached_when_asked() -> None:
+    """The server's option adds details of the prompt to the usage."""
+    writer = chat(include_usage=True, usage_details=True)
+    writer.prefilled(0, Prefill(16))
+
+    (chunk,) = parse(writer.closing(Usage(20, 3)))
+
+    assert chunk["usage"]["prompt_tokens_details"] == {"cached_tokens": 16}

@@ -1,0 +1,128 @@
+"""The routes of the status page: what it shows, what it is allowed to do, and to whom."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from fastapi import FastAPI
+
+from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
+from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.v1 import inference_pb2 as pb
+
+PAGE = Path(__file__).parents[4] / "coordinator" / "observability" / "status_page"
+
+
+@asynccontextmanager
+async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Run an application and talk to it."""
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
+    ):
+        yield client
+
+
+def guarded(folder: Path) -> CoordinatorSettings:
+    """Return settings with an API key."""
+    (file := folder / "keys").write_text("tenant sesame\n")
+    return CoordinatorSettings((unix_address(folder),), access=AccessSettings(file))
+
+
+async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
+    """Those that are there with their load and what they made, those that are not with the reason."""
+    address, missing = unix_address(tmp_path), unix_address(tmp_path, "missing")
+    app = build_app(CoordinatorSettings((address, missing)))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(lambda: pool.is_ready() and "not connected" not in pool.sessions[1].last_error)
+        await client.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 7})
+
+        status = (await client.get("/status.json")).json()
+
+        assert status["state"] == "ready"
+        (model,) = status["models"]
+        assert (model["names"], model["waiting_requests"]) == (["simulated"], 0)
+        ready, absent = status["workers"]
+        assert (ready["worker"], ready["model"], ready["session"]) == (address, "simulated", "ready")
+        assert (ready["tokens"], ready["max_num_seqs"], ready["gets_requests"]) == (7, 256, True)
+        assert ready["running"] is not None
+        assert (absent["session"], absent["running"], absent["kv_cache_usage"]) == ("connecting", None, None)
+        assert absent["reason"]
+
+
+async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> None:
+    """Stock servers say neither how many sequences they run at a time nor how many they have."""
+    address = unix_address(tmp_path)
+    app = build_app(CoordinatorSettings((address,)))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        pool.sessions[0].model = pb.Model(names=["simulated"])
+
+        (worker,) = (await client.get("/status.json")).json()["workers"]
+
+    assert worker["session"] == "ready"
+    assert worker["max_num_seqs"] is worker["running"] is worker["waiting"] is worker["kv_cache_usage"] is None
+
+
+async def test_it_shows_who_waits(tmp_path: Path) -> None:
+    """A request that found no room is in its model's line."""
+    address = unix_address(tmp_path)
+    app = build_app(CoordinatorSettings((address,)))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address, max_num_seqs=1), client_of(app) as client:
+        await until(pool.is_ready)
+        body = {"prompt": ["Hi"] * 5, "max_tokens": 20_000}
+
+        asking = asyncio.create_task(client.post("/v1/completions", json=body))
+        # One runs, two are sent ahead, the others wait here.
+        await until(lambda: pool.open_slots == 3)
+        (model,) = (await client.get("/status.json")).json()["models"]
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    assert model["waiting_requests"] == model["waiting_sequences"] == 2
+
+
+async def test_its_files_hold_to_a_strict_policy() -> None:
+    """Nothing inline, nothing from elsewhere, no markup made of texts; every file is served."""
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",)))
+    served = set()
+    async with client_of(app) as client:
+        for path in PAGE_PATHS | DOCUMENTATION_PATHS - {"/openapi.json"}:
+            answer = await client.get(path)
+            policy = answer.headers["content-security-policy"]
+            assert answer.status_code == 200
+            assert policy.startswith("default-src 'none'")
+            assert "unsafe" not in policy
+            assert not re.search(r"https?://|innerHTML|outerHTML|insertAdjacent|document\.write|style=", answer.text)
+            served.add({"/": "index.html", "/docs": "docs.html"}.get(path, path.rpartition("/")[2]))
+    assert served == {path.name for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js")}
+
+
+async def test_the_page_is_free_and_the_figures_are_not(tmp_path: Path) -> None:
+    """With API keys anybody gets the page, which holds nothing, and who has a key sees the fleet."""
+    async with client_of(build_app(guarded(tmp_path))) as client:
+        for path in PAGE_PATHS:
+            assert (await client.get(path)).status_code == 200
+        assert (await client.get("/status.json")).status_code == 401
+        answer = await client.get("/status.json", headers={"Authorization": "Bearer sesame"})
+
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_it_can_be_left_out() -> None:
+    """Then neither the page nor its data is there."""
+    async with client_of(build_app(CoordinatorSettings(("127.0.0.1:1",), status_page=False))) as client:
+        for path in (*PAGE_PATHS, "/status.json"):
+            assert (await client.get(path)).status_code == 404

@@ -1,0 +1,85 @@
+"""Bodies of too many little things are refused before they are parsed, however these are spelled."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.coordinator.api.test_body import VALUES
+from tokenwire.coordinator.api.body_shape import ShapeLimits, check_shape
+from tokenwire.errors import InvalidRequest
+
+TRICKY = st.text(st.sampled_from('a"\\,:{[]}\n'))
+NESTED = st.recursive(VALUES | TRICKY, lambda inner: st.lists(inner) | st.dictionaries(TRICKY, inner), max_leaves=20)
+
+
+def parts_of(value: Any) -> int:
+    """Count strings, objects, lists, and fields twice."""
+    if isinstance(value, dict):
+        return 1 + sum(2 + parts_of(each) for each in value.values())
+    return 1 + sum(map(parts_of, value)) if isinstance(value, list) else int(isinstance(value, str))
+
+
+def commas_of(value: Any) -> int:
+    """Count what separates values."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return max(0, len(inner) - 1) + sum(map(commas_of, inner))
+
+
+async def is_refused(body: bytes, limits: ShapeLimits) -> bool:
+    """Tell whether a body has too much."""
+    try:
+        await check_shape(body, limits)
+    except InvalidRequest:
+        return True
+    return False
+
+
+@given(value=NESTED, piece=st.integers(1, 40))
+async def test_what_counts_is_what_the_parser_would_make(value: Any, piece: int) -> None:
+    """Not what strings hold, wherever a long body is cut for the count."""
+    body = json.dumps({"a": value}).encode()
+    parts, commas = parts_of({"a": value}), commas_of(value)
+
+    assert not await is_refused(body, ShapeLimits(parts, commas + 1, 0, piece))
+    assert await is_refused(body, ShapeLimits(parts - 1, commas + 1, 0, piece))
+    assert not commas or await is_refused(body, ShapeLimits(parts, commas, 0, piece))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"logit_bias": {str(i): 1 for i in range(1_500_000)}}),
+        '{"prompt":[' + "[1]," * 800_000 + "[1]]}",
+        '{"stop":[' + '"a",' * 800_000 + '"a"]}',
+        '{"prompt":[' + "1," * 5_000_000 + "1]}",
+        '{"prompt":[' + "{}," * 400_000 + "{}" * 400_000,
+    ],
+)
+async def test_a_million_little_things_are_refused(body: str) -> None:
+    """Each of these stopped every stream for a second or more."""
+    with pytest.raises(InvalidRequest, match="more than"):
+        await check_shape(body.encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"prompt": '{"a": [1, 2], "b": "c\\\\"}, ' * 1_000_000}),
+        json.dumps({"prompt": list(range(3_000_000))}),
+        json.dumps({"messages": [{"role": "user", "content": [{"type": "text", "text": "x" * 900}]}] * 10_000}),
+    ],
+)
+async def test_what_clients_need_is_let_through(body: str) -> None:
+    """A text of 30 MB, millions of ids, and as many messages as there may be."""
+    await check_shape(body.encode())
+
+
+async def test_a_long_body_in_another_encoding_is_refused() -> None:
+    """Its signs could hide there; the standard has no other."""
+    body = json.dumps({"prompt": "a" * 600_000})
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        await check_shape(body.encode("utf-16"))
+    await check_shape(body[:1000].encode("utf-16"))

@@ -1,0 +1,123 @@
+"""API keys: what files may hold, and that nothing of a key is ever shown."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import (
+    VARIABLE,
+    AccessSettings,
+    KeyRing,
+    access_settings,
+    open_keys,
+    parse_keys,
+)
+from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.settings import ControlSettings, CoordinatorSettings
+from tokenwire.errors import InvalidRequest
+
+DIGEST = sha256(b"sesame").hexdigest()
+
+
+def test_keys_stand_on_lines() -> None:
+    """With a tenant's name or without one, as they are or as digests; comments do not count."""
+    keys = parse_keys(f"# ours\nsearch sesame-1  # old\nsearch sesame-2\n\nsha256:{DIGEST}\n", "file")
+    ring = KeyRing(keys)
+
+    assert [key.tenant for key in keys] == ["search", "search", f"key-{DIGEST[:8]}"]
+    for known in (b"sesame-1", b"sesame-2", b"sesame"):
+        assert ring.find(known) is not None
+    for unknown in (b"", b"sesame-3", b"search", DIGEST.encode(), f"sha256:{DIGEST}".encode(), b"\xff"):
+        assert ring.find(unknown) is None
+
+
+def test_keys_have_limits_in_json() -> None:
+    """A list of objects says what each key allows."""
+    entry = {"max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
+    text = json.dumps([{"tenant": "batch", "sha256": DIGEST, "min_priority": 5, "models": ["a"], **entry}])
+
+    key = KeyRing(parse_keys(text, "file")).find(b"sesame")
+
+    assert key is not None
+    assert (key.tenant, key.min_priority, key.models) == ("batch", 5, frozenset({"a"}))
+    assert key.limits == Limits(4, 60, 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "file holds no key"),
+        ("# nothing\n", "file holds no key"),
+        ("a b c", "file, line 1: expected TENANT KEY or KEY, got 3 words"),
+        ("tenant sha256:beef", "file, line 1: a SHA-256 has 64"),
+        ("tenant gehe\u00efm", "file, line 1: a key is made of printable ASCII"),
+        ("one hidden\ntwo hidden", "file holds a key twice"),
+        ("[", "file is not JSON"),
+        ("[" * 100_000, "file is nested too deeply"),
+        ("[3]", "file, entry 1 is no object"),
+        ('[{"key": "hidden", "rpm": 3}]', "file, entry 1 has the unknown field 'rpm'"),
+        ('[{"tenant": "a"}]', "file, entry 1 needs one of `key` and `sha256`"),
+        ('[{"key": "hidden", "max_concurrent": 0}]', "file, entry 1: max_concurrent must be at least 1"),
+        ('[{"key": "hidden", "models": "a"}]', "file, entry 1: models must be of type list"),
+        ('[{"key": 12345}]', "file, entry 1: key must be of type str"),
+    ],
+)
+def test_what_is_wrong_is_named_and_no_key_with_it(text: str, problem: str) -> None:
+    """The message has the place, and nothing of what stands there."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_keys(text, "file")
+
+    assert problem in caught.value.message
+    assert "hidden" not in caught.value.message
+    assert "12345" not in caught.value.message
+
+
+def test_nothing_shows_a_key() -> None:
+    """Neither of keys nor of their digests is there anything in what is printed."""
+    settings = access_settings(None, {VARIABLE: "sesame, other"})
+
+    shown = f"{settings} {settings!r} {KeyRing(settings.keys)!r} {settings.keys!r}"
+
+    assert "sesame" not in shown
+    assert DIGEST not in shown
+    assert repr(bytes.fromhex(DIGEST)) not in shown
+
+
+def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
+    """Both count, and a file is read again when it changes; a broken one leaves what it held."""
+    file = tmp_path / "keys"
+    file.write_text("one first")
+    keys = open_keys(access_settings(file, {VARIABLE: "fixed,"}))
+    assert keys is not None
+    assert [keys().find(key) is not None for key in (b"fixed", b"first", b"second")] == [True, True, False]
+
+    file.write_text("two second")
+    assert [keys().find(key) is not None for key in (b"fixed", b"first", b"second")] == [True, False, True]
+    file.write_text("")
+    assert keys().find(b"second") is not None
+
+
+@pytest.mark.parametrize("environment", [{VARIABLE: ""}, {VARIABLE: " , "}])
+def test_an_empty_variable_opens_no_door(environment: dict[str, str]) -> None:
+    """Who sets the variable wants keys: without any the server does not start."""
+    with pytest.raises(InvalidRequest, match="holds no key"):
+        access_settings(None, environment)
+
+
+def test_without_keys_none_are_asked_for() -> None:
+    """The default."""
+    assert open_keys(access_settings(None, {})) is None
+
+
+@pytest.mark.parametrize("control", [{"rl_routes": True}, {"lora_routes": True}])
+def test_steering_beside_keys_needs_the_admin_key(control: dict[str, Any]) -> None:
+    """Else whoever has no key for a request could change the weights."""
+    access = AccessSettings(keys=tuple(parse_keys("sesame", "file")))
+
+    with pytest.raises(InvalidRequest, match="--admin-key-file"):
+        CoordinatorSettings(("worker:1",), access=access, control=ControlSettings(**control))
+    CoordinatorSettings(("worker:1",), access=access, control=ControlSettings(admin_key=AdminKey("admin"), **control))

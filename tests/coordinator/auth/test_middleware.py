@@ -1,0 +1,146 @@
+"""The gate in front of the application: who passes, at what cost, and what the routes hear of it."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tokenwire.coordinator.auth.api_keys import KeyRing, parse_keys
+from tokenwire.coordinator.auth.caller import caller_of
+from tokenwire.coordinator.auth.middleware import AccessGate
+
+KEYS = """[
+  {"tenant": "search", "key": "sesame", "tokens_per_minute": 100},
+  {"tenant": "single", "key": "one", "max_concurrent": 1}
+]"""
+
+
+class Application:
+    """Says whose a request is, and charges for it; can be held up."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.entered = asyncio.Event()
+
+    async def ask(self, request: Request) -> Response:
+        """Answer."""
+        self.entered.set()
+        await self.go_on.wait()
+        caller = caller_of(request.scope)
+        caller.charge(len(await request.body()))
+        return JSONResponse({"tenant": caller.tenant})
+
+    async def steer(self, request: Request) -> Response:
+        """Answer: this route would ask for a key of its own."""
+        return Response()
+
+
+def client_of(application: Application) -> httpx.AsyncClient:
+    """Return a client of the application behind the gate."""
+    steering = [Route("/pause", application.steer, methods=["POST"])]
+    routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
+    routes.append(Route("/health", application.ask))
+    app = AccessGate(Router([*routes, *steering]), keys=lambda: KeyRing(parse_keys(KEYS, "test")), guarded=steering)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer sesame"},
+        {"authorization": "bearer  sesame "},
+        {"x-api-key": "sesame"},
+        {"Authorization": "Bearer admin", "x-api-key": "sesame"},
+    ],
+)
+async def test_a_key_opens(headers: dict[str, str]) -> None:
+    """As OpenAI's clients bring it or as Anthropic's do, and whose it is reaches the route."""
+    async with client_of(Application()) as client:
+        answer = await client.post("/v1/messages", headers=headers)
+
+    assert answer.json() == {"tenant": "search"}
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic sesame"}])
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/messages"), ("GET", "/v1/models"), ("GET", "/nowhere")])
+async def test_without_a_key_nothing_opens(headers: dict[str, str], method: str, path: str) -> None:
+    """401 in the shape of the route, whether there is such a route or not."""
+    async with client_of(Application()) as client:
+        answer = await client.request(method, path, headers=headers)
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    kind = "authentication_error" if path == "/v1/messages" else "AuthenticationError"
+    assert answer.json()["error"]["type"] == kind
+    assert "wrong" not in answer.text
+
+
+async def test_probes_and_steering_need_no_key() -> None:
+    """Health is free, and steering asks for its own key; another method of its path is not steering."""
+    async with client_of(Application()) as client:
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.post("/pause")).status_code == 200
+        assert (await client.get("/pause")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("declared", "closes"), [((b"content-length", b"12"), False), ((b"content-length", b"99999999"), True)]
+)
+async def test_a_refusal_reads_nothing(declared: tuple[bytes, bytes], closes: bool) -> None:
+    """The body of a request without a key is never asked for, and a long one is not even let in."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("the body was read")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("the application was reached")
+
+    app: ASGIApp = application
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/x", "headers": [declared]}
+    await AccessGate(app, keys=lambda: KeyRing([]))(scope, receive, send)
+
+    assert sent[0]["status"] == 401
+    assert ((b"connection", b"close") in sent[0]["headers"]) == closes
+
+
+async def test_one_more_at_a_time_is_refused() -> None:
+    """429 with Retry-After while the key's only place is taken; afterwards it is free again."""
+    application = Application()
+    application.go_on.clear()
+    async with client_of(application) as client:
+        headers = {"x-api-key": "one"}
+        running = asyncio.create_task(client.post("/v1/messages", headers=headers))
+        await application.entered.wait()
+
+        refused = await client.post("/v1/messages", headers=headers)
+        listed = asyncio.create_task(client.get("/v1/models", headers=headers))
+        application.go_on.set()
+
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "1"
+        assert (await running).status_code == (await listed).status_code == 200
+        assert (await client.post("/v1/messages", headers=headers)).status_code == 200
+
+
+async def test_tokens_are_charged() -> None:
+    """What a request cost counts against the key's minute, and replies tell what is left."""
+    async with client_of(Application()) as client:
+        headers = {"x-api-key": "sesame"}
+        first = await client.post("/v1/messages", headers=headers, content=b"x" * 70)
+        await client.post("/v1/messages", headers=headers, content=b"x" * 70)
+        refused = await client.post("/v1/messages", headers=headers)
+
+    assert first.headers["x-ratelimit-remaining-tokens"] == "30"
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 20
+    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"

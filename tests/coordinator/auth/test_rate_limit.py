@@ -1,0 +1,55 @@
+"""Limits of keys, on a clock of the test's own."""
+
+import pytest
+
+from tests.clock import Clock
+from tokenwire.coordinator.auth.rate_limit import Account, Limits
+from tokenwire.errors import Overloaded
+
+
+def test_requests_at_a_time() -> None:
+    """One more than the limit is refused until one has ended."""
+    account = Account("t", Limits(max_concurrent=2))
+    account.enter()
+    account.enter()
+    with pytest.raises(Overloaded, match="t: 2 requests at a time"):
+        account.enter()
+
+    account.leave()
+    account.enter()
+
+
+def test_requests_in_a_minute() -> None:
+    """A minute's worth may come at once; then they come back one by one, and the refusal says when."""
+    clock = Clock()
+    account = Account("t", Limits(requests_per_minute=6), clock)
+    for _ in range(6):
+        account.enter()
+    with pytest.raises(Overloaded, match="6 requests per minute") as caught:
+        account.enter()
+    assert caught.value.retry_after_s == 10
+
+    clock.now += 10
+    account.enter()
+    assert account.headers() == {
+        "x-ratelimit-limit-requests": "6",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "60s",
+    }
+
+
+def test_tokens_in_a_minute() -> None:
+    """What a reply costs is known when it has ended: an overdrawn account waits for longer."""
+    clock = Clock()
+    account = Account("t", Limits(tokens_per_minute=600), clock)
+    account.enter()
+    account.charge(700)
+    with pytest.raises(Overloaded, match="600 tokens per minute") as caught:
+        account.enter()
+    # 100 too many, and one to go on with, at ten a second.
+    assert caught.value.retry_after_s == 11
+
+    clock.now += 11
+    account.enter()
+    clock.now += 1000
+    assert account.headers()["x-ratelimit-remaining-tokens"] == "600"

@@ -1,0 +1,150 @@
+"""What engines died of is remembered by what it is, and nothing else is."""
+
+from typing import Any
+
+import pytest
+
+from tests.clock import Clock
+from tokenwire.coordinator.fleet.failover.poison_cache import PoisonMemory, fingerprint_of
+from tokenwire.errors import DeadlyRequest, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+
+def submit(prompt: int = 1, request_id: str = "r", **sampling: Any) -> pb.Submit:
+    """Return a request."""
+    params = pb.SamplingParams(max_tokens=10, **sampling)
+    return pb.Submit(request_id=request_id, slots=[0], prompt_token_ids=[prompt], sampling_params=params)
+
+
+POISON, OTHER = submit(66), submit(5)
+
+
+@pytest.fixture
+def time() -> Clock:
+    """The time."""
+    return Clock()
+
+
+@pytest.fixture
+def living() -> dict[str, bool | None]:
+    """Lost workers whose processes still run, or may."""
+    return {}
+
+
+@pytest.fixture
+def memory(time: Clock, living: dict[str, bool | None]) -> PoisonMemory:
+    """Nothing is known; processes of lost workers are gone unless a test says so."""
+    return PoisonMemory(lambda instance_id: living.get(instance_id, False), time)
+
+
+def lose(memory: PoisonMemory, instance_id: str, *newcomers: pb.Submit) -> None:
+    """Have a worker die that had just begun with these."""
+    memory.lost("m", instance_id, False, newcomers)
+
+
+def test_what_killed_twice_is_refused_for_a_while(memory: PoisonMemory, time: Clock) -> None:
+    """However often it was sent; other requests are served, and after ten minutes it may try again."""
+    lose(memory, "a", POISON, OTHER)
+    memory.check("m", POISON)
+    lose(memory, "b", submit(66, request_id="again", seed=None))
+
+    with pytest.raises(DeadlyRequest, match="Two workers died"):
+        memory.check("m", submit(66, request_id="and again"))
+    memory.check("m", OTHER)
+    memory.check("another model", POISON)
+    time.now += 601
+    memory.check("m", POISON)
+
+
+def test_a_worker_that_answers_again_did_not_die(memory: PoisonMemory, living: dict[str, bool | None]) -> None:
+    """Nor may one count whose process may still run."""
+    lose(memory, "a", POISON)
+    lose(memory, "b", POISON)
+    for state in (True, None):
+        living["b"] = state
+        memory.check("m", POISON)
+    living["b"] = False
+    with pytest.raises(DeadlyRequest):
+        memory.check("m", POISON)
+
+
+def test_what_an_engine_survived_is_innocent(memory: PoisonMemory) -> None:
+    """A prompt that everybody sends is near every death, and got its tokens in between."""
+    lose(memory, "a", POISON, OTHER)
+    memory.survived("m", OTHER)
+    lose(memory, "b", POISON, OTHER)
+
+    memory.check("m", OTHER)
+    with pytest.raises(DeadlyRequest):
+        memory.check("m", POISON)
+
+
+def test_of_several_each_is_tried_without_the_others(memory: PoisonMemory) -> None:
+    """The one that is tried first survives, then the other one kills its worker."""
+    lose(memory, "a", POISON, OTHER)
+    lose(memory, "b", POISON, OTHER)
+
+    memory.check("m", OTHER)
+    with pytest.raises(Unavailable, match="tried first"):
+        memory.check("m", POISON)
+    memory.survived("m", OTHER)
+    with pytest.raises(DeadlyRequest):
+        memory.check("m", POISON)
+    memory.check("m", OTHER)
+
+
+def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonMemory) -> None:
+    """What died with it has shown nothing against them."""
+    lose(memory, "a", POISON, OTHER)
+    lose(memory, "b", POISON, OTHER)
+    memory.check("m", POISON)
+    memory.lost("m", "c", True, [POISON, submit(7)])
+
+    with pytest.raises(DeadlyRequest):
+        memory.check("m", POISON)
+    memory.check("m", OTHER)
+    memory.check("m", submit(7))
+
+
+def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonMemory, time: Clock) -> None:
+    """Its client may have left."""
+    lose(memory, "a", POISON, OTHER)
+    lose(memory, "b", POISON, OTHER)
+    memory.check("m", OTHER)
+    time.now += 31
+    memory.check("m", POISON)
+
+
+def test_memory_is_bounded(memory: PoisonMemory) -> None:
+    """However many workers die, and of however many requests."""
+    for number in range(200):
+        lose(memory, f"a{number}", submit(number))
+    assert len(memory._deaths) == 64
+    for number in range(3000):
+        memory.convict("m", submit(number))
+    assert len(memory._refused) == 1024
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (submit(), submit(request_id="other"), True),
+        (submit(seed=1), submit(seed=2), True),
+        (submit(seed=1), submit(), False),
+        (submit(presence_penalty=1.0, seed=1), submit(presence_penalty=1.0), True),
+        (submit(), submit(2), False),
+        (submit(), submit(temperature=0.5), False),
+        (submit(logit_bias={1: 2.0, 3: 4.0}), submit(logit_bias={3: 4.0, 1: 2.0}), True),
+    ],
+)
+def test_fingerprints_tell_apart_what_does_different_things(one: pb.Submit, other: pb.Submit, same: bool) -> None:
+    """Ids and values of seeds do not; a seed that the coordinator draws is none."""
+    assert (fingerprint_of("m", one) == fingerprint_of("m", other)) is same
+
+
+def test_adapters_and_models_are_part_of_it() -> None:
+    """An adapter may be what kills."""
+    adapted = submit()
+    adapted.lora.name = "red"
+    prints = {fingerprint_of("m", submit()), fingerprint_of("m", adapted), fingerprint_of("n", submit())}
+    assert len(prints) == 3

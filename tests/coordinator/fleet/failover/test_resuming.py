@@ -1,0 +1,451 @@
+"""Going on after losses, over real sockets: workers with simulated engines are stopped under running requests."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers import PROMPT, Listener, accept, running_worker, unix_address, until
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, Submission
+from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.server import WorkerServer
+
+NAMES = ("one", "two", "three")
+
+
+class Cluster:
+    """Workers that can be stopped, and the layers in front of them."""
+
+    def __init__(self, folder: Path, settings: FailoverSettings, queue_timeout_s: float = 10.0) -> None:
+        self._folder = folder
+        self._workers: dict[str, tuple[WorkerServer, AsyncExitStack]] = {}
+        self.pool = WorkerPool("test", accept)
+        queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
+        self.failover = Failover(queue, settings, self.pool)
+        self.pool.watch_drains(self.failover.drained)
+
+    def connect(self) -> None:
+        """Begin to connect to all workers, running or not."""
+        self.pool.update(unix_address(self._folder, name) for name in NAMES)
+
+    async def start(self, name: str, **simulation: Any) -> WorkerServer:
+        """Start a worker and wait until it takes requests."""
+        stack = AsyncExitStack()
+        worker = await stack.enter_async_context(running_worker(unix_address(self._folder, name), **simulation))
+        self._workers[name] = worker, stack
+        instance = worker.welcome().instance_id
+        await until(
+            lambda: any(s.instance_id == instance and s.state is SessionState.READY for s in self.pool.sessions)
+        )
+        return worker
+
+    async def lose(self, name: str) -> None:
+        """Stop a worker under its requests: its sessions end without a word."""
+        _, stack = self._workers.pop(name)
+        await stack.aclose()
+
+    def worker(self, name: str) -> WorkerServer:
+        """Return a running worker."""
+        return self._workers[name][0]
+
+    def has(self, name: str) -> bool:
+        """Tell whether a worker has a request."""
+        return self.worker(name).server_info().open_slots > 0
+
+    async def holder(self) -> str:
+        """Return the worker that has a request."""
+        await until(lambda: any(map(self.has, self._workers)))
+        return next(filter(self.has, self._workers))
+
+    async def stop(self) -> None:
+        """Stop everything."""
+        self.failover.stop()
+        await self.pool.stop()
+        for name in list(self._workers):
+            await self.lose(name)
+
+    def send(self, n: int = 1, **sampling: Any) -> tuple[Submission, list[Listener]]:
+        """Submit a request."""
+        listeners = [Listener() for _ in range(n)]
+        return self.failover.submit("simulated", request(**sampling), listeners), listeners
+
+    async def undisturbed(self, **sampling: Any) -> list[int]:
+        """Return the tokens of a request that nothing happens to."""
+        _, (listener,) = self.send(**sampling)
+        await listener.ended.wait()
+        assert listener.error is None
+        return listener.token_ids
+
+
+def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
+    """Return a request, greedy unless told otherwise."""
+    params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
+    return pb.Submit(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Two workers of three run; a test may say how they simulate."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    for name in NAMES[:2]:
+        await cluster.start(name, step_ms=4, **getattr(request, "param", {}))
+    yield cluster
+    await cluster.stop()
+
+
+async def some_tokens(listener: Listener, count: int = 10) -> None:
+    """Wait until a listener has some tokens."""
+    await until(lambda: len(listener.token_ids) >= count)
+
+
+SEEDED: dict[str, Any] = {"temperature": 1.0, "seed": 7}
+PENALIZED: dict[str, Any] = {"temperature": 1.0, "seed": 7, "presence_penalty": 1.0}
+SCORED: dict[str, Any] = {"logprobs": 2, "prompt_logprobs": 1}
+MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 123))}
+
+
+GENERATORS = pytest.mark.parametrize("cluster", [{"generators": True}], indirect=True)
+"""Has each request draw from a generator of its own, as most engines do."""
+
+
+@pytest.mark.parametrize("cluster", [{}, {"generators": True}], indirect=True, ids=["positional", "generators"])
+@pytest.mark.parametrize("sampling", [{}, SEEDED, PENALIZED, SCORED, {**SEEDED, **SCORED}, MINIMAL])
+async def test_a_lost_request_goes_on_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
+    """Tokens, rows, usage and ending are those of an undisturbed run, whichever way it goes on."""
+    _, (whole,) = cluster.send(**sampling)
+    await whole.ended.wait()
+    _, (listener,) = cluster.send(**sampling)
+    await some_tokens(listener)
+
+    await cluster.lose(await cluster.holder())
+
+    await listener.ended.wait()
+    assert listener.error is None
+    assert listener.token_ids == whole.token_ids
+    assert listener.finish is not None
+    assert whole.finish is not None
+    assert listener.finish.reason == whole.finish.reason
+    assert [_values(rows) for rows in _split(listener)] == [_values(rows) for rows in _split(whole)]
+    assert len(listener.prefills) == 1
+    assert listener.prefills[0].prompt_logprobs == whole.prefills[0].prompt_logprobs
+    assert listener.steps_after_end == 0
+    assert listener.resumptions == 1
+    positional = cluster.pool.capabilities("simulated").positional_seeds
+    replayed = "presence_penalty" in sampling or ("seed" in sampling and not positional)
+    assert (cluster.failover.stats.replayed, cluster.failover.stats.resumed) == (replayed, not replayed)
+
+
+def _split(listener: Listener) -> list[pb.LogprobRows]:
+    """Return rows one by one."""
+    split = []
+    for rows in listener.rows:
+        for row in range(len(rows.sampled_ranks)):
+            cut = slice(row * rows.width, (row + 1) * rows.width)
+            split.append(pb.LogprobRows(width=rows.width, token_ids=rows.token_ids[cut], logprobs=rows.logprobs[cut]))
+    return split
+
+
+def _values(rows: pb.LogprobRows) -> tuple[list[int], list[float]]:
+    return list(rows.token_ids), list(rows.logprobs)
+
+
+async def test_each_sequence_of_a_request_goes_on_with_its_own_seed(cluster: Cluster) -> None:
+    """Sequence i of a seeded request has seed + i, also when it goes on alone."""
+    wholes = [await cluster.undisturbed(temperature=1.0, seed=7 + i) for i in range(3)]
+    _, listeners = cluster.send(n=3, **SEEDED)
+    await some_tokens(listeners[2])
+
+    await cluster.lose(await cluster.holder())
+
+    for listener in listeners:
+        await listener.ended.wait()
+    assert [listener.token_ids for listener in listeners] == wholes
+
+
+async def test_a_sequence_that_cannot_go_on_fails_alone(cluster: Cluster) -> None:
+    """Whatever is wrong with it: all others that were lost with it go on."""
+    _, listeners = cluster.send(n=2, temperature=1.0, seed=2**63 - 1)
+    await some_tokens(listeners[1])
+    holder = await cluster.holder()
+    others: list[Listener] = []
+    while len(others) < 2:
+        submission, (listener,) = cluster.send()
+        if submission.explain().split(";")[0].endswith(f"{holder}.sock"):
+            others.append(listener)
+    await some_tokens(others[-1])
+
+    await cluster.lose(holder)
+
+    for listener in (*listeners, *others):
+        await listener.ended.wait()
+    assert isinstance(listeners[1].error, EngineFailed)
+    assert [listener.error for listener in (listeners[0], *others)] == [None] * 3
+    assert {len(listener.token_ids) for listener in (listeners[0], *others)} == {120}
+
+
+async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
+    """With no worker left it goes on when one is back, several times if need be."""
+    whole = await cluster.undisturbed()
+    _, (listener,) = cluster.send()
+    for count in (10, 20):
+        await some_tokens(listener, count)
+        for name in NAMES[:2]:
+            await cluster.lose(name)
+        await until(lambda: not cluster.pool.is_ready())
+        for name in NAMES[:2]:
+            await cluster.start(name, step_ms=4)
+
+    await listener.ended.wait()
+    assert listener.token_ids == whole
+
+
+async def test_the_wait_has_an_end(tmp_path: Path) -> None:
+    """Nobody comes: the request fails with what was wrong."""
+    cluster = Cluster(tmp_path, FailoverSettings(), queue_timeout_s=0.1)
+    cluster.connect()
+    await cluster.start("one", step_ms=4)
+    _, (listener,) = cluster.send()
+    await some_tokens(listener)
+
+    await cluster.lose("one")
+
+    await listener.ended.wait()
+    assert isinstance(listener.error, Unavailable)
+    assert "one.sock" in listener.error.message
+    await cluster.stop()
+
+
+async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
+    """Failover can be switched off."""
+    cluster = Cluster(tmp_path, FailoverSettings(attempts=0))
+    cluster.connect()
+    for name in NAMES[:2]:
+        await cluster.start(name, step_ms=4)
+    _, (listener,) = cluster.send()
+    await some_tokens(listener)
+
+    await cluster.lose(await cluster.holder())
+
+    await listener.ended.wait()
+    assert isinstance(listener.error, WorkerLost)
+    await cluster.stop()
+
+
+async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
+    """Send a seeded request, lose its worker, and leave one that says something else; returns when it has ended."""
+    await cluster.lose("two")
+    await cluster.start("two", step_ms=4, generators=True, seed=99)
+    listener = Listener()
+    submission = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    if submission.explain().endswith("two.sock"):
+        listener = Listener()
+        cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    await some_tokens(listener)
+    await cluster.lose("one")
+    await listener.ended.wait()
+    return listener
+
+
+@GENERATORS
+async def test_a_second_run_that_differs_is_not_passed_on(cluster: Cluster) -> None:
+    """Who gets ids gets an error, never a mixture."""
+    listener = await lose_to_another_model(cluster, Placement(exact=True))
+
+    assert isinstance(listener.error, EngineFailed)
+    assert "differs from the first" in listener.error.message
+
+
+@GENERATORS
+async def test_a_second_run_that_differs_is_left_for_the_tokens(cluster: Cluster) -> None:
+    """Who gets text gets the rest of it, from the tokens that are there: as many as were asked for, and told of."""
+    listener = await lose_to_another_model(cluster, NEW)
+
+    assert listener.error is None
+    assert len(listener.token_ids) == 120
+    assert listener.resumptions == 2
+    assert listener.steps_after_end == 0
+    assert cluster.pool.open_slots == 0
+
+
+class Unpromising(WorkerPool):
+    """Workers that do not say what they can."""
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Promise nothing."""
+        return pb.EngineCapabilities()
+
+
+@pytest.mark.parametrize(
+    ("policy", "sampling", "exact", "expected"),
+    [
+        ("auto", {}, False, False),
+        ("auto", {}, True, True),
+        ("auto", {"logprobs": 0}, False, True),
+        ("exact", {}, False, True),
+        ("plausible", {"logprobs": 0}, True, False),
+    ],
+)
+async def test_the_policy_says_who_wants_one_run(
+    cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
+) -> None:
+    """Where engines do not say that batches do not matter, a greedy reply is run again for those, and for no others."""
+    failover = Failover(cluster.pool, FailoverSettings(resume=policy), Unpromising("test", accept))
+    listener = Listener()
+    failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
+    await some_tokens(listener)
+
+    await cluster.lose(await cluster.holder())
+
+    await listener.ended.wait()
+    assert listener.error is None
+    assert (failover.stats.replayed, failover.stats.resumed) == (expected, not expected)
+
+
+async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
+    """It can only go on by a replay, which must say the same again; others are sent as they came."""
+    sent: list[pb.Submit] = []
+
+    class Below:
+        def submit(
+            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        ) -> Submission:
+            sent.append(submit)
+            return cluster.pool.submit(model, submit, listeners, placement)
+
+    failover = Failover(Below(), FailoverSettings(), cluster.pool)
+    kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
+    for sampling in kinds:
+        failover.submit("simulated", request(temperature=1.0, **sampling), [Listener()])
+
+    assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]
+
+
+async def test_an_aborted_request_does_not_come_back(cluster: Cluster) -> None:
+    """A client that left while its worker died is forgotten."""
+    submission, (listener,) = cluster.send()
+    await some_tokens(listener)
+    await cluster.lose(await cluster.holder())
+    submission.abort()
+
+    await until(lambda: cluster.pool.open_slots == 0)
+    assert listener.steps_after_end == 0
+    assert listener.error is None
+
+
+async def test_an_engine_that_dies_hands_its_requests_back(cluster: Cluster) -> None:
+    """The engine's own words say that the sequence was fine; one that failed alone is not tried again."""
+    from tokenwire.worker.simulated_engine.faults import FaultPlan
+
+    whole = await cluster.undisturbed()
+    for name in NAMES[:2]:
+        await cluster.lose(name)
+    await cluster.start("one", step_ms=4, faults=FaultPlan.parse(["crash@step=20"]))
+    _, (listener,) = cluster.send()
+    await cluster.start("two", step_ms=4, faults=FaultPlan.parse(["error@request=2:after=5"]))
+
+    await listener.ended.wait()
+    assert listener.token_ids == whole
+
+    _, (failing,) = cluster.send()
+    await failing.ended.wait()
+    assert failing.finish is not None
+    assert failing.finish.reason == pb.FINISH_REASON_ERROR
+
+
+async def test_a_draining_worker_hands_over(cluster: Cluster) -> None:
+    """Its requests go on elsewhere at once, those too that began as a whole of several; it is soon idle."""
+    whole = await cluster.undisturbed(max_tokens=300)
+    _, (listener,) = cluster.send(max_tokens=300)
+    await some_tokens(listener)
+
+    await cluster.worker(await cluster.holder()).drain(30)
+
+    assert len(listener.token_ids) < 300
+    await listener.ended.wait()
+    assert listener.token_ids == whole
+    assert cluster.failover.stats.resumed == 1
+
+
+async def test_a_drain_without_another_worker_lets_replies_end(tmp_path: Path) -> None:
+    """There is nowhere to go: the worker finishes them; at its deadline they wait for the next one."""
+    cluster = Cluster(tmp_path, FailoverSettings())
+    cluster.connect()
+    await cluster.start("one", step_ms=4)
+    whole = await cluster.undisturbed(max_tokens=300)
+    _, (short,) = cluster.send(max_tokens=20)
+    _, (long,) = cluster.send(max_tokens=300)
+    await some_tokens(short, 1)
+
+    await cluster.worker("one").drain(0.3)
+    assert short.finish is not None
+    assert long.finish is None
+    await cluster.lose("one")
+    await cluster.start("one", step_ms=1)
+
+    await long.ended.wait()
+    assert long.token_ids == whole
+    await cluster.stop()
+
+
+async def test_weights_are_told_where_they_change(cluster: Cluster) -> None:
+    """Tokens of the next worker are known to be of its weights, from the right position on."""
+    await cluster.lose("two")
+    _, (listener,) = cluster.send(max_tokens=400)
+    await some_tokens(listener)
+    await cluster.start("two", step_ms=4)
+    (second,) = [s for s in cluster.pool.sessions if s.address.endswith("two.sock")]
+    second.weight_version = "new"
+
+    await cluster.lose("one")
+
+    await until(lambda: len(listener.versions) > 1)
+    position, version = listener.versions[1]
+    assert version == "new"
+    assert position >= 10
+
+
+class Sessionless:
+    """A layer below that fails what it has before any worker got it."""
+
+    def __init__(self, error: TokenwireError) -> None:
+        self._error = error
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Submission:
+        """Fail."""
+        for listener in listeners:
+            listener.fail(self._error)
+
+        class Nothing:
+            def abort(self) -> None:
+                """Do nothing."""
+
+            def explain(self) -> str:
+                """Say nothing."""
+                return ""
+
+        return Nothing()
+
+
+async def test_an_error_before_any_worker_is_final() -> None:
+    """What the waiting line says is not a loss."""
+    error = WorkerLost("waited too long")
+    failover = Failover(Sessionless(error), FailoverSettings(), WorkerPool("test", accept))
+    listener = Listener()
+
+    failover.submit("m", request(), [listener])
+
+    assert listener.error is error
+    assert failover.stats.resumed == 0

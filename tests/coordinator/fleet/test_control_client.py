@@ -1,0 +1,56 @@
+"""One control call: whatever it ends with is an error of ours, unless the caller itself is to end."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.workers import accept
+from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
+
+
+class Session(WorkerSession):
+    """A session that is connected or not, as a test says."""
+
+    is_connected = True
+
+    @property
+    def control(self) -> Any:
+        """The worker's control calls."""
+        return object() if self.is_connected else None
+
+
+@pytest.mark.parametrize("error", [grpc.aio.UsageError("closed"), asyncio.CancelledError()])
+@pytest.mark.parametrize(("is_left", "expected"), [(True, Unavailable), (False, EngineFailed)])
+async def test_a_call_that_cannot_be_made_is_an_error(
+    error: BaseException, is_left: bool, expected: type[TokenwireError]
+) -> None:
+    """As when the session ended meanwhile: calls to other workers have answers."""
+    session = Session("nowhere", "test", accept)
+
+    async def call(stub: Any) -> None:
+        session.is_connected = not is_left
+        raise error
+
+    with pytest.raises(expected):
+        await ask(session, call)
+
+
+async def test_who_is_to_end_ends() -> None:
+    """Also where the session ended at the same time."""
+    session, asked = Session("nowhere", "test", accept), asyncio.Event()
+
+    async def call(stub: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    asking = asyncio.create_task(ask(session, call))
+    await asked.wait()
+    session.is_connected = False
+    asking.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking

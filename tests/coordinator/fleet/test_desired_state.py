@@ -1,0 +1,102 @@
+"""What workers of a model are to have in common, and who gets no requests."""
+
+import pytest
+
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.v1 import inference_pb2 as pb
+
+RED = pb.LoraAdapter(name="red", id=7, path="/red")
+
+
+def state(epoch: int = 0, **fields: object) -> pb.ServingState:
+    """Return a worker's state."""
+    return pb.ServingState(epoch=epoch, revision=9, weight_version="v", **fields)  # type: ignore[arg-type]
+
+
+def test_the_newest_state_is_the_target() -> None:
+    """Whoever announces it, and whenever; a model that was never steered has none."""
+    targets = Targets()
+    assert not targets.hear("m", state())
+    assert targets.of("m") is None
+
+    assert targets.hear("m", state(5, paused=True))
+    assert not targets.hear("m", state(4))
+
+    target = targets.of("m")
+    assert target is not None
+    assert (target.epoch, target.paused, target.revision) == (5, True, 0)
+    assert targets.of("other") is None
+
+
+def test_crossed_operations_end_in_one_target() -> None:
+    """Two states of one epoch: all coordinators choose the same, in whatever order they hear of them."""
+    one, two = state(5, paused=True), state(5, adapters=[RED])
+    first, second = Targets(), Targets()
+    for targets, heard in ((first, (one, two)), (second, (two, one))):
+        for each in heard:
+            targets.hear("m", each)
+
+    assert first.of("m") == second.of("m")
+
+
+@pytest.mark.parametrize("fields", [{"strayed": True}, {"weights_fault": "torn"}])
+def test_nobody_follows_a_stray(fields: dict[str, object]) -> None:
+    """What was changed beside the fleet, or broke, is no target."""
+    targets = Targets()
+
+    assert not targets.hear("m", state(5, **fields))
+
+
+def test_epochs_grow_and_are_a_coordinators_own() -> None:
+    """A new epoch is above all that were seen or given out, and two coordinators never give out the same."""
+    one, two = Targets(), Targets()
+    one._nonce, two._nonce = 1, 2
+    seen = one.next_epoch("m")
+    two.hear("m", state(seen))
+
+    assert one.next_epoch("m") > seen
+    assert two.next_epoch("m") > seen
+    assert one.next_epoch("m") != two.next_epoch("m")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, ""),
+        ({"adapters": [RED]}, ""),
+        ({"weights_epoch": 4}, "weights"),
+        ({"paused": True}, "paused"),
+        ({"weights_fault": "torn"}, "torn"),
+    ],
+)
+def test_workers_unlike_the_target_get_nothing(fields: dict[str, object], reason: str) -> None:
+    """Other weights, another pause or broken weights keep a worker out; an adapter more or less does not."""
+    targets = Targets()
+    targets.hear("m", state(5))
+
+    misfit = targets.misfit("m", state(3, **fields))
+
+    assert (reason in misfit) if reason else not misfit
+
+
+def test_stale_weights_may_be_allowed() -> None:
+    """Then only the pause counts."""
+    targets = Targets(stale_weights=True)
+    targets.hear("m", state(5, weights_epoch=5))
+
+    assert not targets.misfit("m", state(3))
+    assert targets.misfit("m", state(3, paused=True))
+
+
+def test_an_adapter_needs_a_worker_that_has_it() -> None:
+    """Adapters are found by name, and only workers with that very adapter take its requests."""
+    targets = Targets()
+    targets.hear("m", state(5, adapters=[RED]))
+    adapter = targets.adapter("red")
+
+    assert adapter is not None
+    assert (adapter.model, adapter.lora) == ("m", RED)
+    assert targets.adapter("blue") is None
+    assert not targets.misfit("m", state(5, adapters=[RED]), adapter_id=7)
+    assert "adapter" in targets.misfit("m", state(5), adapter_id=7)
+    assert targets.new_adapter_id(6) != 7

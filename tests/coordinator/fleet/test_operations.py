@@ -1,0 +1,269 @@
+"""Fleet operations on real workers: every worker's answer, and workers that come back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.workers import Listener, accept, running_worker, submission, unix_address, until
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, Unavailable, Unsupported
+from tokenwire.peer_auth.grpc_options import open_channel
+from tokenwire.v1 import control_pb2, control_pb2_grpc
+from tokenwire.v1 import inference_pb2 as pb
+
+NAMES = ("one", "two", "three")
+
+
+class Coordinator:
+    """A coordinator's part that steers, over sockets in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.targets = Targets()
+        self.pool = WorkerPool("test", accept, self.targets)
+        self.control = FleetControl(self.pool, self.targets, timeout_s=10)
+
+    async def wait_ready(self, count: int) -> None:
+        """Wait until so many workers are connected."""
+        await until(lambda: sum(session.state is SessionState.READY for session in self.pool.sessions) == count)
+
+    def alike(self) -> int:
+        """Count connected workers that are at the target."""
+        sessions = [session for session in self.pool.sessions if session.control is not None]
+        return sum(not self.targets.differs(session.name, session.serving) for session in sessions)
+
+    async def wait_alike(self, count: int) -> None:
+        """Wait until so many workers are at the target."""
+        await until(lambda: self.alike() == count)
+
+    async def takers(self, lora: pb.LoraAdapter | None = None) -> set[str]:
+        """Send requests, when all earlier ones have ended; returns the addresses that got them."""
+        await until(lambda: self.pool.open_slots == 0)
+        tickets = []
+        for _ in range(30):
+            submit = submission(1)
+            if lora is not None:
+                submit.lora.CopyFrom(lora)
+            tickets.append(self.pool.submit("simulated", submit, [Listener()]))
+        return {Path(ticket.session.address).stem for ticket in tickets}
+
+
+class Fleet:
+    """Workers by name, which can be killed and started again."""
+
+    def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._workers: dict[str, AsyncExitStack] = {}
+
+    async def start(self, *names: str) -> None:
+        """Start workers."""
+        for name in names:
+            stack = await self._stack.enter_async_context(AsyncExitStack())
+            await stack.enter_async_context(running_worker(unix_address(self._folder, name)))
+            self._workers[name] = stack
+
+    async def kill(self, name: str) -> None:
+        """End a worker."""
+        await self._workers[name].aclose()
+
+
+@asynccontextmanager
+async def coordinating(folder: Path) -> AsyncIterator[Coordinator]:
+    """Run a coordinator's part that steers."""
+    coordinator = Coordinator(folder)
+    coordinator.pool.update(unix_address(folder, name) for name in NAMES)
+    try:
+        yield coordinator
+    finally:
+        await coordinator.pool.stop()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Three workers."""
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(tmp_path, stack)
+        await fleet.start(*NAMES)
+        yield fleet
+
+
+@pytest.fixture
+async def coordinator(tmp_path: Path, fleet: Fleet) -> AsyncIterator[Coordinator]:
+    """A coordinator in session with all three."""
+    async with coordinating(tmp_path) as coordinator:
+        await coordinator.wait_ready(3)
+        yield coordinator
+
+
+async def test_all_workers_do_it(coordinator: Coordinator) -> None:
+    """Every worker answers, and the state is known when the call returns."""
+    results = await coordinator.control.pause(None, "keep", clear_cache=False)
+
+    assert [result.as_dict()["status"] for result in results] == ["ok"] * 3
+    assert all(session.serving.paused for session in coordinator.pool.sessions)
+    assert await coordinator.takers() == set(NAMES)  # whose engines hold the requests
+
+
+async def test_a_target_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
+    """When every worker has left and another one is found, it is brought to where the model was."""
+    await coordinator.control.pause(None, "keep", clear_cache=False)
+    await coordinator.control.load_lora(None, "red", "/red")
+    coordinator.pool.update([])
+    await until(lambda: not coordinator.pool.sessions)
+    await fleet.start("new")
+
+    coordinator.pool.update([unix_address(tmp_path, "new")])
+
+    await coordinator.wait_ready(1)
+    await coordinator.wait_alike(1)
+    (session,) = coordinator.pool.sessions
+    assert session.serving.paused
+    assert [adapter.name for adapter in session.serving.adapters] == ["red"]
+
+
+async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_path: Path) -> None:
+    """What one coordinator did is the other's target, for one that comes later too."""
+    async with coordinating(tmp_path) as other:
+        await other.wait_ready(3)
+        await coordinator.control.load_lora(None, "red", "/red")
+        await until(lambda: other.targets.adapter("red") is not None)
+        async with coordinating(tmp_path) as later:
+            await later.wait_ready(3)
+
+            assert later.targets.of("simulated") == other.targets.of("simulated") == coordinator.targets.of("simulated")
+
+
+async def test_a_dead_worker_is_reported_and_brought_along(
+    coordinator: Coordinator, fleet: Fleet, tmp_path: Path
+) -> None:
+    """The operation fails and names each worker; the others have the new weights and the traffic; the dead one gets
+    requests when it has caught up."""
+    await fleet.kill("two")
+    await coordinator.wait_ready(2)
+
+    with pytest.raises(FleetFailed, match="1 of 3") as caught:
+        await coordinator.control.load_weights(None, str(tmp_path), "v2", reset_prefix_cache=False)
+    assert [worker["status"] for worker in caught.value.workers] == ["ok", "error", "ok"]
+    assert await coordinator.takers() == {"one", "three"}
+
+    await fleet.start("two")
+    while coordinator.alike() < 3:
+        takers = await coordinator.takers()
+        assert takers == {"one", "three"} or coordinator.alike() == 3
+        await asyncio.sleep(0.002)
+
+    assert await coordinator.takers() == set(NAMES)
+    assert [session.serving.weight_version for session in coordinator.pool.sessions] == ["v2"] * 3
+
+
+async def test_transferred_weights_keep_a_newcomer_out(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
+    """It gets nothing, the reason is told, and the next update of all mends it."""
+    for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
+        await coordinator.control.transfer(None, stage, arguments)
+    await fleet.kill("two")
+    await fleet.start("two")
+    (session,) = [each for each in coordinator.pool.sessions if "two" in each.address]
+    await until(lambda: "came by a transfer" in coordinator.pool.misfit(session))
+    assert await coordinator.takers() == {"one", "three"}
+
+    await coordinator.control.load_weights(None, str(tmp_path), "v4", reset_prefix_cache=False)
+
+    assert not coordinator.pool.misfit(session)
+    assert await coordinator.takers() == set(NAMES)
+
+
+async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, fleet: Fleet) -> None:
+    """All workers have it under one id, a restarted one again before it gets its requests; then it is gone."""
+    await coordinator.control.load_lora(None, "red", "/red")
+    adapter = coordinator.targets.adapter("red")
+    assert adapter is not None
+    assert await coordinator.takers(adapter.lora) == set(NAMES)
+    await fleet.kill("one")
+    await fleet.start("one")
+    await coordinator.wait_ready(3)
+    await coordinator.wait_alike(3)
+    assert await coordinator.takers(adapter.lora) == set(NAMES)
+
+    await coordinator.control.unload_lora("red")
+
+    with pytest.raises(Unavailable, match="does not have the adapter"):
+        await coordinator.takers(adapter.lora)
+
+
+async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
+    """A name that is taken is refused unless it is to be replaced, by a new id; an unknown one cannot be unloaded."""
+    control = coordinator.control
+    await control.load_lora(None, "red", "/red")
+    first = coordinator.targets.adapter("red")
+    with pytest.raises(InvalidRequest, match="already been loaded"):
+        await control.load_lora(None, "red", "/other")
+    with pytest.raises(InvalidRequest, match="served base model"):
+        await control.load_lora(None, "simulated", "/other")
+    with pytest.raises(NotFound, match="'blue' cannot be found"):
+        await control.unload_lora("blue")
+
+    await control.load_lora(None, "red", "/other", replace=True)
+
+    (second,) = coordinator.targets.adapters()
+    assert first is not None
+    assert (second.lora.path, second.lora.id != first.lora.id) == ("/other", True)
+
+
+async def test_what_is_wrong_for_all_is_the_callers_fault(coordinator: Coordinator, tmp_path: Path) -> None:
+    """Then the workers' own error is raised, and nothing changed."""
+    with pytest.raises(NotFound, match="no directory"):
+        await coordinator.control.load_weights(None, str(tmp_path / "missing"), "v", reset_prefix_cache=False)
+    with pytest.raises(InvalidRequest, match="mode must be one of"):
+        await coordinator.control.pause(None, "later", clear_cache=False)
+    with pytest.raises(Unsupported, match="no method"):
+        await coordinator.control.collective_rpc(None, "profile", [], {}, None)
+    with pytest.raises(NotFound, match="does not exist"):
+        await coordinator.control.resume("unknown")
+
+    assert coordinator.targets.of("simulated") is None
+
+
+async def test_without_workers_there_is_nobody_to_steer(tmp_path: Path) -> None:
+    """Nobody connected is unavailable, not a success."""
+    async with coordinating(tmp_path) as coordinator:
+        with pytest.raises(Unavailable, match="No worker"):
+            await coordinator.control.resume(None)
+
+
+async def test_a_worker_that_was_steered_by_hand_is_left_alone(coordinator: Coordinator) -> None:
+    """It gets no requests while it is unlike the others, and the next operation takes it in again."""
+    await coordinator.control.set_weight_version(None, "v1")
+    session = coordinator.pool.sessions[0]
+    async with open_channel(session.address) as channel:
+        stub = control_pb2_grpc.ControlStub(channel)
+        await stub.PauseGeneration(control_pb2.PauseGenerationRequest(mode=control_pb2.PAUSE_MODE_KEEP))
+    await until(lambda: session.serving.strayed)
+    assert await coordinator.takers() == {"two", "three"}
+
+    await coordinator.control.resume(None)
+
+    assert await coordinator.takers() == set(NAMES)
+
+
+async def test_crossing_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
+    """Two coordinators that steer at the same time may both be told of failures, but the workers end up the same."""
+    async with coordinating(tmp_path) as other:
+        await other.wait_ready(3)
+        await asyncio.gather(
+            coordinator.control.load_lora(None, "red", "/red"),
+            other.control.pause(None, "keep", clear_cache=False),
+            other.control.load_lora(None, "blue", "/blue"),
+            coordinator.control.set_weight_version(None, "v9"),
+            return_exceptions=True,
+        )
+
+        await coordinator.wait_alike(3)
+        await other.wait_alike(3)
+
+        assert coordinator.targets.of("simulated") == other.targets.of("simulated")

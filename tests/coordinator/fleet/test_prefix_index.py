@@ -1,0 +1,92 @@
+"""The index of what workers hold."""
+
+from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
+from tokenwire.prefix_hash import BLOCK_TOKENS, chain, prefix_hashes, scope_of
+
+PROMPT = list(range(5 * BLOCK_TOKENS))
+HASHES = prefix_hashes(PROMPT)
+
+
+def test_equal_prefixes_have_equal_names() -> None:
+    """Each name covers all that comes before it; an unfinished block has none."""
+    longer = prefix_hashes([*PROMPT[: 3 * BLOCK_TOKENS], *range(1000, 1000 + BLOCK_TOKENS + 7)])
+
+    assert len(longer) == 4
+    assert longer[:3] == HASHES[:3]
+    assert longer[3] != HASHES[3]
+    assert prefix_hashes([7, *PROMPT])[1] != HASHES[1]
+
+
+def test_what_may_not_share_a_cache_has_other_names() -> None:
+    """A salt, an adapter and a rank each start chains of their own; nothing of these is no scope."""
+    scopes = [scope_of("", 0), scope_of("salt", 0), scope_of("", 1), scope_of("", 0, 0), scope_of("", 0, 1)]
+
+    names = {prefix_hashes(PROMPT, scope)[0] for scope in scopes}
+
+    assert len(names) == len(scopes)
+    assert scopes[0] == b""
+
+
+def test_a_chain_goes_on_where_it_was_left() -> None:
+    """Whoever hears of blocks one after the other names them like one who sees the whole prompt."""
+    data = b"".join(token.to_bytes(4, "little") for token in PROMPT)
+    half = 2 * BLOCK_TOKENS * 4
+
+    first = chain(data[:half], b"")
+    rest = chain(data[half:], first[-1])
+
+    assert [int.from_bytes(link, "little") for link in first + rest] == HASHES
+
+
+def test_each_worker_matches_as_far_as_it_holds() -> None:
+    """The longest unbroken beginning counts, whoever else holds more or less of it."""
+    index = PrefixIndex()
+    index.add("all", HASHES)
+    index.add("two", HASHES[:2])
+    index.add("torn", [HASHES[0], *HASHES[2:]])
+    index.add("other", prefix_hashes(PROMPT[::-1]))
+
+    held = index.match(HASHES)
+
+    assert held == {"all": 5 * BLOCK_TOKENS, "two": 2 * BLOCK_TOKENS, "torn": BLOCK_TOKENS}
+    assert index.match([]) == {}
+
+
+def test_what_is_removed_ends_the_match() -> None:
+    """Of one worker only, and what nobody holds takes no room."""
+    index = PrefixIndex()
+    index.add("a", HASHES)
+    index.add("b", HASHES)
+
+    index.remove("a", HASHES[3:])
+
+    assert index.match(HASHES) == {"a": 3 * BLOCK_TOKENS, "b": 5 * BLOCK_TOKENS}
+    index.remove("b", HASHES)
+    index.remove("unknown", HASHES)
+    assert len(index) == 3
+
+
+def test_a_forgotten_worker_leaves_nothing_to_its_successors() -> None:
+    """However many come and go, a new one holds nothing, and marks of the gone are wiped off."""
+    index = PrefixIndex()
+    index.add("stays", HASHES[:1])
+    for number in range(100):
+        index.add(f"worker-{number}", HASHES)
+        index.forget(f"worker-{number}")
+
+    index.add("new", HASHES[1:])
+
+    assert index.match(HASHES) == {"stays": BLOCK_TOKENS}
+
+
+def test_memory_is_bounded_and_what_is_used_stays() -> None:
+    """The index forgets what was not used for as long as it takes to fill it."""
+    index = PrefixIndex(capacity=100)
+    index.add("a", HASHES)
+    for number in range(200):
+        index.add("a", prefix_hashes([number + 1, *PROMPT]))
+        index.add("b", HASHES[:2])
+        assert len(index) <= 210
+
+    assert index.match(prefix_hashes([1, *PROMPT])) == {}
+    assert index.match(HASHES)["b"] == 2 * BLOCK_TOKENS

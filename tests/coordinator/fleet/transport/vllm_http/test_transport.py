@@ -1,0 +1,353 @@
+"""A stock vLLM server behind a session, over real HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
+from tests.workers import PROMPT, Listener, accept, running_session, submission, until
+from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.transport import StockConversation
+from tokenwire.coordinator.observability.metrics.relay import Relay
+from tokenwire.errors import InvalidRequest, Overloaded, Unavailable, Unsupported, WorkerLost
+from tokenwire.v1 import control_pb2
+from tokenwire.v1 import inference_pb2 as pb
+
+EOS = 2
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A model's directory, without the tokenizer that nobody here needs."""
+    config = {"vocab_size": 1000, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "eos_token_id": EOS}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.6, "max_new_tokens": 64, "bos_token_id": 1}')
+    return tmp_path
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeStockServer]:
+    """A stock server."""
+    async with fake_stock_server() as fake:
+        yield fake
+
+
+@asynccontextmanager
+async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
+    """Run a session with a stock server."""
+    settings = StockSettings(directory, "secret")
+    session = WorkerSession(server.url, "test", accept, converse=partial(StockConversation, settings))
+    async with running_session(session):
+        yield session
+
+
+@pytest.fixture
+async def session(server: FakeStockServer, directory: Path) -> AsyncIterator[WorkerSession]:
+    """A session that takes requests."""
+    async with connecting(server, directory) as session:
+        await asyncio.wait_for(session.ready.wait(), 10)
+        yield session
+
+
+async def test_a_server_is_known_by_its_lists_and_its_models_directory(
+    server: FakeStockServer, session: WorkerSession
+) -> None:
+    """Names and length come from the server, the rest from the directory; every question shows the key."""
+    model = session.model
+    assert model is not None
+    assert list(model.names) == [MODEL]
+    assert (model.max_model_len, model.max_token_id) == (512, 999)
+    assert json.loads(model.default_sampling_params_json) == {"temperature": 0.6, "max_tokens": 64}
+    assert (model.engine, model.model_type) == ("vllm 0.32.0 (stock)", "llama")
+    assert model.architecture == "LlamaForCausalLM"
+    assert session.instance_id
+    assert server.keys == {"Bearer secret"}
+    assert "secret" not in repr(StockSettings(None, "secret"))
+
+
+async def test_tokens_come_as_they_are_made(server: FakeStockServer, session: WorkerSession) -> None:
+    """A request goes up as ids; each event is a step; the last one ends it and frees the slot."""
+    listener = Listener()
+    session.submit(submission(max_tokens=5), [listener])
+    generation = await server.generations.get()
+    generation.say(5)
+    await listener.moved.wait()
+    assert listener.token_ids == [5]
+    assert len(listener.prefills) == 1
+    generation.say(6, 7)
+    generation.say(8, finish="length")
+    await listener.ended.wait()
+
+    assert listener.token_ids == [5, 6, 7, 8]
+    assert listener.finish is not None
+    assert listener.finish.reason == pb.FINISH_REASON_LENGTH
+    await until(lambda: session.open_slots == 0)
+    body = generation.body
+    assert body["token_ids"] == PROMPT
+    assert (body["model"], body["stream"]) == (MODEL, True)
+    assert body["sampling_params"] == {"max_tokens": 5, "n": 1, "detokenize": False}
+
+
+async def test_sequences_are_requests_of_their_own(server: FakeStockServer, session: WorkerSession) -> None:
+    """Each has its own seed and ending, and an id that no other has."""
+    submit = submission()
+    submit.sampling_params.seed = 40
+    listeners = [Listener(), Listener()]
+    session.submit(submit, listeners)
+    generations = [await server.generations.get() for _ in range(2)]
+    generations.sort(key=lambda each: int(each.body["sampling_params"]["seed"]))
+    for generation, finish in zip(generations, ("stop", "length"), strict=True):
+        generation.say(generation.body["sampling_params"]["seed"], finish=finish)
+    for listener in listeners:
+        await listener.ended.wait()
+
+    assert [listener.token_ids for listener in listeners] == [[40], [41]]
+    assert [listener.finish and listener.finish.reason for listener in listeners] == [
+        pb.FINISH_REASON_STOP,
+        pb.FINISH_REASON_LENGTH,
+    ]
+    assert len({generation.server_id for generation in generations}) == 2
+
+
+@pytest.mark.parametrize(("stop", "matched"), [(None, None), (9, "stop_token_id"), (EOS, "eos_token_id")])
+async def test_the_end_of_a_sequence_is_no_stop_id(
+    server: FakeStockServer, session: WorkerSession, stop: int | None, matched: str | None
+) -> None:
+    """Servers without a tokenizer name it as one: it is told from others by the model's configuration."""
+    listener = Listener()
+    session.submit(submission(), [listener])
+    (await server.generations.get()).say(stop or 3, finish="stop", stop=stop)
+    await listener.ended.wait()
+
+    assert listener.finish is not None
+    assert listener.finish.WhichOneof("matched") == matched
+
+
+async def test_an_abort_names_the_request(server: FakeStockServer, session: WorkerSession) -> None:
+    """What has tokens is aborted by its id, and the slot is free when the server has ended it; others go on."""
+    listener, other = Listener(), Listener()
+    slots = session.submit(submission(), [listener])
+    generation = await server.generations.get()
+    session.submit(submission(), [other])
+    neighbour = await server.generations.get()
+    generation.say(5)
+    await listener.moved.wait()
+
+    session.abort(slots)
+
+    await until(lambda: generation.aborted and session.open_slots == 1)
+    assert not neighbour.aborted
+    neighbour.say(6, finish="stop")
+    await other.ended.wait()
+
+
+async def test_what_has_no_token_is_aborted_by_hanging_up(server: FakeStockServer, session: WorkerSession) -> None:
+    """The server may not know the id yet."""
+    listener = Listener()
+    slots = session.submit(submission(), [listener])
+    generation = await server.generations.get()
+
+    session.abort(slots)
+
+    await until(lambda: session.open_slots == 0)
+    await asyncio.wait_for(generation.left.wait(), 10)
+
+
+async def test_own_requests_are_aborted_by_their_ids(server: FakeStockServer, session: WorkerSession) -> None:
+    """Aborts by id reach what was sent from here; its listener hears of it."""
+    listener = Listener()
+    session.submit(submission(request_id="mine"), [listener])
+    (await server.generations.get()).say(5)
+    await listener.moved.wait()
+
+    assert await Aborts(lambda: [session]).by_id(["mine", "another"]) == 1
+
+    await listener.ended.wait()
+    assert listener.finish is not None
+    assert listener.finish.reason == pb.FINISH_REASON_ABORT
+
+
+async def test_what_the_server_tells_prometheus_is_relayed(session: WorkerSession) -> None:
+    """As that of every worker."""
+    text = await Relay(lambda: [session]).text()
+    assert f'vllm:x{{worker="{session.address}"}} 1.0' in text.decode().splitlines()
+
+
+async def test_a_session_that_ends_leaves_nothing_running(server: FakeStockServer, directory: Path) -> None:
+    """All connections are closed, and listeners hear that the worker is gone."""
+    listener = Listener()
+    async with connecting(server, directory) as session:
+        await asyncio.wait_for(session.ready.wait(), 10)
+        session.submit(submission(), [listener])
+        generation = await server.generations.get()
+
+    await asyncio.wait_for(generation.left.wait(), 10)
+    assert isinstance(listener.error, WorkerLost)
+
+
+async def test_a_stream_that_breaks_is_lost_alone(server: FakeStockServer, session: WorkerSession) -> None:
+    """While the server is well, only that request fails, behind its tokens."""
+    listener, other = Listener(), Listener()
+    session.submit(submission(), [listener])
+    generation = await server.generations.get()
+    session.submit(submission(), [other])
+    neighbour = await server.generations.get()
+    generation.say(5)
+    generation.break_off()
+    await listener.ended.wait()
+
+    assert listener.token_ids == [5]
+    assert isinstance(listener.error, Unavailable)
+    assert session.state is SessionState.READY
+    neighbour.say(6, finish="stop")
+    await other.ended.wait()
+    assert other.error is None
+
+
+async def test_what_the_server_aborts_is_lost(server: FakeStockServer, session: WorkerSession) -> None:
+    """Servers that are told to stop abort what runs: that is no ending that anybody here asked for."""
+    listener = Listener()
+    session.submit(submission(), [listener])
+    generation = await server.generations.get()
+    generation.say(5)
+    generation.say(finish="abort")
+    await listener.ended.wait()
+
+    assert listener.token_ids == [5]
+    assert isinstance(listener.error, Unavailable)
+
+
+async def test_a_server_that_is_not_well_loses_everything(server: FakeStockServer, session: WorkerSession) -> None:
+    """A stream breaks, and /health says why: all requests fail as lost, and the session begins anew later."""
+    listeners = [Listener(), Listener()]
+    for listener in listeners:
+        session.submit(submission(), [listener])
+    generations = [await server.generations.get() for _ in listeners]
+    server.healthy = False
+    generations[0].break_off()
+    for listener in listeners:
+        await listener.ended.wait()
+        assert isinstance(listener.error, WorkerLost)
+    first = session.instance_id
+    server.healthy = True
+
+    await asyncio.wait_for(session.ready.wait(), 10)
+    assert session.instance_id != first
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, InvalidRequest), (404, InvalidRequest), (429, Overloaded), (503, Unavailable)]
+)
+async def test_refusals_keep_their_meaning(
+    server: FakeStockServer, session: WorkerSession, status: int, kind: type[Exception]
+) -> None:
+    """The server's status and message become the request's error."""
+    server.refusal = (status, "because")
+    listener = Listener()
+    session.submit(submission(), [listener])
+    await listener.ended.wait()
+
+    assert type(listener.error) is kind
+    assert str(listener.error) == "because"
+
+
+async def test_an_engine_that_fails_ends_the_request(server: FakeStockServer, session: WorkerSession) -> None:
+    """An error in the stream, or a 500, is the engine's failure; an answer of another shape is one too."""
+    for event in ({"error": {"message": "it broke", "code": 500}}, {"choices": [{"token_ids": "none"}]}):
+        listener = Listener()
+        session.submit(submission(), [listener])
+        (await server.generations.get()).send(event)
+        await listener.ended.wait()
+        assert listener.finish is not None
+        assert listener.finish.reason == pb.FINISH_REASON_ERROR
+    assert session.open_slots == 0
+
+
+async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockServer, session: WorkerSession) -> None:
+    """Fields without a place in their answers are a 400; steering is a 501."""
+    listener = Listener()
+    submit = submission()
+    submit.sampling_params.logprob_token_ids.append(1)
+    session.submit(submit, [listener])
+    await listener.ended.wait()
+
+    assert isinstance(listener.error, InvalidRequest)
+    assert listener.error.message == "logprob_token_ids is not possible on a stock vLLM server."
+    with pytest.raises(Unsupported, match="cannot be steered"):
+        await ask(session, lambda stub: stub.Sleep(control_pb2.SleepRequest()))
+
+
+@pytest.mark.parametrize("count", [0, 2, -1])
+async def test_log_probabilities_become_rows(server: FakeStockServer, session: WorkerSession, count: int) -> None:
+    """Each row has the token, then the likeliest by rank: one more is asked for, so that none is missing."""
+    submit = submission()
+    submit.sampling_params.logprobs = count
+    listener = Listener()
+    session.submit(submit, [listener])
+    generation = await server.generations.get()
+    likely = [{"token_id": 50 + rank, "logprob": -rank, "rank": rank} for rank in (1, 2, 3)]
+    sampled = {"token_id": 7, "logprob": -9.0, "rank": 40}
+    shown = [sampled, *likely] if count else [sampled]
+    generation.say(7, finish="length", logprobs={"content": [{**sampled, "top_logprobs": shown}]})
+    await listener.ended.wait()
+
+    assert generation.body["sampling_params"]["logprobs"] == {0: 0, 2: 3, -1: -1}[count]
+    (rows,) = listener.rows
+    assert list(rows.token_ids) == {0: [7], 2: [7, 51, 52], -1: [7, 51, 52, 53]}[count]
+    assert rows.width == len(rows.token_ids)
+    assert list(rows.sampled_ranks) == [40]
+
+
+async def test_scores_of_the_prompt_come_with_the_whole_answer(server: FakeStockServer, session: WorkerSession) -> None:
+    """Streams have no place for them: such a request is not streamed."""
+    submit = submission()
+    del submit.prompt_token_ids[2:]
+    submit.sampling_params.prompt_logprobs = 1
+    second = submit.prompt_token_ids[1]
+    position = {str(second): {"logprob": -3.0, "rank": 5}, "9": {"logprob": -0.5, "rank": 1}}
+    choice = {"index": 0, "token_ids": [4, 5], "finish_reason": "length", "stop_reason": None}
+    server.whole = {"choices": [choice], "prompt_logprobs": [None, position]}
+    listener = Listener()
+    session.submit(submit, [listener])
+    await listener.ended.wait()
+
+    assert listener.token_ids == [4, 5]
+    (info,) = listener.prefills
+    assert list(info.prompt_logprobs.token_ids) == [second, 9]
+    assert list(info.prompt_logprobs.logprobs) == [-3.0, -0.5]
+
+
+async def test_what_keeps_a_server_out_is_told(server: FakeStockServer, directory: Path) -> None:
+    """No directory, no routes for ids, no health: each is the session's error."""
+    async with connecting(server, None) as session:
+        await until(lambda: "needs --tokenizer DIR" in session.last_error)
+    server.enabled = False
+    async with connecting(server, directory) as session:
+        await until(lambda: "start it with --enable-scale-out: " in session.last_error)
+    server.healthy = False
+    async with connecting(server, directory) as session:
+        await until(lambda: session.last_error not in ("", "not connected yet"))
+        assert session.state is SessionState.CONNECTING
+
+
+async def test_commands_that_break_end_the_session(server: FakeStockServer, directory: Path) -> None:
+    """Nobody would carry out what follows: requests must not wait for it."""
+
+    async def commands() -> AsyncIterator[pb.SessionRequest]:
+        raise ValueError("unforeseen")
+        yield pb.SessionRequest()
+
+    conversation = StockConversation(StockSettings(directory, "secret"), server.url, commands())
+    assert await conversation.read() is not None
+
+    with pytest.raises(Unavailable, match="unforeseen"):
+        await conversation.read()
+    await conversation.close()

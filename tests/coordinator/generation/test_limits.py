@@ -1,0 +1,106 @@
+"""Limits: what is refused before a worker hears of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import served_model
+from tokenwire.coordinator.generation import limits
+from tokenwire.coordinator.types import GenerationRequest, TextRules
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+MODEL = served_model(max_model_len=10)
+DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
+
+
+def request(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
+    """Return a request with defaults filled in."""
+    params = pb.SamplingParams(**{**DEFAULTS, **sampling})
+    return GenerationRequest("r", "digits", [], params, n=n, text=TextRules(stop=stop))
+
+
+def test_ordinary_requests_pass() -> None:
+    """Bounds belong to what is allowed."""
+    limits.check_request(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]), MODEL)
+    limits.check_request(request(n=limits.MAX_N), MODEL)
+    limits.check_request(request(n=2, seed=2**63 - 2), MODEL)
+    limits.check_request(request(seed=2**63 - 1), MODEL)
+    limits.check_length(9, MODEL)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        (request(n=0), "n"),
+        (request(n=limits.MAX_N + 1), "n"),
+        (request(n=2, temperature=0.0), "n"),
+        (request(n=2, seed=2**63 - 1), "seed"),
+        (request(stop=("a", "")), "stop"),
+        (request(max_tokens=11), "max_tokens"),
+        (request(temperature=2.1), "temperature"),
+        (request(temperature=float("nan")), "temperature"),
+        (request(temperature=-0.1), "temperature"),
+        (request(top_p=0.0), "top_p"),
+        (request(top_k=-2), "top_k"),
+        (request(min_p=1.5), "min_p"),
+        (request(presence_penalty=2.5), "presence_penalty"),
+        (request(frequency_penalty=float("nan")), "frequency_penalty"),
+        (request(repetition_penalty=0.0), "repetition_penalty"),
+        (request(repetition_penalty=float("inf")), "repetition_penalty"),
+        (request(stop_token_ids=[10]), "stop_token_ids"),
+        (request(allowed_token_ids=[10]), "allowed_token_ids"),
+        (request(logit_bias={10: 1.0}), "logit_bias"),
+        (request(logit_bias=dict.fromkeys(range(10_001), 1.0)), "logit_bias"),
+        (request(stop_token_ids=[1] * 1025), "stop_token_ids"),
+        (request(logprob_token_ids=[1] * 129), "logprob_token_ids"),
+        (request(bad_words=["a"] * 129), "bad_words"),
+        (request(bad_words=["a" * 1025]), "bad_words"),
+        (request(stop=("a" * 4097,)), "stop"),
+        (request(structured_outputs=pb.StructuredOutputs(regex="a{1,100001}")), "structured_outputs.regex"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> None:
+    """The first wrong parameter is in the error."""
+    with pytest.raises(InvalidRequest) as caught:
+        limits.check_request(wrong, MODEL)
+
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ([], "cannot be empty"),
+        ([0] * 10, "maximum context length is 10 tokens.*needs at least 1 more"),
+        ([0] * 11, "maximum context length is 10"),
+        ([0, 10], "Token id 10 is out of vocabulary"),
+        ([-1, 0], "Token id -1 is out of vocabulary"),
+    ],
+)
+def test_wrong_prompts_are_named(prompt: list[int], words: str) -> None:
+    """Empty, too long, without room for one token, or out of vocabulary."""
+
+    def check() -> None:
+        limits.check_length(len(prompt), MODEL)
+        limits.check_ids(prompt, MODEL, "prompt")
+
+    with pytest.raises(InvalidRequest, match=words):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "expected"), [(None, None, 7), (3, None, 3), (9, None, 7), (None, 4, 4), (5, 4, 5)]
+)
+def test_max_tokens_is_cut_to_what_the_context_leaves(asked: int | None, default: int | None, expected: int) -> None:
+    """The request's limit, else the generation config's, else the rest; never more than the rest."""
+    model = served_model(10, {"max_tokens": default} if default else None)
+
+    assert limits.resolve_max_tokens(pb.SamplingParams(max_tokens=asked), 3, model) == expected
+
+
+def test_min_tokens_must_be_reachable() -> None:
+    """A minimum above the maximum is an error."""
+    limits.check_min_tokens(4, 4)
+    with pytest.raises(InvalidRequest, match="max_tokens=3"):
+        limits.check_min_tokens(4, 3)

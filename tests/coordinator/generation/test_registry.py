@@ -1,0 +1,134 @@
+"""Models come with their workers, and stay known for a while without any."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.clock import Clock
+from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
+from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import NotFound, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.simulated_engine.model import load_model
+
+LINGER_S = 300.0
+
+
+async def fetch() -> dict[str, bytes]:
+    """Return a small tokenizer."""
+    return load_model(None, None).files
+
+
+def directory(clock: Clock, targets: Targets | None = None) -> ModelDirectory:
+    """Return a directory that knows no model."""
+    settings: dict[str, Any] = {"workers": ("nowhere:1",), "model_linger_s": LINGER_S}
+    return ModelDirectory(CoordinatorSettings(**settings), targets, clock)
+
+
+async def test_every_model_is_found_by_each_of_its_names() -> None:
+    """Models of different workers stand side by side."""
+    models = directory(Clock(1000.0))
+    await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
+    await models.prepare(pb.Model(names=["blue"]), fetch)
+
+    assert [model.names for model in models.list()] == [("red", "crimson"), ("blue",)]
+    assert models.find("crimson") is models.find("red")
+    assert models.find("blue").names == ("blue",)
+    assert models.find(None) is models.find("red")
+
+
+async def test_a_model_outlives_its_workers_for_a_while() -> None:
+    """It stays known for as long as configured; then it is unknown, under all of its names."""
+    clock = Clock(1000.0)
+    models = directory(clock)
+    await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
+    await models.prepare(pb.Model(names=["blue"]), fetch)
+    models.left("red")
+
+    clock.now += LINGER_S - 1
+    models.left("red")
+    assert models.find("crimson").names[0] == "red"
+    assert models.find(None).names[0] == "blue"
+
+    clock.now += 1
+    for name in ("red", "crimson"):
+        with pytest.raises(NotFound, match=f"`{name}` does not exist. Valid aliases: blue"):
+            models.find(name)
+    assert [model.names for model in models.list()] == [("blue",)]
+
+
+async def test_a_worker_that_comes_back_keeps_its_model() -> None:
+    """The time begins anew when the next worker leaves."""
+    clock = Clock(1000.0)
+    models = directory(clock)
+    await models.prepare(pb.Model(names=["red"]), fetch)
+    models.left("red")
+    clock.now += LINGER_S - 1
+    await models.prepare(pb.Model(names=["red"]), fetch)
+    clock.now += LINGER_S
+    assert models.find("red")
+
+    models.left("red")
+    clock.now += LINGER_S - 1
+    assert models.find("red")
+
+
+async def test_without_any_model_the_error_tells_whether_one_was_there() -> None:
+    """Before the first worker all is to be tried again; after the last one a name is unknown."""
+    clock = Clock(1000.0)
+    models = directory(clock)
+    with pytest.raises(Unavailable, match="may still be loading"):
+        models.find("red")
+
+    await models.prepare(pb.Model(names=["red"]), fetch)
+    models.left("red")
+    clock.now += LINGER_S
+
+    with pytest.raises(NotFound, match="Valid aliases: none now"):
+        models.find("red")
+    with pytest.raises(Unavailable):
+        models.find(None)
+
+
+async def test_expected_models_are_waited_for() -> None:
+    """By name, or as the first one; they are listed as awaited until they come, and again when they were forgotten."""
+    clock = Clock(1000.0)
+    settings = CoordinatorSettings(workers=("nowhere:1",), model_linger_s=LINGER_S)
+    models = ModelDirectory(settings, clock=clock, expected=ExpectedModels(["red", "blue"]))
+    asked = [asyncio.create_task(models.wait_for(name)) for name in ("red", None)]
+    await asyncio.sleep(0)
+    assert models.awaited() == ["red", "blue"]
+    with pytest.raises(Unavailable):
+        await models.wait_for("green")
+
+    await models.prepare(pb.Model(names=["red"]), fetch)
+
+    assert [(await task).names for task in asked] == [("red",)] * 2
+    assert models.awaited() == ["blue"]
+    with pytest.raises(NotFound, match="`green` does not exist"):
+        await models.wait_for("green")
+    models.left("red")
+    clock.now += LINGER_S
+    assert models.awaited() == ["red", "blue"]
+
+
+async def test_adapters_go_and_come_with_their_model() -> None:
+    """What a model was steered to outlives it; its adapters are not offered without it."""
+    clock = Clock(1000.0)
+    targets = Targets()
+    targets.hear("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
+    models = directory(clock, targets)
+    await models.prepare(pb.Model(names=["red"]), fetch)
+    assert models.find("ruby").adapter is not None
+    models.left("red")
+    clock.now += LINGER_S
+    with pytest.raises(NotFound):
+        models.find("ruby")
+    assert list(models.adapters()) == []
+
+    await models.prepare(pb.Model(names=["red"]), fetch)
+
+    assert models.find("ruby").fleet_name == "red"

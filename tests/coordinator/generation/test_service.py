@@ -1,0 +1,285 @@
+"""Generation: defaults, prompts and submits, without any worker."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import ids, served_model, token_history
+from tokenwire.coordinator.auth.caller import Caller
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.generation.registry import ModelDirectory, ServedModel
+from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.observability.record import RequestRecord
+from tokenwire.coordinator.output.collect import CollectedReply
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.text.stops import StopAutomaton
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
+from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+
+class Directory(ModelDirectory):
+    """Knows one model."""
+
+    def __init__(self, model: ServedModel) -> None:
+        super().__init__(CoordinatorSettings(workers=("nowhere:1",)))
+        self._models = {"digits": model}
+
+
+class Part:
+    """A submitted part."""
+
+    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> None:
+        self.submit = submit
+        self.placement = placement
+        self.listeners = listeners
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Remember."""
+        self.aborted = True
+
+    def explain(self) -> str:
+        """Name the part."""
+        return f"part {self.submit.request_id}"
+
+
+class Fleet:
+    """Takes so many submits."""
+
+    def __init__(self, room: int = 100) -> None:
+        self.parts: list[Part] = []
+        self._room = room
+
+    def submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Part:
+        """Take a submit while there is room."""
+        if len(self.parts) == self._room:
+            raise Unavailable("no room")
+        self.parts.append(Part(submit, listeners, placement))
+        return self.parts[-1]
+
+
+def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
+    """Return a request for the digits."""
+    return GenerationRequest("r", "digits", prompts, pb.SamplingParams(**sampling), n=n, text=TextRules(stop=stop))
+
+
+async def test_prompts_of_every_kind_become_ids() -> None:
+    """Messages go through the template, text through the tokenizer, ids stay."""
+    generation = Generation(Fleet(), Directory(served_model()), token_history())
+    chat = ChatPrompt([{"role": "user", "content": "one two"}])
+
+    prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
+
+    assert [list(prompt.token_ids) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
+    assert (prepared.choices, prepared.prompt_tokens) == (3, 4)
+
+
+async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None:
+    """The request wins over the model's config, which wins over the built-in defaults; stop ids add up."""
+    fleet = Fleet()
+    model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
+    generation = Generation(fleet, Directory(model), token_history())
+
+    prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
+    await generation.start(prepared, CollectedReply(1))
+
+    sampling = fleet.parts[0].submit.sampling_params
+    assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
+    assert list(sampling.stop_token_ids) == [8, 7]
+    assert sampling.max_tokens == 19
+
+
+async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each would be a gigabyte for two hundred choices with long stop strings."""
+    built: list[StopAutomaton] = []
+
+    class Counted(StopAutomaton):
+        def __init__(self, stops: tuple[str, ...]) -> None:
+            super().__init__(stops)
+            built.append(self)
+
+    monkeypatch.setattr("tokenwire.coordinator.text.stops.StopAutomaton", Counted)
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
+
+    await generation.start(await generation.prepare(wanted), CollectedReply(20))
+
+    listeners = [listener for part in fleet.parts for listener in part.listeners]
+    assert [listener.step(list(ids("two three")), None) for listener in listeners] == [True] * 20
+    assert len(built) == 1
+
+
+async def test_stop_strings_never_reach_a_worker() -> None:
+    """The wire has no field for them; the choice finds them."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    reply = CollectedReply(1)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
+
+    stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
+
+    (choice,) = await reply.wait()
+    assert stopped == [False, True]
+    assert choice.finish.stop_reason == "three"
+    assert choice.token_ids == [2, 3]
+
+
+async def test_choices_are_numbered_over_prompts_and_n() -> None:
+    """Choice i of prompt p has index p * n + i."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    reply = CollectedReply(4)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
+
+    tokens = iter(range(4))
+    for part in fleet.parts:
+        for listener in part.listeners:
+            listener.step([next(tokens)], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+
+    assert [choice.token_ids for choice in await reply.wait()] == [[0], [1], [2], [3]]
+    assert [part.submit.request_id for part in fleet.parts] == ["r-0", "r-1"]
+
+
+async def test_a_part_without_a_worker_ends_the_others() -> None:
+    """All prompts run or none."""
+    fleet = Fleet(room=1)
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+
+    with pytest.raises(Unavailable):
+        await generation.start(prepared, CollectedReply(2))
+
+    assert fleet.parts[0].aborted
+
+
+async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
+    """One wrong prompt of many costs the workers nothing."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+
+    with pytest.raises(InvalidRequest, match="out of vocabulary"):
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])))
+
+    assert fleet.parts == []
+
+
+async def test_of_two_errors_the_one_that_vllm_finds_first_is_told() -> None:
+    """A minimum over the maximum comes before ids that no vocabulary has, and behind a prompt that is too long."""
+    generation = Generation(Fleet(), Directory(served_model()), token_history())
+
+    for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
+        with pytest.raises(InvalidRequest) as caught:
+            await generation.prepare(request(prompt, min_tokens=3, max_tokens=1))
+        assert caught.value.param == param
+
+
+async def test_aborting_a_run_aborts_its_parts() -> None:
+    """What was submitted is given up together."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    run = await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2)
+    )
+
+    run.abort()
+
+    assert [part.aborted for part in fleet.parts] == [True, True]
+
+
+async def test_a_caller_is_known_to_the_fleet() -> None:
+    """Its tenant and its least priority go with every prompt, and it is charged for them; later ones join the first."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    charged: list[int] = []
+    caller = Caller("search", min_priority=3, charge=charged.append)
+
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), caller
+    )
+
+    assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
+    assert [part.placement.joins for part in fleet.parts] == [False, True]
+    assert [part.submit.priority for part in fleet.parts] == [3, 3]
+    assert charged == [2]
+
+
+async def test_the_record_hears_of_workers_and_its_trace_goes_to_them() -> None:
+    """A request that went on elsewhere has several; a worker's spans are a part of the client's trace."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
+    await generation.start(await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), record=record)
+
+    (part,) = fleet.parts
+    assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
+    for address in ("a:1", "b:1", "a:1"):
+        part.placement.hear_worker(address)
+    assert record.workers == ["a:1", "b:1"]
+
+
+async def test_a_caller_may_be_kept_from_a_model() -> None:
+    """By any of the model's names it may use it; without one nothing runs."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1])))
+
+    await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"alias"})))
+    with pytest.raises(Forbidden, match="may not use the model `digits`"):
+        await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"letters"})))
+
+    assert len(fleet.parts) == 1
+
+
+async def test_a_request_ends_when_its_time_is_over() -> None:
+    """The shorter of the client's patience and the server's counts; what runs or waits is given up."""
+    fleet = Fleet()
+    generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
+    reply = CollectedReply(1)
+
+    await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, patience_s=0.01)
+
+    with pytest.raises(DeadlineExceeded, match="took longer"):
+        await reply.wait()
+    assert fleet.parts[0].aborted
+
+
+async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
+    """A full line is found before the template is rendered."""
+
+    def refuse(model: str, adapter_id: int) -> None:
+        raise Overloaded(f"no room for {model} {adapter_id}")
+
+    generation = Generation(Fleet(), Directory(served_model()), token_history(), check_open=refuse)
+
+    with pytest.raises(Overloaded, match="no room for digits 0"):
+        await generation.prepare(request(TokenPrompt([99])))
+
+
+async def test_a_thousand_prompts_hold_up_nobody() -> None:
+    """Neither while they are made ready nor while they are sent."""
+    fleet = Fleet(room=1000)
+    generation = Generation(fleet, Directory(served_model()), token_history())
+    turns, sent_before_turns = 0, []
+
+    async def stream() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            sent_before_turns.append(len(fleet.parts))
+            await asyncio.sleep(0)
+
+    streaming = asyncio.create_task(stream())
+    prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000))
+    turns_of_preparing = turns
+    await generation.start(prepared, CollectedReply(1000))
+    streaming.cancel()
+
+    assert turns_of_preparing >= 10
+    assert len(set(sent_before_turns)) >= 10

@@ -1,0 +1,105 @@
+"""Keys: what counts as the same conversation, and what does not."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.history.digests import Transcript, digest
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "b": [2]}'}}
+SCOPE = digest("scope")
+
+
+def key(message: dict[str, Any], form: Any = "string", scope: bytes = SCOPE) -> bytes:
+    """Return the key of a conversation that ends with a message of the assistant."""
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **message}]
+    return Transcript(scope, messages, form).key(1)
+
+
+def call(**function: Any) -> dict[str, Any]:
+    """Return a message that calls a function otherwise than CALL."""
+    return {"content": None, "tool_calls": [{**CALL, "function": {**CALL["function"], **function}}]}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"content": ""}, {"content": None}),
+        ({"content": ""}, {}),
+        ({"content": []}, {"content": None}),
+        ({"content": "a"}, {"content": [{"type": "text", "text": "a"}]}),
+        ({"content": "a"}, {"content": "a", "refusal": None, "audio": None, "annotations": None, "tool_calls": []}),
+        ({"content": "a"}, {"content": "a", "prompt_token_ids": [1], "generation_token_ids": [2]}),
+        ({"content": "a"}, {"content": "a", "reasoning": ""}),
+        ({"content": "a", "reasoning": "r"}, {"content": "a", "reasoning_content": "r"}),
+        (call(), {"tool_calls": [{**CALL, "id": "2", "index": 0}]}),
+        (call(), call(arguments='{"b":[2],"a":1}')),
+        (call(), call(arguments={"b": [2], "a": 1}, parsed_arguments=None)),
+        (call(arguments=""), call(arguments="{}")),
+        (call(arguments='{"a": 1, "b": [2]}'), call(arguments='{"a": 1.0, "b": [2.0]}')),
+    ],
+)
+def test_what_means_the_same_has_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Clients write the same reply in different ways."""
+    assert key(one) == key(other)
+    assert key(one, "openai") == key(other, "openai")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"content": "a"}, {"content": "a "}),
+        ({"content": "a"}, {"content": "a", "name": "n"}),
+        ({"content": "a"}, {"content": "a", "reasoning": "r"}),
+        ({"content": "a", "reasoning": "r"}, {"content": "a", "reasoning": "R"}),
+        (call(), call(name="g")),
+        (call(), call(arguments='{"a": 1.5, "b": [2]}')),
+        (call(), call(arguments='{"a": 1, "b": [2')),
+        (call(arguments='{"a'), call(arguments='{"b')),
+        (call(), {"tool_calls": [CALL, CALL]}),
+        (call(), {**call(), "content": "a"}),
+    ],
+)
+def test_what_was_edited_has_another_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """An edited reply is not the one that was generated."""
+    assert key(one) != key(other)
+
+
+def test_parts_of_content_are_what_the_template_sees() -> None:
+    """A template that takes text gets parts joined; one that takes parts may treat them otherwise."""
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+
+    assert key({"content": parts}) == key({"content": "a\nb"})
+    assert key({"content": parts}, "openai") != key({"content": "a\nb"}, "openai")
+
+
+def test_a_key_depends_on_all_that_comes_before() -> None:
+    """The same reply in another conversation, or another scope, is another turn; no text imitates two messages."""
+    reply = {"role": "assistant", "content": "a"}
+    conversations = [
+        [{"role": "user", "content": "x"}, reply],
+        [{"role": "user", "content": "y"}, reply],
+        [{"role": "system", "content": "x"}, reply],
+        [{"role": "user", "content": "x"}, reply, reply],
+        [reply],
+        [{"role": "user", "content": "x\nassistant:1:2:a"}, reply],
+    ]
+    keys = [Transcript(SCOPE, messages, "string").key(len(messages) - 1) for messages in conversations]
+    keys.append(Transcript(digest("other"), conversations[0], "string").key(1))
+
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_reply_is_found_with_its_reasoning_and_without() -> None:
+    """Many clients drop reasoning; what they do send must be what was generated."""
+    before = Transcript(SCOPE, [{"role": "user", "content": "Hi"}], "string")
+    keys = before.reply_keys([{"role": "assistant", "content": "a", "reasoning": "r"}])
+
+    assert key({"content": "a"}) in keys
+    assert key({"content": "a", "reasoning": "r"}) in keys
+    assert key({"content": "a", "reasoning": "R"}) not in keys
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+    """JSON can spell it, so it may be in a message; the tokenizer refuses it later, with a message."""
+    assert key({"content": "\ud800"}) != key({"content": "?"})

@@ -1,0 +1,272 @@
+"""The history: what a request finds of earlier ones, and what it must never find."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.coordinator.history.dialogues import Dialogue, Message, new_history
+from tests.coordinator.history.models import CHATML, encoded, small_model
+from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.types import ExactHistory, KnownPrefix
+from tokenwire.errors import InvalidRequest
+
+USER: Message = {"role": "user", "content": "One?"}
+MORE: Message = {"role": "user", "content": "Two?"}
+REPLY = "Yes<|im_end|>"
+
+
+@pytest.fixture
+def model() -> ServedModel:
+    """Return a model with a ChatML template."""
+    return small_model()
+
+
+async def held(model: ServedModel, history: TokenHistory | None = None, **reply: Any) -> Dialogue:
+    """Return a dialogue of a question and a reply."""
+    dialogue = Dialogue(model, history or new_history())
+    dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), **reply or {"content": "Yes"})
+    return dialogue
+
+
+async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
+    """The next prompt begins with the last prompt and completion, and nothing was rendered of them."""
+    dialogue = await held(model)
+
+    prompt = await dialogue.ask(MORE)
+
+    assert prompt.reused == len(dialogue.ids)
+    assert prompt.conversation is not None
+    assert (prompt.conversation.source, prompt.conversation.records) == ("stored", True)
+    assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
+    assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
+
+
+def _tenant(dialogue: Dialogue) -> None:
+    dialogue.exact = replace(dialogue.exact, tenant="other")
+
+
+def _salt(dialogue: Dialogue) -> None:
+    dialogue.exact = replace(dialogue.exact, cache_salt="other")
+
+
+def _session(dialogue: Dialogue) -> None:
+    dialogue.exact = replace(dialogue.exact, session_id="other")
+
+
+def _adapter(dialogue: Dialogue) -> None:
+    dialogue.model = replace(dialogue.model, names=("adapter",))
+
+
+def _tokenizer(dialogue: Dialogue) -> None:
+    dialogue.model = replace(dialogue.model, tokenizer_digest="other")
+
+
+def _template(dialogue: Dialogue) -> None:
+    dialogue.model = replace(dialogue.model, template=small_model(CHATML + " ").template)
+
+
+def _kwargs(dialogue: Dialogue) -> None:
+    dialogue.options = TemplateOptions(kwargs={"enable_thinking": False})
+
+
+def _tools(dialogue: Dialogue) -> None:
+    dialogue.options = TemplateOptions(tools=[{"type": "function", "function": {"name": "f"}}])
+
+
+def _documents(dialogue: Dialogue) -> None:
+    dialogue.options = TemplateOptions(documents=[{"text": "d"}])
+
+
+def _reasoning_effort(dialogue: Dialogue) -> None:
+    dialogue.options = TemplateOptions(reasoning_effort="low")
+
+
+def _edit(dialogue: Dialogue) -> None:
+    dialogue.messages[-1] = {"role": "assistant", "content": "Yes."}
+
+
+def _edit_of_the_question(dialogue: Dialogue) -> None:
+    dialogue.messages[0] = {"role": "user", "content": "One!"}
+
+
+def _made_up_reasoning(dialogue: Dialogue) -> None:
+    dialogue.messages[-1] = {"role": "assistant", "content": "Yes", "reasoning": "because"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_tenant, _salt, _session, _adapter, _tokenizer, _template, _kwargs, _tools, _documents, _reasoning_effort),
+        *(_edit, _edit_of_the_question, _made_up_reasoning),
+    ],
+)
+async def test_what_differs_is_another_conversation(model: ServedModel, change: Callable[[Dialogue], None]) -> None:
+    """Whoever asks in another way, or as somebody else, gets none of the ids."""
+    dialogue = await held(model)
+    change(dialogue)
+
+    assert (await dialogue.ask(MORE)).reused == 0
+
+
+async def test_what_is_asked_for_at_the_end_is_no_difference(model: ServedModel) -> None:
+    """A prompt without a generation prompt goes on from the same ids."""
+    dialogue = await held(model)
+    dialogue.options = TemplateOptions(add_generation_prompt=False)
+
+    assert (await dialogue.ask(MORE)).reused == len(dialogue.ids)
+
+
+async def test_branches_go_on_from_where_they_part(model: ServedModel) -> None:
+    """A retry of the last turn finds the turn before; choices of one request are found each by its own text."""
+    history = new_history()
+    dialogue = await held(model, history)
+    prompt = await dialogue.ask(MORE)
+    branches = {}
+    for content in ("a", "b"):
+        branch = Dialogue(model, history, messages=list(dialogue.messages))
+        branch.answer(prompt, encoded(model, f"\u200b{content}<|im_end|>"), content=content)
+        branches[content] = branch
+
+    for branch in branches.values():
+        assert list((await branch.ask(MORE)).token_ids[: len(branch.ids)]) == branch.ids
+    edited = Dialogue(model, history, messages=[*dialogue.messages, {"role": "assistant", "content": "c"}])
+    assert (await edited.ask(MORE)).reused == len(dialogue.ids)
+
+
+async def test_sessions_tell_equal_replies_apart(model: ServedModel) -> None:
+    """Two rollouts may say the same in other tokens: each session goes on with its own."""
+    history = new_history()
+    for session, said in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
+        dialogue = Dialogue(model, history, ExactHistory(session_id=session))
+        dialogue.answer(await dialogue.ask(USER), encoded(model, said), content="Yes")
+        ids = dialogue.ids
+        other = Dialogue(model, history, ExactHistory(session_id="c"), messages=list(dialogue.messages))
+
+        assert list((await dialogue.ask(MORE)).token_ids[: len(ids)]) == ids
+        assert (await other.ask(MORE)).reused == 0
+
+
+async def test_reasoning_may_be_dropped_and_must_not_be_changed(model: ServedModel) -> None:
+    """In any of the earlier turns; where it was changed, the turns before that one are found."""
+    dialogue = await held(model, content="Yes", reasoning="because")
+    first = dialogue.ids
+    dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes", reasoning="so")
+    both = dialogue.ids
+    cases = {("because", "so"): both, (None, "so"): both, ("because", None): both, (None, None): both}
+    cases |= {("because", "not"): first, ("not", "so"): [], ("not", None): [], ("so", "because"): []}
+
+    for (one, two), expected in cases.items():
+        messages = [dict(message) for message in dialogue.messages]
+        messages[1]["reasoning"], messages[3]["reasoning"] = one, two
+        again = Dialogue(model, dialogue.history, messages=messages)
+        assert (await again.ask(MORE)).reused == len(expected), (one, two)
+
+
+async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel) -> None:
+    """The template may have shown it: without it, or with other, this is not what was said."""
+    foreign: list[Message] = [USER, {"role": "assistant", "content": "No", "reasoning": "hm"}]
+    dialogue = Dialogue(model, messages=foreign)
+    dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes")
+
+    for reasoning, expected in (("hm", len(dialogue.ids)), ("ha", 0), (None, 0)):
+        messages = [dict(message) for message in dialogue.messages]
+        messages[1]["reasoning"] = reasoning
+        again = Dialogue(model, dialogue.history, messages=messages)
+        assert (await again.ask(USER)).reused == expected
+
+
+async def test_reasoning_from_elsewhere_has_to_stay_between_stored_turns(model: ServedModel) -> None:
+    """A message of another model's may follow a reply of this one."""
+    dialogue = await held(model)
+    foreign: Message = {"role": "assistant", "content": "No", "reasoning": "hm"}
+    dialogue.answer(await dialogue.ask(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
+    messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No"}, *dialogue.messages[4:]]
+
+    assert (await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused == len(dialogue.ids)
+    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused < len(dialogue.ids)
+
+
+async def test_reasoning_of_a_conversation_s_first_message_has_to_stay(model: ServedModel) -> None:
+    """Clients may begin with a greeting of the assistant's."""
+    dialogue = Dialogue(model, messages=[{"role": "assistant", "content": "Hi", "reasoning": "hm"}])
+    dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), content="Yes")
+    messages = [{"role": "assistant", "content": "Hi"}, *dialogue.messages[1:]]
+
+    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
+
+
+async def test_what_a_request_may_keep(model: ServedModel) -> None:
+    """Nothing where it says so, or where the client keeps the ids itself; what continues nothing has no source."""
+    known = encoded(model, "<|im_start|>system\n")
+    for exact, keeps in (
+        (ExactHistory(), True),
+        (ExactHistory(keeps=False), False),
+        (ExactHistory(prefix=KnownPrefix(known, None, "prefix", required=False)), True),
+        (ExactHistory(prefix=KnownPrefix(known, None, "prefix", required=True)), False),
+    ):
+        dialogue = Dialogue(model, exact=exact)
+        prompt = await dialogue.ask(USER)
+        assert prompt.conversation is not None
+        assert (prompt.conversation.source, prompt.conversation.records) == (None, keeps)
+        dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
+        assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
+
+
+async def test_known_ids_come_before_stored_ones(model: ServedModel) -> None:
+    """What the client says of its own conversation is what counts."""
+    dialogue = await held(model)
+    known = encoded(model, "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>")
+    for required, source in ((True, "required_prefix_token_ids"), (False, "message")):
+        again = Dialogue(model, dialogue.history, messages=list(dialogue.messages))
+        again.exact = ExactHistory(prefix=KnownPrefix(known, 1, "required_prefix_token_ids", required))
+        prompt = await again.ask(MORE)
+
+        assert prompt.conversation is not None
+        assert prompt.conversation.source == source
+        assert list(prompt.token_ids[: len(known)]) == known
+
+
+async def test_a_required_prefix_is_there_or_the_request_is_wrong(model: ServedModel) -> None:
+    """Without any reply of the assistant the prompt is the template's: it begins so, or not."""
+    start = encoded(model, "<|im_start|>system\n")
+    for ids, fits in ((start, True), ([*start, 7], False)):
+        dialogue = Dialogue(model, exact=ExactHistory(prefix=KnownPrefix(ids, None, "required_prefix", required=True)))
+        if fits:
+            assert list((await dialogue.ask(USER)).token_ids[: len(ids)]) == ids
+        else:
+            with pytest.raises(InvalidRequest, match=r"cannot begin with the .* ids of `required_prefix`"):
+                await dialogue.ask(USER)
+
+
+async def test_known_ids_are_checked(model: ServedModel) -> None:
+    """An engine may die of an id that it does not have."""
+    for wrong in (-1, 10**12):
+        prefix = KnownPrefix([1, wrong], 1, "messages[1].generation_token_ids")
+        dialogue = Dialogue(model, exact=ExactHistory(prefix=prefix), messages=[USER, {"role": "assistant"}])
+        with pytest.raises(InvalidRequest, match=str(wrong)):
+            await dialogue.ask(MORE)
+
+
+async def test_nothing_is_kept_where_nothing_was_generated(model: ServedModel) -> None:
+    """A choice that was aborted before its first token says nothing."""
+    dialogue = Dialogue(model)
+    dialogue.answer(await dialogue.ask(USER), [], "cut", content="")
+
+    assert (await dialogue.ask(MORE)).reused == 0
+
+
+async def test_templates_never_see_the_ids_that_messages_carry() -> None:
+    """They are for this service: a template that prints whole messages prints none of them."""
+    model = small_model("{% for m in messages %}<|im_start|>{{ m | tojson }}<|im_end|>{% endfor %}")
+    carried = {"role": "assistant", "content": "Yes", "prompt_token_ids": [1], "generation_token_ids": [2]}
+    dialogue = Dialogue(model, messages=[USER, {**carried, "generation_log_probs": [0.5]}])
+
+    text = (await dialogue.ask(MORE)).text
+
+    assert text is not None
+    assert "_ids" not in text
+    assert "_probs" not in text

@@ -1,0 +1,221 @@
+"""Requests that are too large or too slow, on raw sockets."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.coordinator.serving import Client, Exchange, client_of, serving
+from tokenwire.coordinator.http.protocol import MAX_HEADERS, ReadLimits
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
+SMALL = ReadLimits(head_bytes=4096)
+IMPATIENT = ReadLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_per_s=1e9)
+
+
+@pytest.fixture(scope="module")
+def event_loop_policy() -> Any:
+    """Run on the loop that the coordinator runs on."""
+    return uvloop.EventLoopPolicy()
+
+
+async def never(exchange: Exchange) -> None:
+    """Stand for a route that no request may reach."""
+    raise AssertionError("the request was taken")
+
+
+async def nothing(exchange: Exchange) -> None:
+    """Have nobody left to answer."""
+
+
+async def answer(exchange: Exchange) -> None:
+    """Answer at once."""
+    await exchange.begin()
+    exchange.connection.write(b"ok")
+    await exchange.end()
+
+
+async def refusal(client: Client) -> tuple[int, str]:
+    """Read a refusal and the end of the connection; returns its status and message."""
+    head, _, body = (await client.read_all()).partition(b"\r\n\r\n")
+    return int(head[9:12]), json.loads(body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n",
+        HEAD + b"".join(b"X-%d: %s\r\n" % (number, b"x" * 400) for number in range(12)) + b"\r\n",
+        HEAD + b"X-Endless: " + b"x" * 5000,
+    ],
+    ids=["line", "headers", "endless"],
+)
+async def test_a_head_that_is_too_large_is_refused(head: bytes) -> None:
+    """Whether in its line, its headers together, or one header that never ends."""
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(head)
+
+        assert await refusal(client) == (431, "The request's headers are larger than 4096 bytes.")
+
+
+async def test_a_header_that_grows_in_pieces_is_refused() -> None:
+    """The parser would keep it for ever."""
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"X-Endless: ")
+        for _ in range(5):
+            await client.send_raw(b"x" * 1000)
+            await asyncio.sleep(0)
+
+        assert (await refusal(client))[0] == 431
+
+
+async def test_too_many_headers_are_refused() -> None:
+    """However short they are."""
+    async with serving(never, lent=True) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"a:b\r\n" * MAX_HEADERS + b"\r\n")
+
+        assert await refusal(client) == (431, f"The request has more than {MAX_HEADERS} headers.")
+
+
+async def test_a_trailer_that_never_ends_is_refused() -> None:
+    """What follows a chunked body is bounded as what comes before it."""
+    async with serving(nothing, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        await client.send_raw(b"0\r\nX-Endless: ")
+        await asyncio.sleep(0.02)  # a read of its own
+        await client.send_raw(b"x" * 5000)
+
+        assert (await refusal(client))[0] == 431
+
+
+async def test_a_large_body_is_no_large_head() -> None:
+    """Bodies have a limit of their own; requests follow each other."""
+    body = b"x" * 100_000
+    async with serving(answer, lent=True, limits=SMALL) as port, client_of(port) as client:
+        for _ in range(3):
+            await client.send_raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert (await client.read_reply()).body == b"ok"
+
+
+async def test_what_is_no_http_is_refused_in_the_shape_of_errors() -> None:
+    """With a 400."""
+    async with serving(never, lent=True) as port, client_of(port) as client:
+        await client.send_raw(b"\x16\x03\x01 hello\r\n\r\n")
+
+        assert await refusal(client) == (400, "Invalid HTTP request received.")
+
+
+async def test_a_head_that_drips_is_ended() -> None:
+    """Also that of a second request, and one of empty lines only."""
+    async with serving(answer, lent=True, limits=IMPATIENT) as port:
+        for beginning in (HEAD, b"\r\n"):
+            async with client_of(port) as client:
+                await client.send_raw(beginning)
+                assert await refusal(client) == (408, "The request's headers did not come within 0.05 s.")
+        async with client_of(port) as client:
+            await client.send("/")
+            await client.read_reply()
+            await client.send_raw(HEAD)
+            assert (await refusal(client))[0] == 408
+
+
+async def test_a_connection_that_says_nothing_is_closed() -> None:
+    """Without a word."""
+    async with serving(never, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+        assert await client.read_all() == b""
+
+
+async def test_a_body_that_drips_is_ended() -> None:
+    """The route hears that the client is gone."""
+    async with serving(nothing, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"Content-Length: 100\r\n\r\nx")
+
+        assert await client.read_all() == b""
+
+
+async def test_a_reply_may_take_longer_than_a_request() -> None:
+    """Limits end with the request, and do not hurry a request that waits behind another one."""
+    slow = asyncio.Event()
+
+    async def route(exchange: Exchange) -> None:
+        asyncio.get_running_loop().call_later(4 * IMPATIENT.head_timeout_s, slow.set)
+        await slow.wait()
+        await answer(exchange)
+
+    async with serving(route, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"Content-Length: 0\r\n\r\n" + HEAD + b"Content-Length: 1\r\n\r\n")
+        await client.read_reply()
+        await client.send_raw(b"x")
+
+        assert (await client.read_reply()).body == b"ok"
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket", "TLS/1.3, h2c"])
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+    ids=["length", "chunked"],
+)
+@pytest.mark.parametrize("piece", [1, 7, 10_000])
+async def test_a_request_that_offers_an_upgrade_keeps_its_body(
+    upgrade: str, framing: str, body: bytes, piece: int
+) -> None:
+    """Java's HttpClient offers h2c with every request; who does not take an upgrade answers as if it were not there."""
+    offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}"
+    head = f"POST /%20a HTTP/1.1\r\nHost: x\r\n{offer}\r\n{framing}\r\n\r\n"
+    exchanges: list[Exchange] = []
+
+    async def route(exchange: Exchange) -> None:
+        exchanges.append(exchange)
+        await answer(exchange)
+
+    async with serving(route, lent=True) as port, client_of(port) as client:
+        requests = 3 * (head.encode() + body)
+        for start in range(0, len(requests), piece):
+            await client.send_raw(requests[start : start + piece])
+        replies = [await client.read_reply() for _ in range(3)]
+
+    assert [(reply.status, reply.body) for reply in replies] == [(200, b"ok")] * 3
+    assert [(exchange.path, exchange.body) for exchange in exchanges] == [("/ a", b"hello")] * 3
+
+
+async def test_endless_offers_of_upgrades_are_read_one_after_the_other() -> None:
+    """However many come at once."""
+    async with serving(answer, lent=True) as port, client_of(port) as client:
+        await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * 3000)
+
+        assert all([(await client.read_reply()).complete for _ in range(3000)])
+
+
+async def test_an_upgrade_does_not_hide_a_head_that_is_too_large() -> None:
+    """Its limits are those of any other."""
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\nX: " + b"x" * 5000 + b"\r\n\r\n")
+
+        assert (await refusal(client))[0] == 431
+
+
+async def test_a_tunnel_is_not_opened() -> None:
+    """CONNECT names a host where others have a path."""
+    async with serving(never, lent=True) as port, client_of(port) as client:
+        await client.send_raw(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
+
+        assert (await refusal(client))[0] == 400
+
+
+async def test_what_is_refused_unread_leaves_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    """With its reason: no route ever hears of it."""
+    caplog.set_level(logging.INFO, "tokenwire.coordinator.http.protocol")
+    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+        await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")
+        await refusal(client)
+
+    (record,) = caplog.records
+    assert record.__dict__["fields"] == {
+        "outcome": "invalid",
+        "status": 431,
+        "error": "The request's headers are larger than 4096 bytes.",
+    }

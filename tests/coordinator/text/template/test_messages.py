@@ -1,0 +1,142 @@
+"""Messages: text in every form that clients send, and an error that names what is wrong."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.text.template.messages import developer_as_system, parse_messages
+from tokenwire.errors import InvalidRequest
+
+
+def content(value: Any, role: str = "user", form: Any = "string") -> Any:
+    """Parse one message; return its content."""
+    return parse_messages([{"role": role, "content": value}], form)[0]["content"]
+
+
+def test_content_as_a_string() -> None:
+    """Text stays, parts are joined line by line, null and nothing are empty."""
+    assert content("a") == "a"
+    assert content(["a", {"type": "text", "text": "b"}, {"type": "refusal", "refusal": "c"}]) == "a\nb\nc"
+    assert content([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}]) == "a\nb"
+    assert content([{"type": "thinking", "thinking": "a"}]) == "a"
+    assert content([]) == ""
+    assert content(None, "assistant") == ""
+    assert parse_messages([{"role": "user"}], "string")[0]["content"] == ""
+
+
+def test_content_as_parts() -> None:
+    """Everything becomes text parts, which keep fields that only templates know."""
+    assert content("a", form="openai") == [{"type": "text", "text": "a"}]
+    part = {"type": "input_text", "text": "a", "cache_control": {"type": "ephemeral"}, "uuid": "1"}
+    assert content([part], form="openai") == [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
+    assert content(None, "assistant", "openai") == []
+    assert content([{"type": "text", "text": None}, "b"], form="openai") == [{"type": "text", "text": "b"}]
+
+
+def test_tool_results_are_text_in_any_format() -> None:
+    """Tool results are a string, unless they refer to tools, which only the template can look up."""
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert content(parts, "tool", "openai") == "a\nb"
+    reference = [{"type": "tool_reference", "name": "f"}]
+    assert content(reference, "tool", "openai") == reference
+    assert content(reference, "tool") == "f"
+    message = {"role": "tool", "content": "r", "tool_call_id": "1", "name": "f"}
+    assert parse_messages([message], "string") == [message]
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url", "image_embeds", "file"])
+def test_media_are_refused_by_name(kind: str) -> None:
+    """Images, sound and video are refused, with the part's place and type, also where the type is left out."""
+    for part in ({"type": kind, kind: {"url": "http://x"}}, {kind: "x"}):
+        with pytest.raises(InvalidRequest, match=rf"messages\[0\]\.content\[1\] is of type '{kind}'") as caught:
+            content(["look", part])
+        assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ("x", "messages must be a list"),
+        (None, "messages must be a list"),
+        (["x"], r"messages\[0\] must be an object"),
+        ([{"content": "x"}], r"messages\[0\]\.role is required"),
+        ([{"role": 5}], r"messages\[0\]\.role is required"),
+        ([{"role": "user", "content": None}], r"messages\[0\]\.content must not be null"),
+        ([{"role": "user", "content": 5}], r"messages\[0\]\.content must be a string or a list"),
+        ([{"role": "user", "content": {"text": "x"}}], r"messages\[0\]\.content must be a string or a list"),
+        ([{"role": "user", "content": [5]}], r"content\[0\] must be an object or a string"),
+        ([{"role": "user", "content": [{"text": "x"}]}], r"content\[0\]\.type is required"),
+        ([{"role": "user", "content": [{"type": "wat"}]}], "unknown type 'wat'. Supported types: text, input_text"),
+        ([{"role": "user", "content": [{"type": ["text"]}]}], "unknown type"),
+        ([{"role": "user", "content": [{"type": "text", "text": 5}]}], r"content\[0\]\.text must be a string"),
+        ([{"role": "user", "content": "x", "name": 5}], r"messages\[0\]\.name must be a string"),
+        ([{"role": "assistant", "reasoning": 5}], r"messages\[0\]\.reasoning must be a string"),
+        ([{"role": "assistant", "tool_calls": "x"}], r"messages\[0\]\.tool_calls must be a list"),
+        ([{"role": "assistant", "tool_calls": ["x"]}], r"tool_calls\[0\] must be an object"),
+        ([{"role": "assistant", "tool_calls": [{"type": "custom", "custom": {}}]}], "must be of type 'function'"),
+        ([{"role": "assistant", "tool_calls": [{"function": {}}]}], r"tool_calls\[0\]\.function\.name is required"),
+    ],
+)
+def test_what_is_wrong_is_named(messages: Any, problem: str) -> None:
+    """Every malformed message is refused with its place and its fault."""
+    with pytest.raises(InvalidRequest, match=problem) as caught:
+        parse_messages(messages, "string")
+    assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ('{"a": {"b": "é"}}', {"a": {"b": "é"}}),
+        ({"a": 1}, {"a": 1}),
+        ("", {}),
+        (None, {}),
+        ("{broken", {}),
+        ("[1]", {}),
+        (7, {}),
+    ],
+)
+def test_arguments_become_objects(given: Any, expected: dict[str, Any]) -> None:
+    """Templates get arguments as an object; broken ones, written by a model, do not end the conversation."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": given}}
+    message = {"role": "assistant", "tool_calls": [call]}
+    (parsed,) = parse_messages([message], "string")[0]["tool_calls"]
+    assert parsed == {"id": "1", "type": "function", "function": {"name": "f", "arguments": expected}}
+    assert list(parsed) == ["id", "function", "type"]
+    assert call["function"] == {"name": "f", "arguments": given}
+
+
+def test_reasoning_goes_by_both_names() -> None:
+    """Templates read either name; reasoning wins over reasoning_content, and only assistants reason."""
+    message = {"role": "assistant", "content": "a", "reasoning_content": "r"}
+    both = {"role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "r"}
+    assert parse_messages([message], "string") == [both]
+    assert parse_messages([both | {"reasoning_content": "other"}], "string") == [both]
+    assert parse_messages([message | {"role": "user"}], "string") == [{"role": "user", "content": "a"}]
+
+
+def test_empty_tool_calls_are_left_out() -> None:
+    """Templates ask whether there are tool calls; an empty list must not count as some."""
+    for message in ({"role": "assistant", "tool_calls": []}, {"role": "assistant", "tool_calls": None}):
+        assert "tool_calls" not in parse_messages([message], "string")[0]
+
+
+def test_the_billing_header_is_dropped() -> None:
+    """The line that some clients put first into system prompts, new each time, would defeat every prefix cache."""
+    assert content("x-anthropic-billing-header: 7\nreal", "system") == "real"
+    assert content(["x-anthropic-billing-header: 7", "real"], "system") == "real"
+    assert content("x-anthropic-billing-header: 7", "user") == "x-anthropic-billing-header: 7"
+
+
+def test_developers_become_one_system_message() -> None:
+    """System and developer messages become one, in front, whatever the form of their content."""
+    conversation: list[dict[str, Any]] = [
+        {"role": "user", "content": "u"},
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "tools": []},
+        {"role": "system", "content": "c"},
+        {"role": "system", "content": ""},
+    ]
+    assert developer_as_system(conversation) == [{"role": "system", "content": "a\nb\n\nc"}, conversation[0]]
+    assert developer_as_system(conversation[2:]) == conversation[2:]
+    (alone,) = developer_as_system([conversation[1] | {"name": "n"}])
+    assert alone == {"role": "system", "content": conversation[1]["content"], "name": "n"}

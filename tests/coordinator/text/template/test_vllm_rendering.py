@@ -1,0 +1,172 @@
+"""Prompts equal vLLM's own, from the JSON of a request to the ids."""
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinator.text import requests
+from tests.coordinator.text.template.real_templates import real_templates
+from tests.coordinator.text.template.vllm_renderer import VllmRenderer
+from tests.tokenizers import npm_tokenizer_directory
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.tools import parse_tools
+from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.errors import InvalidRequest
+
+pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
+
+MODELS = (
+    *("qwen3", "llama3_1", "gemma3", "deepseek_v3", "qwen2_5", "mistral_nemo", "llama3_2", "command_r_plus"),
+    *("aya_expanse", "minicpm_v4_5"),
+)
+
+_FIELDS = ("add_generation_prompt", "continue_final_message", "documents", "reasoning_effort", "chat_template")
+
+
+class InProcess:
+    """Renders requests' own templates right here: the sandbox is not what these tests are about."""
+
+    async def render(self, template: str, job: Any) -> str:
+        """Render a job."""
+        own = ChatTemplate(template, job["special_tokens"], job["content_format"])
+        return own.render_values(job["messages"], job["values"])
+
+
+class Ours:
+    """Our way from a chat request to its prompt."""
+
+    def __init__(self, folder: Path, source: str | None = None, exclude_tools: bool = False, **settings: Any) -> None:
+        self.tokenizer = _tokenizer(folder)
+        self.template = ChatTemplate(
+            source or self.tokenizer.chat_template, self.tokenizer.special_tokens, untrusted=InProcess(), **settings
+        )
+        self._exclude_tools = exclude_tools
+
+    async def render(self, body: requests.Body) -> tuple[str, list[int]]:
+        """Return a request's prompt as text and ids. Raises InvalidRequest."""
+        options = TemplateOptions(
+            tools=None if self._exclude_tools else parse_tools(body.get("tools")),
+            kwargs=body.get("chat_template_kwargs") or {},
+            **{name: body[name] for name in _FIELDS if name in body},
+        )
+        text = await self.template.render_messages_async(body["messages"], options)
+        return text, self.tokenizer.encode(text, body.get("add_special_tokens", False))
+
+
+@cache
+def _tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.from_directory(folder)
+
+
+async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, requests.Body]]) -> int:
+    """Render requests by both, text or refusal; return how many rendered."""
+    rendered = 0
+    for name, body in bodies:
+        try:
+            expected = await asyncio.to_thread(theirs.render, copy.deepcopy(body))
+        except Exception:
+            with pytest.raises(InvalidRequest):
+                await ours.render(copy.deepcopy(body))
+        else:
+            assert await ours.render(copy.deepcopy(body)) == expected, name
+            rendered += 1
+    return rendered
+
+
+async def test_the_embedded_models_prompts(smollm2_directory: Path) -> None:
+    """SmolLM2's prompts are vLLM's, text and ids, for any request; what vLLM refuses is refused."""
+    assert await compare(Ours(smollm2_directory), VllmRenderer(smollm2_directory), requests.BODIES) > 400
+
+
+@pytest.mark.npm
+@pytest.mark.parametrize("name", MODELS)
+async def test_prompts_of_real_models(name: str) -> None:
+    """So are real models', with tools, effort, documents and whatever else a request may hold."""
+    folder = npm_tokenizer_directory(name)
+    assert await compare(Ours(folder), VllmRenderer(folder), requests.BODIES[MODELS.index(name) % 3 :: 3]) > 60
+
+
+@pytest.mark.npm
+async def test_prompts_by_the_templates_of_many_models(smollm2_directory: Path) -> None:
+    """So are the prompts that the templates of dozens of other models make, given by --chat-template."""
+    bodies = [(name, body) for name, body in requests.BODIES if body.get("chat_template") != "rag"]
+    rendered = 0
+    for index, source in enumerate(real_templates().values()):
+        # Each template gets other requests: in all of them together every request comes up several times.
+        some = bodies[index % 32 :: 32]
+        theirs = VllmRenderer(smollm2_directory, chat_template=source)
+        rendered += await compare(Ours(smollm2_directory, source), theirs, some)
+    assert rendered > 500
+
+
+@pytest.mark.parametrize("content_format", ["string", "openai"])
+async def test_a_given_content_format(smollm2_directory: Path, content_format: Any) -> None:
+    """--chat-template-content-format decides whatever the template says."""
+    source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    theirs = VllmRenderer(smollm2_directory, chat_template=source, content_format=content_format)
+    ours = Ours(smollm2_directory, source, content_format=content_format)
+    assert await compare(ours, theirs, requests.BODIES[::4]) > 100
+
+
+async def test_the_servers_default_kwargs(smollm2_directory: Path) -> None:
+    """--default-chat-template-kwargs counts where a request says nothing, null or "auto"."""
+    names = ("enable_thinking", "reasoning_effort", "thinking", "bos_token", "documents", "custom_tools", "date_string")
+    source = "".join("{{ " + name + " }}|{{ " + name + " is defined }}\n" for name in (*names, "tools"))
+    defaults = {"enable_thinking": True, "reasoning_effort": "medium", "custom_tools": None, "bos_token": "<d>"}
+    defaults["documents"] = [{"text": "default"}]
+    theirs = VllmRenderer(smollm2_directory, chat_template=source, default_kwargs=defaults)
+    ours = Ours(smollm2_directory, source, default_kwargs=defaults)
+    assert await compare(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
+
+
+async def test_tools_that_must_not_be_called_may_be_hidden(smollm2_directory: Path) -> None:
+    """--exclude-tools-when-tool-choice-none is the same as passing no tools."""
+    source = "{{ tools }}"
+    theirs = VllmRenderer(smollm2_directory, chat_template=source, exclude_tools=True)
+    ours = Ours(smollm2_directory, source, exclude_tools=True)
+    assert await compare(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
+
+
+TOOL_LISTS: list[Any] = [
+    None,
+    [],
+    {},
+    "x",
+    [1],
+    [{}],
+    [{"function": {}}],
+    [{"function": {"name": 1}}],
+    [{"type": "other", "function": {"name": "f"}}],
+    [{"type": None, "function": {"name": "f"}}],
+    [{"function": {"name": "f", "parameters": []}}],
+    [{"function": {"name": "f", "parameters": {"b": 1, "a": {"d": 1, "c": None}}, "description": ""}}],
+    [{"function": {"name": "f", "strict": "yes"}}],
+    [{"function": {"name": "f", "strict": "perhaps"}}],
+    [{"function": {"name": "f", "strict": None, "defer_loading": None}, "defer_loading": None}],
+    [{"function": {"name": "f"}, "defer_loading": True}],
+    [{"function": {"name": "f", "defer_loading": False}, "defer_loading": True}],
+    [{"function": {"name": "f", "defer_loading": 1}, "x": 1}, {"function": {"name": "g", "y": 2}}],
+    requests.TOOLS,
+]
+
+
+@pytest.mark.parametrize("tools", TOOL_LISTS)
+def test_tools_reach_templates_as_in_vllm(tools: Any) -> None:
+    """Fields, their order, nulls and conversions; refused are the same ones, with the field that is wrong."""
+    protocol = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
+    body = {"model": "m", "messages": [], "tools": tools, "tool_choice": "none"}
+    try:
+        theirs = protocol.ChatCompletionRequest.model_validate(copy.deepcopy(body)).tools
+    except Exception:
+        with pytest.raises(InvalidRequest, match=r"^`?tools") as caught:
+            parse_tools(tools)
+        assert caught.value.param == "tools"
+    else:
+        expected = None if theirs is None else [tool.model_dump() for tool in theirs]
+        assert repr(parse_tools(tools)) == repr(expected)

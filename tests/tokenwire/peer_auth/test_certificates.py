@@ -1,0 +1,82 @@
+"""Certificates from files: what is wrong with them is found, and named by its flag, before they are used."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import CLIENT, SERVER, Authority, Pair
+from tokenwire.errors import InvalidRequest
+from tokenwire.peer_auth.certificates import Role, read_authorities, read_certificate
+
+FLAGS = ("--cert", "--key")
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """An authority."""
+    return Authority()
+
+
+def problem(pair: Pair, role: Role = "server") -> str:
+    """Return what is wrong with files."""
+    with pytest.raises(InvalidRequest) as refused:
+        read_certificate(pair.cert, pair.key, FLAGS, role)
+    return refused.value.message
+
+
+@pytest.mark.parametrize("role", ["server", "client"])
+def test_a_certificate_for_both_roles_is_taken(authority: Authority, tmp_path: Path, role: Role) -> None:
+    """What comes back is the files' own PEM; the key is not shown."""
+    pair = authority.issue(tmp_path, "good")
+
+    found = read_certificate(pair.cert, pair.key, FLAGS, role)
+
+    assert (found.chain, found.key) == (pair.cert.read_bytes(), pair.key.read_bytes())
+    assert "PRIVATE" not in repr(found)
+
+
+def test_a_certificate_is_refused_in_the_other_role(authority: Authority, tmp_path: Path) -> None:
+    """A client's certificate is no server's, nor the other way round."""
+    assert "purpose" in problem(authority.issue(tmp_path, "client", usage=CLIENT), "server")
+    assert "purpose" in problem(authority.issue(tmp_path, "server", usage=SERVER), "client")
+
+
+@pytest.mark.parametrize("role", ["server", "client"])
+def test_an_expired_certificate_is_refused(authority: Authority, tmp_path: Path, role: Role) -> None:
+    """In either role."""
+    assert "has expired" in problem(authority.issue(tmp_path, "old", days=-1), role)
+
+
+def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path: Path) -> None:
+    """Both files are named."""
+    one, other = authority.issue(tmp_path, "one"), authority.issue(tmp_path, "other")
+
+    message = problem(Pair(one.cert, other.key))
+
+    assert message == f"--key: {other.key} is not the key of {one.cert} (--cert)"
+
+
+def test_files_that_hold_something_else_are_refused(authority: Authority, tmp_path: Path) -> None:
+    """Each by its flag, also where there is no file."""
+    good = authority.issue(tmp_path, "good")
+    (junk := tmp_path / "junk").write_text("junk")
+
+    assert problem(Pair(junk, good.key)).startswith(f"--cert: {junk} holds no certificate")
+    assert problem(Pair(good.cert, junk)).startswith(f"--key: {junk} holds no key")
+    assert problem(Pair(good.cert, tmp_path / "none")).startswith("--key: cannot read")
+
+
+def test_authorities_are_read_whole(authority: Authority, tmp_path: Path) -> None:
+    """A file may hold several, as it does while they are exchanged."""
+    (bundle := tmp_path / "bundle.crt").write_bytes(authority.pem + Authority("next").pem)
+
+    assert read_authorities(bundle, "--ca").count(b"BEGIN") == 2
+
+
+def test_files_without_an_authority_are_refused(authority: Authority, tmp_path: Path) -> None:
+    """Junk, nothing, and certificates that sign none."""
+    (junk := tmp_path / "junk").write_text("junk")
+    leaf = authority.issue(tmp_path, "leaf").cert
+    for path, words in ((junk, "that can be read"), (leaf, "of an authority"), (tmp_path / "none", "cannot read")):
+        with pytest.raises(InvalidRequest, match=f"--ca.*{words}"):
+            read_authorities(path, "--ca")

@@ -1,0 +1,94 @@
+"""What is configured by halves is refused, and says what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Authority, Pair
+from tokenwire.errors import InvalidRequest
+from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.server import GuardedPort
+from tokenwire.peer_auth.settings import LinkSettings, link_settings
+from tokenwire.peer_auth.tokens import Tokens
+
+NONE = {"link_cert": None, "link_key": None, "link_ca": None, "link_token_file": None}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """A certificate."""
+    return Authority().issue(tmp_path, "pair")
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Path:
+    """An authority's certificate."""
+    return Authority().write(tmp_path / "ca.crt")
+
+
+def test_a_certificate_needs_its_key(pair: Pair) -> None:
+    """And a key its certificate."""
+    with pytest.raises(InvalidRequest, match="--link-cert needs --link-key too"):
+        LinkSettings(cert=pair.cert)
+    with pytest.raises(InvalidRequest, match="--link-key needs --link-cert too"):
+        LinkSettings(key=pair.key)
+
+
+def test_a_coordinator_must_know_whom_to_trust(pair: Pair) -> None:
+    """A certificate of its own is not enough."""
+    with pytest.raises(InvalidRequest, match="--link-cert needs --link-ca too"):
+        Link(LinkSettings(cert=pair.cert, key=pair.key))
+
+
+def test_a_worker_must_ask_for_something(pair: Pair, ca: Path) -> None:
+    """Encryption alone keeps nobody out; authorities alone encrypt nothing."""
+    with pytest.raises(InvalidRequest, match=r"--link-cert alone lets anybody in.*--link-ca.*--link-token-file"):
+        GuardedPort(LinkSettings(cert=pair.cert, key=pair.key))
+    with pytest.raises(InvalidRequest, match="--link-ca needs --link-cert and --link-key too"):
+        GuardedPort(LinkSettings(ca=ca))
+
+
+def test_two_sources_of_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could say which one counts."""
+    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
+
+    with pytest.raises(InvalidRequest, match="keep one of them"):
+        link_settings({**NONE, "link_token_file": tmp_path})
+
+
+def test_an_empty_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment and in a file."""
+    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", " ")
+    with pytest.raises(InvalidRequest, match="TOKENWIRE_LINK_TOKEN is empty"):
+        link_settings(dict(NONE))
+    (empty := tmp_path / "empty").write_text("\n")
+    with pytest.raises(InvalidRequest, match="holds no token"):
+        Link(LinkSettings(token_file=empty))
+
+
+def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by what holds them nor by what carries them."""
+    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
+
+    settings = link_settings(dict(NONE))
+
+    assert "secret" not in repr(settings)
+    assert "secret" not in repr(Tokens("secret", "a test"))
+
+
+@pytest.mark.parametrize("token", ["two words", "tokén", "bell\a"])
+def test_what_no_header_can_carry_is_no_token(token: str) -> None:
+    """It would be refused at every call, with words that help nobody; and it is not shown."""
+    with pytest.raises(InvalidRequest, match="printable") as refused:
+        Tokens(token, "a test")
+    assert token not in refused.value.message
+
+
+def test_all_tokens_match_and_the_first_is_sent() -> None:
+    """So that they can be exchanged one by one."""
+    tokens = Tokens("new\nold\n\n", "a test")
+
+    assert tokens.authorization == "Bearer new"
+    assert tokens.match("Bearer new")
+    assert tokens.match("bearer old")
+    assert not any(map(tokens.match, ("", "Bearer", "Bearer ", "Bearer ne", "Basic new", "Bearer nëw")))

@@ -1,0 +1,47 @@
+"""Binding and announcing the public port."""
+
+import socket
+
+import pytest
+
+from tokenwire.sockets import Front, bind, bind_shared
+
+
+def test_a_taken_port_is_named() -> None:
+    """The error says which address, and what to do."""
+    with bind("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}.*--port"):
+            bind("127.0.0.1", port)
+
+
+def test_shared_sockets_have_one_port() -> None:
+    """Several processes can listen on the same address."""
+    sockets = bind_shared("127.0.0.1", 0, 3)
+    try:
+        assert len({bound.getsockname() for bound in sockets}) == 1
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+def test_a_port_that_others_share_is_taken() -> None:
+    """Sharing is for one service's processes: a second service is told that the port is in use."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        with pytest.raises(OSError, match="cannot listen"):
+            bind_shared("127.0.0.1", other.getsockname()[1], 2)
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("10.0.0.1", "10.0.0.1")]
+)
+def test_the_announcement_can_be_pasted(host: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The curl line names an address that works."""
+    Front(host, 80).announce()
+
+    assert f"curl http://{shown}:80/v1/chat/completions" in capsys.readouterr().out

@@ -1,0 +1,66 @@
+"""The fallback without an engine: what it says of one that dies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tokenwire.errors import EngineFailed, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine import Sequence
+from tokenwire.worker.frame_buffer import Outbox
+
+pytest.importorskip("vllm")
+
+from tokenwire.worker.vllm_engine import generate_driver as generate
+from tokenwire.worker.vllm_engine.driver import Admission
+from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
+from tokenwire.worker.vllm_engine.grammars import GrammarCheck
+from tokenwire.worker.vllm_engine.sampling import to_vllm
+
+pytestmark = pytest.mark.engine
+
+
+class _SilentLlm:
+    """An AsyncLLM whose sequences never say anything."""
+
+    def __init__(self) -> None:
+        self.errored = False
+        self.scheduler_config = SimpleNamespace(max_num_seqs=8)
+
+    async def get_supported_tasks(self) -> tuple[str, ...]:
+        return ("generate",)
+
+    async def get_weight_version(self) -> str:
+        return "default"
+
+    async def generate(self, *arguments: Any, **more: Any) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+
+async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is noticed while the engine is idle: sequences end with an error and may go on elsewhere, then steps end."""
+    monkeypatch.setattr(generate, "_HEALTH_INTERVAL_S", 0.001)
+    llm = _SilentLlm()
+    driver = GenerateDriver(llm, GrammarCheck(None, None))
+    await driver.start()
+    sequence = Sequence(Outbox(), slot=0, request_id="r", index=0)
+    admission = Admission("r", None, to_vllm(pb.SamplingParams(), 1), {}, {})
+    await driver.submit(admission, [sequence])
+
+    llm.errored = True
+    steps = driver.steps()
+    step = await anext(steps)
+
+    ((ended, finish),) = step.finishes
+    assert ended is sequence
+    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; its log says why.")
+    assert finish.handed_back
+    with pytest.raises(EngineFailed, match="died"):
+        await anext(steps)
+    with pytest.raises(Unavailable):
+        await driver.submit(admission, [sequence])
+    await driver.stop()

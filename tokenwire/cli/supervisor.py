@@ -1,0 +1,131 @@
+"""Runs several parts as child processes: stops all of them when one ends, or on SIGTERM and Ctrl-C."""
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+
+from tokenwire.sockets import Front, bind_shared
+from tokenwire.startup import Startup
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A child process: `python -P -m tokenwire ARGUMENTS`."""
+
+    name: str
+    arguments: Sequence[str]
+    inherit: Sequence[int] = ()
+    """File descriptors that the child inherits."""
+    stop_timeout_s: float = 45.0
+    """How long it may take to stop before it is killed."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Supervisor:
+    """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
+
+    def __init__(self, parts: Sequence[Part], before_stop: Callable[[], None] = lambda: None) -> None:
+        """before_stop: called when everything is about to be stopped, before anything is said of it."""
+        self._parts = parts
+        self._before_stop = before_stop
+        self._children: list[tuple[Part, subprocess.Popen[bytes]]] = []
+        self._signals = 0
+
+    def run(self) -> int:
+        """Run until a part ends or a signal comes; returns the exit code of the whole."""
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for part in self._parts:
+                if not self._signals:
+                    self._children.append((part, _start(part)))
+            return self._wait()
+        finally:
+            self._stop()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _wait(self) -> int:
+        while not self._signals:
+            for part, child in self._children:
+                code = child.poll()
+                if code is not None:
+                    self._before_stop()
+                    log.error("%s ended with code %d: stopping everything", part.name, code)
+                    return code or 1
+            time.sleep(0.1)
+        self._before_stop()
+        print("tokenwire: stopping", file=sys.stderr, flush=True)
+        return 0
+
+    def _stop(self) -> None:
+        for part, child in reversed(self._children):
+            if child.poll() is None:
+                child.terminate()
+            deadline = time.monotonic() + part.stop_timeout_s
+            while child.poll() is None:
+                if self._signals > 1 or time.monotonic() > deadline:
+                    log.warning("%s does not stop: killing it", part.name)
+                    child.kill()
+                    child.wait()
+                    break
+                time.sleep(0.05)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals == 2:
+            # Not logging, nor print: a handler may interrupt either.
+            os.write(sys.stderr.fileno(), b"tokenwire: second signal: killing what is left\n")
+
+
+def supervise_coordinators(
+    arguments: Sequence[str], front: Front, startup: Startup, before: Sequence[Part] = ()
+) -> int:
+    """Run coordinator processes that share a port, and parts before them; returns the exit code.
+
+    Announces the service when as many as `startup` waits for are ready. Raises OSError when the port is in use.
+    """
+    sockets = bind_shared(front.host, front.port, startup.parts)
+    front = replace(front, port=sockets[0].getsockname()[1])
+    with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
+        # Where processes of one port find each other.
+        arguments = [*arguments, *(["--siblings-dir", private] if len(sockets) > 1 else [])]
+        coordinators = [
+            Part(
+                f"coordinator {number}" if len(sockets) > 1 else "coordinator",
+                [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(startup.fd)],
+                inherit=(bound.fileno(), startup.fd),
+            )
+            for number, bound in enumerate(sockets)
+        ]
+        startup.begin(front.announce)
+        return Supervisor([*before, *coordinators], before_stop=startup.end).run()
+
+
+def _start(part: Part) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        # -P: nothing is imported from the directory in which somebody started us.
+        [sys.executable, "-P", "-m", "tokenwire", *part.arguments],
+        pass_fds=list(part.inherit),
+        env={**os.environ, **part.environment},
+        # Ctrl-C in a terminal reaches the supervisor alone, which stops the parts in order.
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to stop this process when the supervisor is gone, however it went."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

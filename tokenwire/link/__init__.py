@@ -1,1 +1,0 @@
-"""The secured link between coordinators and workers: certificates, tokens, or both."""

@@ -1,0 +1,1 @@
+"""How coordinators and workers authenticate each other."""

@@ -1,0 +1,124 @@
+"""The coordinator's end of the link: channels that show who it is, and words for what goes wrong with them."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tokenwire.errors import InvalidRequest
+from tokenwire.hot_reload import Reloading
+from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
+from tokenwire.peer_auth.grpc_options import CLIENT, is_local
+from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.tokens import Tokens, open_tokens
+
+log = logging.getLogger(__name__)
+
+Metadata = tuple[tuple[str, str], ...]
+
+_NO_TLS = LinkSettings()
+
+
+class Link:
+    """Opens channels to workers. Every new one reads what has changed in the files; open ones go on."""
+
+    def __init__(self, settings: LinkSettings = _NO_TLS) -> None:
+        """Read the files. Raises InvalidRequest."""
+        if settings.cert is not None and settings.ca is None:
+            raise InvalidRequest("--link-cert needs --link-ca too: it tells the coordinator which workers to trust")
+        self._settings = settings
+        self._tokens = open_tokens(settings)
+        self._credentials = _open_credentials(settings)
+        self._warned = False
+
+    def open_channel(self, address: str) -> grpc.aio.Channel:
+        """Open a channel to a worker at `HOST:PORT` or `unix:PATH`."""
+        interceptors = [] if self._tokens is None else [_TokenSender(self._tokens)]
+        if self._credentials is not None:
+            options = [*CLIENT, ("grpc.ssl_target_name_override", self._settings.server_name)]
+            return grpc.aio.secure_channel(address, self._credentials.current(), options, interceptors=interceptors)
+        self._warn(address)
+        return grpc.aio.insecure_channel(address, CLIENT, interceptors=interceptors)
+
+    def metadata(self) -> Metadata | None:
+        """Return what a stream is to begin with: interceptors would cost it something for every message."""
+        return None if self._tokens is None else _metadata(self._tokens())
+
+    def explain(self, error: grpc.aio.AioRpcError) -> str | None:
+        """Say what to do where the link is to blame for an error; None where it is not."""
+        details = error.details() or ""
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            refused = "asks for a token" if self._tokens is None else "refuses our token"
+            return f"the worker {refused}: --link-token-file here and there must share a line ({details})"
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return None
+        if "Hostname Verification" in details:
+            name = self._settings.server_name
+            return f"the worker's certificate is not for the name {name} (--link-server-name)"
+        if "certificate has expired" in details:
+            return "the worker's certificate has expired"
+        if "CERTIFICATE_VERIFY_FAILED" in details or "certificate signature failure" in details:
+            return "the worker's certificate is not from an authority in --link-ca"
+        if "WRONG_VERSION_NUMBER" in details:
+            return "the worker speaks no TLS: start it with --link-cert, --link-key and --link-ca"
+        if "failed to connect" in details and ("Socket closed" in details or "reset by peer" in details):
+            return self._explain_closed()
+        return None
+
+    def _explain_closed(self) -> str:
+        if self._credentials is None:
+            return "the worker closes the connection: it may ask for TLS (--link-ca, --link-cert, --link-key)"
+        if self._settings.cert is None:
+            return "the worker closes the connection: it may ask for a certificate (--link-cert, --link-key)"
+        return "the worker closes the connection: it may refuse our certificate (--link-cert), its log says why"
+
+    def _warn(self, address: str) -> None:
+        if self._tokens is not None and not self._warned and not is_local(address):
+            self._warned = True
+            log.warning("the link token travels in clear to %s: encrypt it with --link-ca", address)
+
+
+class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
+    """Adds the token to control calls."""
+
+    def __init__(self, tokens: Callable[[], Tokens]) -> None:
+        self._tokens = tokens
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Awaitable[Any]], client_call_details: grpc.aio.ClientCallDetails, request: Any
+    ) -> Any:
+        """Call with the token."""
+        metadata = grpc.aio.Metadata(*(client_call_details.metadata or ()), *_metadata(self._tokens()))
+        details = grpc.aio.ClientCallDetails(
+            method=client_call_details.method,
+            timeout=client_call_details.timeout,
+            metadata=metadata,
+            credentials=client_call_details.credentials,
+            wait_for_ready=client_call_details.wait_for_ready,
+        )
+        return await continuation(details, request)
+
+
+def _metadata(tokens: Tokens) -> Metadata:
+    return (("authorization", tokens.authorization),)
+
+
+def _open_credentials(settings: LinkSettings) -> Reloading[grpc.ChannelCredentials] | None:
+    if settings.ca is None:
+        return None
+    ca, cert, key = settings.ca, settings.cert, settings.key
+
+    def read() -> grpc.ChannelCredentials:
+        own: Certificate | None = None
+        if cert is not None and key is not None:
+            own = read_certificate(cert, key, ("--link-cert", "--link-key"), "client")
+        authorities = read_authorities(ca, "--link-ca")
+        return grpc.ssl_channel_credentials(authorities, own.key if own else None, own.chain if own else None)
+
+    return Reloading(_files(ca, cert, key), read)
+
+
+def _files(*files: Path | None) -> list[Path]:
+    return [file for file in files if file is not None]

@@ -1,0 +1,293 @@
+"""What fleet operations make of one worker: carries them out one at a time, and says the state that they led to."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+from tokenwire.errors import (
+    CannotAdopt,
+    NotFound,
+    Superseded,
+    TokenwireError,
+    Unsupported,
+)
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine import Engine, PauseMode
+from tokenwire.worker.weight_roots import WeightRoots
+
+Result = TypeVar("Result")
+
+_READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
+
+
+class Steering:
+    """The engine's changing verbs, each with the epoch of its fleet operation (0: none), which is that operation's own.
+
+    Every verb raises Superseded when its epoch is older than the state's, and what the engine raises; the state
+    then keeps its epoch, and says what has become of the engine all the same.
+    """
+
+    def __init__(self, engine: Engine, announce: Callable[[pb.ServingState], None], roots: WeightRoots) -> None:
+        self._engine = engine
+        self._announce = announce
+        self._roots = roots
+        self._state = pb.ServingState()
+        self._told = pb.ServingState()
+        self._first_version = ""
+        self._transferring = False
+        self._torn = False
+        self._one_at_a_time = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+
+    @property
+    def state(self) -> pb.ServingState:
+        """The state that was announced last. Not to be changed."""
+        return self._told
+
+    @property
+    def halts_engine(self) -> bool:
+        """Whether the engine has a reason to make no steps: it is paused, asleep, or being changed."""
+        return bool(self._changes) or self._state.paused or self._state.sleeping
+
+    async def start(self) -> None:
+        """Ask the started engine for what it begins with."""
+        await self._observe()
+        self._first_version = self._state.weight_version
+        self._tell()
+
+    async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
+        """Stop stepping; with WAIT, when what runs has ended."""
+        await self._carry_out(epoch, lambda: self._engine.pause(mode, clear_cache))
+
+    async def resume(self, epoch: int) -> None:
+        """Go on stepping. Does not wait for its turn: it may be what ends a pause that waits."""
+        await self._to_the_end(self._change(epoch, self._engine.resume))
+
+    async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
+        """Free memory."""
+        await self._carry_out(epoch, lambda: self._sleep(level, mode))
+
+    async def wake_up(self, epoch: int, tags: list[str]) -> None:
+        """Undo `sleep`, whole or by tags."""
+        await self._carry_out(epoch, lambda: self._wake_up(tags))
+
+    async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
+        """Load an adapter in the place of any other of its name; returns whether it is loaded now."""
+        return await self._carry_out(epoch, lambda: self._load_lora(adapter))
+
+    async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
+        """Unload an adapter; returns whether it was there."""
+        return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id))
+
+    async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
+        """Read weights from a directory and label them; "": those of the start. Raises NotFound and InvalidRequest."""
+
+        async def load() -> None:
+            await self._check_weights(path)
+            await self._load_weights(path, version or self._first_version, epoch if path else 0)
+            if reset_prefix_cache:
+                await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
+
+        await self._carry_out(epoch, load)
+
+    async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
+        """Run one stage of a transfer of weights."""
+        await self._carry_out(epoch, lambda: self._update_weights(epoch, stage, arguments))
+
+    async def set_weight_version(self, epoch: int, version: str) -> None:
+        """Label the weights."""
+        await self._carry_out(epoch, lambda: self._engine.set_weight_version(version))
+
+    async def adopt(self, target: pb.ServingState) -> None:
+        """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
+        await self._carry_out(target.epoch, lambda: self._adopt(target))
+
+    async def collective_rpc(
+        self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> list[Any]:
+        """Call a method of the engine's processes. Those that read weights take their turn, and may tear them."""
+        await asyncio.to_thread(self._roots.check_call, method, [args, kwargs])
+
+        async def call() -> list[Any]:
+            return await self._engine.collective_rpc(method, timeout_s, args, kwargs)
+
+        async def read_weights() -> list[Any]:
+            with self._weights_at_risk():
+                return await call()
+
+        return await (self._carry_out(0, read_weights) if method in _READ_WEIGHTS else call())
+
+    def check_adapter(self, adapter: pb.LoraAdapter) -> None:
+        """Check that a request's adapter may be read. Raises InvalidRequest."""
+        if adapter not in self._state.adapters:
+            self._roots.check(adapter.path)
+
+    # How a change goes.
+
+    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+        """Take turns."""
+
+        async def change() -> Result:
+            async with self._one_at_a_time:
+                return await self._change(epoch, verb)
+
+        return await self._to_the_end(change())
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, Result]) -> Result:
+        """Go on when the caller gives up: the engine would, and the state must tell what became of it."""
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may be gone
+        return await asyncio.shield(task)
+
+    async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+        newest = self._state.epoch
+        # An equal one may have been adopted from another worker before it arrived: it does more than leave a state.
+        if epoch and epoch < newest:
+            raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
+        try:
+            result = await verb()
+            # Where a resume overtook us this goes back to an older epoch, so that coordinators look at us again.
+            self._state.epoch = epoch or newest
+            self._state.strayed = not epoch
+            return result
+        finally:
+            with contextlib.suppress(TokenwireError):
+                await self._observe()
+            self._tell()
+
+    async def _observe(self) -> None:
+        """Take from the engine what only it knows."""
+        state, engine = self._state, self._engine
+        state.paused = await engine.is_paused()
+        state.weight_version = await engine.get_weight_version()
+        # A paused engine calls itself asleep.
+        state.sleeping = state.sleeping and await engine.is_sleeping()
+        if not state.sleeping:
+            state.sleep_level = 0
+            del state.awake_parts[:]
+
+    def _tell(self) -> None:
+        if self._state != self._told or not self._state.revision:
+            self._state.revision += 1
+            told = pb.ServingState()
+            told.CopyFrom(self._state)
+            self._told = told
+            self._announce(told)
+
+    @contextlib.contextmanager
+    def _weights_at_risk(self) -> Iterator[None]:
+        """Note that weights are in an unknown state when the engine fails while it changes them."""
+        try:
+            yield
+        except Unsupported:
+            raise
+        except TokenwireError as error:
+            self._state.weights_fault, self._torn = error.message, True
+            raise
+
+    # Parts of changes.
+
+    async def _sleep(self, level: int, mode: PauseMode) -> None:
+        await self._engine.sleep(level, mode)
+        self._state.sleeping, self._state.sleep_level = True, level
+
+    async def _wake_up(self, tags: list[str]) -> None:
+        await self._engine.wake_up(tags)
+        self._state.awake_parts[:] = sorted({*self._state.awake_parts, *tags})
+
+    async def _update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
+        # Before the start of a transfer an engine refuses to change anything.
+        with self._weights_at_risk() if stage == "update" and self._transferring else contextlib.nullcontext():
+            await self._engine.update_weights(stage, arguments)
+        if stage == "update":
+            self._state.weights_epoch, self._state.weights_path = epoch, ""
+        elif stage in ("start", "start_draft"):
+            self._transferring, self._torn = True, False
+        elif stage == "finish":
+            self._transferring = False
+            if not self._torn:
+                self._state.weights_fault = ""
+
+    async def _check_weights(self, path: str) -> None:
+        """Check a directory, which may be on a network. The weights of the start need no check."""
+        if not path:
+            return
+        await asyncio.to_thread(self._roots.check, path)
+        if not await asyncio.to_thread(os.path.isdir, path):
+            raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
+
+    async def _load_weights(self, path: str, version: str, epoch: int) -> None:
+        with self._weights_at_risk():
+            await self._engine.load_weights(path)
+        self._state.weights_fault = ""
+        self._state.weights_epoch, self._state.weights_path = epoch, path
+        await self._engine.set_weight_version(version)
+
+    async def _load_lora(self, adapter: pb.LoraAdapter) -> bool:
+        await asyncio.to_thread(self._roots.check, adapter.path)
+        loaded = await self._engine.load_lora(adapter)
+        others = [other for other in self._state.adapters if other.id != adapter.id]
+        for other in others:
+            if other.name == adapter.name:
+                await self._engine.unload_lora(other.id)
+        kept = [other for other in others if other.name != adapter.name]
+        self._set_adapters([*kept, adapter])
+        return loaded
+
+    async def _unload_lora(self, adapter_id: int) -> bool:
+        unloaded = await self._engine.unload_lora(adapter_id)
+        self._set_adapters([adapter for adapter in self._state.adapters if adapter.id != adapter_id])
+        return unloaded
+
+    def _set_adapters(self, adapters: Sequence[pb.LoraAdapter]) -> None:
+        by_id = sorted(adapters, key=lambda adapter: adapter.id)
+        del self._state.adapters[:]
+        self._state.adapters.extend(by_id)
+
+    async def _adopt(self, target: pb.ServingState) -> None:
+        state = self._state
+        if state.sleeping and (not target.sleeping or not _same_weights(state, target)):
+            await self._engine.wake_up([])
+            state.sleeping = False
+        await self._adopt_weights(target)
+        wanted = {adapter.id for adapter in target.adapters}
+        for adapter in list(state.adapters):
+            if adapter.id not in wanted:
+                await self._unload_lora(adapter.id)
+        for adapter in target.adapters:
+            if adapter not in state.adapters:
+                await self._load_lora(adapter)
+        await self._adopt_pause(target)
+
+    async def _adopt_weights(self, target: pb.ServingState) -> None:
+        state = self._state
+        if not _same_weights(state, target):
+            if target.weights_epoch and not target.weights_path:
+                raise CannotAdopt(
+                    f"The other workers' weights ({target.weight_version}) came by a transfer, which cannot be "
+                    "repeated for this one: update the weights of all workers again."
+                )
+            await self._check_weights(target.weights_path)
+            await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)
+        elif state.weight_version != target.weight_version:
+            await self._engine.set_weight_version(target.weight_version)
+
+    async def _adopt_pause(self, target: pb.ServingState) -> None:
+        state, engine = self._state, self._engine
+        if target.sleeping:
+            if not state.sleeping or state.sleep_level != target.sleep_level:
+                await self._sleep(target.sleep_level, PauseMode.KEEP)
+            if target.awake_parts:
+                await self._wake_up(list(target.awake_parts))
+        elif target.paused:
+            await engine.pause(PauseMode.KEEP, clear_cache=False)
+        else:
+            await engine.resume()
+
+
+def _same_weights(state: pb.ServingState, target: pb.ServingState) -> bool:
+    return state.weights_epoch == target.weights_epoch and not state.weights_fault

@@ -1,0 +1,40 @@
+"""Names of a simulated sequence's prefixes, as coordinators know them."""
+
+from array import array
+from collections.abc import Sequence
+
+from tokenwire.prefix_hash import BLOCK_TOKENS, chain
+from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
+
+_BLOCKS = BLOCK_TOKENS // BLOCK_SIZE
+
+
+class PrefixNames:
+    """Goes along with a sequence: a name for each of its prefixes whose length is a multiple of BLOCK_TOKENS."""
+
+    __slots__ = ("_link", "_links", "_tail")
+
+    def __init__(self, scope: bytes) -> None:
+        self._link = scope
+        self._links: list[bytes] = []
+        self._tail: list[int] = []
+
+    def copy(self) -> "PrefixNames":
+        """Return names that go their own way from here."""
+        other = PrefixNames(self._link)
+        other._links, other._tail = self._links[:], self._tail[:]
+        return other
+
+    def add(self, token_ids: Sequence[int]) -> None:
+        """Take the sequence's next ids."""
+        self._tail += token_ids
+        whole = len(self._tail) - len(self._tail) % BLOCK_TOKENS
+        if whole:
+            self._links += chain(array("I", self._tail[:whole]).tobytes(), self._link)
+            self._link = self._links[-1]
+            del self._tail[:whole]
+
+    def at(self, block: int) -> int | None:
+        """Return the name of what ends with this block of the KV cache; None for most of them."""
+        position, rest = divmod(block + 1, _BLOCKS)
+        return None if rest else int.from_bytes(self._links[position - 1], "little")

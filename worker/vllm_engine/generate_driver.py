@@ -1,0 +1,164 @@
+"""The portable way: AsyncLLM.generate with a task per sequence, for a vLLM whose internals the pump does not know."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from tokenwire.errors import EngineFailed, Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish, orphaned
+from tokenwire.worker.vllm_engine.errors import DEAD, translate, vllm_errors
+from tokenwire.worker.vllm_engine.grammars import GrammarCheck
+from tokenwire.worker.vllm_engine.logprobs import flat_rows
+from tokenwire.worker.vllm_engine.sampling import child_params
+
+log = logging.getLogger(__name__)
+
+_HEALTH_INTERVAL_S = 1.0
+
+
+class GenerateDriver:
+    """Follows one `generate` per sequence and merges what they yield into steps."""
+
+    def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
+        self._llm = llm
+        self._grammars = grammars
+        self._queue = StepQueue()
+        self._tasks: dict[Sequence, asyncio.Task[None]] = {}
+        self._fresh: set[Sequence] = set()
+        self._mergeable: tuple[Step, set[Sequence]] | None = None
+        self._weight_version = ""
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Watch over the engine: nobody else notices its death while nothing runs."""
+        await self._llm.get_supported_tasks()  # cached from now on, so that refusals come at once, see `submit`
+        self._weight_version = await self._llm.get_weight_version()
+        self._watch = asyncio.create_task(self._watch_health(), name="tokenwire-engine-watch")
+
+    async def submit(self, admission: Admission, sequences: list[Sequence]) -> None:
+        """Start all sequences of a request, or none and raise."""
+        if self._queue.closed:
+            raise Unavailable(DEAD)
+        with vllm_errors():
+            await self._grammars.verify(admission.params)
+        tasks: list[asyncio.Task[None]] = []
+        for sequence in sequences:
+            params = child_params(admission.params, sequence.index)
+            tasks.append(asyncio.create_task(self._follow(sequence, admission, params)))
+            self._tasks[sequence] = tasks[-1]
+            self._fresh.add(sequence)
+        # `generate` checks and sends the request before it first waits, so one turn of the loop tells.
+        await asyncio.sleep(0)
+        refused = [error for task in tasks if task.done() and not task.cancelled() and (error := task.exception())]
+        if refused:
+            for sequence in sequences:
+                self._forget(sequence)
+            raise translate(refused[0] if isinstance(refused[0], Exception) else EngineFailed(DEAD))
+        for sequence, task in zip(sequences, tasks, strict=True):
+            task.add_done_callback(partial(self._ended, sequence))
+
+    async def _follow(self, sequence: Sequence, admission: Admission, params: Any) -> None:
+        request_id = f"{sequence.index}_{admission.request_id}"
+        stream = self._llm.generate(admission.prompt, params, request_id, **admission.inputs, **admission.reasoning)
+        async for output in stream:
+            if sequence in self._tasks:
+                self._deliver(sequence, output, params.structured_outputs is not None)
+
+    def _deliver(self, sequence: Sequence, output: Any, has_grammar: bool) -> None:
+        step = self._step_for(sequence)
+        completion = output.outputs[0]
+        token_ids = list(completion.token_ids)
+        if completion.weight_versions:
+            self._weight_version = step.weight_version = completion.weight_versions[-1].version
+        step.sequences.append(sequence)
+        step.token_ids.append(token_ids)
+        if sequence in self._fresh:
+            self._fresh.remove(sequence)
+            info = pb.PrefillInfo(
+                cached_tokens=output.num_cached_tokens or 0, created_cache_tokens=output.num_cache_creation_tokens
+            )
+            if output.prompt_logprobs:
+                info.prompt_logprobs.CopyFrom(flat_rows(output.prompt_logprobs))
+            step.prefills.append((sequence, info))
+        if completion.logprobs:
+            step.logprobs.append((sequence, flat_rows(completion.logprobs)))
+        if completion.finish_reason is not None:
+            self._forget(sequence)
+            reasons = (completion.finish_reason, completion.stop_reason)
+            event = finish(*reasons, token_ids, output.kv_transfer_params, has_grammar)
+            step.finishes.append((sequence, event))
+        step.load = self._load()
+
+    def _step_for(self, sequence: Sequence) -> Step:
+        """Find the step that still waits to be taken, unless the sequence is in it already, or begin one."""
+        if self._mergeable is not None and self._mergeable[0] is self._queue.newest:
+            step, members = self._mergeable
+            if sequence not in members:
+                members.add(sequence)
+                return step
+        step = Step(weight_version=self._weight_version)
+        self._mergeable = (step, {sequence})
+        self._queue.put(step)
+        return step
+
+    def _ended(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, EngineDeadError):
+            self._fail()
+        elif sequence in self._tasks:
+            message = f"The engine ended the sequence: {error}" if error else "The engine ended the sequence early."
+            self._forget(sequence)
+            self._put([(sequence, failed(message))])
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """End live sequences with an ABORT finish; unknown ones are ignored."""
+        live = [sequence for sequence in sequences if self._forget(sequence)]
+        if live:
+            self._put([(sequence, aborted()) for sequence in live])
+
+    def _forget(self, sequence: Sequence) -> bool:
+        self._fresh.discard(sequence)
+        task = self._tasks.pop(sequence, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()  # `generate` aborts the request when it is cancelled
+        return task is not None
+
+    def steps(self) -> AsyncIterator[Step]:
+        """Yield steps until `stop`, or until the engine dies."""
+        return self._queue.drain()
+
+    async def stop(self) -> None:
+        """Abort what is live and end the steps."""
+        if self._watch is not None:
+            self._watch.cancel()
+        await self.abort(list(self._tasks))
+        self._queue.close()
+
+    async def _watch_health(self) -> None:
+        while not self._llm.errored:  # noqa: ASYNC110  (vLLM offers nothing to wait for)
+            await asyncio.sleep(_HEALTH_INTERVAL_S)
+        self._fail()
+
+    def _fail(self) -> None:
+        if self._queue.closed:
+            return
+        log.error("%s", DEAD)
+        finishes = [(sequence, orphaned(DEAD)) for sequence in self._tasks]
+        for sequence in list(self._tasks):
+            self._forget(sequence)
+        self._put(finishes)
+        self._queue.close(EngineFailed(DEAD))
+
+    def _put(self, finishes: list[tuple[Sequence, pb.Finish]]) -> None:
+        self._mergeable = None
+        self._queue.put(Step(finishes=finishes, load=self._load(), weight_version=self._weight_version))
+
+    def _load(self) -> pb.Load:
+        running = min(len(self._tasks), self._llm.scheduler_config.max_num_seqs)
+        return pb.Load(running=running, waiting=len(self._tasks) - running)
