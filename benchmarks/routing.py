@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.load import percentile
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.routing import Candidate, Policy, Router
-from tokenwire.coordinator.fleet.slots import Deaf, SlotTable
+from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
@@ -81,7 +81,7 @@ class Engine:
         for sequence, _ in step.finishes:
             frames[self._asked[sequence][0]].finishes.add(slot=sequence.slot)
         for session, frame in frames.items():
-            session.workload.heard(frame)
+            session.workload.on_frame(frame)
         for sequence, _ in step.finishes:
             session, asked = self._asked.pop(sequence)
             session.slots.release(sequence.slot)
@@ -125,7 +125,7 @@ class Simulation:
         self._routers = [Router(policy) for _ in range(coordinators)]
         for number, router in enumerate(self._routers):
             for engine in self._engines:
-                router.notice(engine.sessions[number], "")
+                router.on_worker_state(engine.sessions[number], "")
 
     def ask(self, asked: Asked) -> None:
         """Let a request come at its time."""
@@ -149,8 +149,8 @@ class Simulation:
         submit = pb.Submit(prompt_token_ids=asked.prompt, sampling_params=params, session_id=asked.session or None)
         decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
         session = decision.worker
-        submit.slots.append(session.slots.take(Deaf()))
-        session.workload.sent(submit.slots, decision.new)
+        submit.slots.append(session.slots.take(DiscardListener()))
+        session.workload.on_submit(submit.slots, decision.new)
         session.engine.submit(session, submit, asked)
 
 

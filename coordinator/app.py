@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import control_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
 from tokenwire.coordinator.api.debug_headers import DebugHeaders
@@ -24,13 +24,13 @@ from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.tokens.routes import token_routes
-from tokenwire.coordinator.auth.allowed_hosts import HostGate, is_loopback
+from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 from tokenwire.coordinator.auth.api_keys import open_keys
-from tokenwire.coordinator.auth.middleware import FREE_PATHS, AccessGate
+from tokenwire.coordinator.auth.middleware import FREE_PATHS, AuthMiddleware
 from tokenwire.coordinator.fleet.aborts import Aborts
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
 from tokenwire.coordinator.fleet.discovery.parse import open_source
 from tokenwire.coordinator.fleet.failover.failover import Failover
@@ -38,7 +38,7 @@ from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
-from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.history.open_store import open_store
@@ -49,7 +49,7 @@ from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.middleware import Observer, RequestListener
+from tokenwire.coordinator.observability.middleware import RecordMiddleware, RequestListener
 from tokenwire.coordinator.observability.open_tracing import open_tracing
 from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -59,19 +59,19 @@ from tokenwire.peer_auth.client import Link
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and leaves them."""
     readiness = Readiness()
-    targets = Targets(settings.control.stale_weights)
+    desired = DesiredStates(settings.control.stale_weights)
     expected = ExpectedModels(settings.expected_models, settings.admission)
-    models = ModelDirectory(settings, targets, expected=expected)
+    models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
     pool = WorkerPool(
         coordinator_id,
         models.prepare,
-        targets,
+        desired,
         link=Link(settings.link),
         router=Router(settings.routing),
-        model_left=models.left,
-        vigil=settings.vigil,
-        stock=StockSettings(settings.tokenizer, settings.stock_key),
+        on_model_gone=models.left,
+        liveness=settings.liveness,
+        stock=VllmHttpSettings(settings.tokenizer, settings.stock_key),
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))
@@ -88,8 +88,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         takes_transfers=settings.api.kv_transfer_params,
     )
     aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.end(request_ids) + failover.end(request_ids))
-    gate = AdminGate(settings.control.admin_key)
-    control = FleetControl(pool, targets, settings.control.timeout_s)
+    gate = AdminAuthorization(settings.control.admin_key)
+    control = FleetControl(pool, desired, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)
     metrics = Metrics(FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions), settings.siblings_dir)
     tracing = open_tracing(settings.observation.otlp_traces_endpoint)
@@ -134,14 +134,14 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.add_middleware(ResumptionHeader)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
     if keys is not None:
-        app.add_middleware(AccessGate, keys=keys, free_paths=free_paths, guarded=steering.routes)
+        app.add_middleware(AuthMiddleware, keys=keys, free_paths=free_paths, guarded=steering.routes)
     if settings.allowed_hosts or is_loopback(settings.host):
-        app.add_middleware(HostGate, allowed=settings.allowed_hosts)
+        app.add_middleware(AllowedHosts, allowed=settings.allowed_hosts)
     listeners: list[RequestListener] = [metrics.requests]
     if settings.observation.request_log:
         listeners.append(RequestLog())
     if tracing is not None:
         listeners.append(tracing)
     app.add_middleware(DrainDeadline, readiness=readiness)
-    app.add_middleware(Observer, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
+    app.add_middleware(RecordMiddleware, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
     return app

@@ -17,8 +17,8 @@ from tokenwire.coordinator.http.connection import lending_protocol
 from tokenwire.coordinator.http.tls import https_context
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.gc_tuning import settle_heap
-from tokenwire.sockets import Front
+from tokenwire.gc_tuning import freeze_heap
+from tokenwire.sockets import PublicPort
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ class CoordinatorServer(HttpServer):
         await self._pool.wait_ready()
         model = next(session.model for session in self._pool.sessions if session.model is not None)
         log.info("serving %s", model.names[0])
-        settle_heap()
+        freeze_heap()
         if self._ready_fd is None:
-            Front(host, port, self._settings.https.scheme, self._settings.status_page).announce()
+            PublicPort(host, port, self._settings.https.scheme, self._settings.status_page).announce()
         else:
             os.write(self._ready_fd, b"\n")

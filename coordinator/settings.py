@@ -9,11 +9,11 @@ from tokenwire.coordinator.auth.api_keys import AccessSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_stock
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.fleet.liveness import VigilSettings
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.routing import Policy
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES
-from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
@@ -114,7 +114,7 @@ class CoordinatorSettings:
     model_linger_s: float = 300.0
     """How long a model stays known after its last worker left."""
     https: HttpsSettings = field(default_factory=HttpsSettings)
-    reading: ReadLimits = field(default_factory=ReadLimits)
+    reading: ProtocolLimits = field(default_factory=ProtocolLimits)
     keep_alive_timeout_s: int = 5
     """How long an idle connection is kept."""
     status_page: bool = True
@@ -128,7 +128,7 @@ class CoordinatorSettings:
     """How long a client may read nothing before its stream is cut."""
     max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
     """What may be held back for all clients that are behind; a sixteenth of it for each."""
-    vigil: VigilSettings = field(default_factory=VigilSettings)
+    liveness: LivenessSettings = field(default_factory=LivenessSettings)
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     api: ApiSettings = ApiSettings()
     control: ControlSettings = ControlSettings()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def settle_heap() -> None:
+def freeze_heap() -> None:
     """Collect what the start left behind, and never look at the rest again. For whole processes that are ready."""
     gc.collect()
     gc.freeze()

@@ -36,7 +36,7 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class PublicPort:
     """Where a service is for its clients."""
 
     host: str

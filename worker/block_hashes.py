@@ -20,7 +20,7 @@ class _Block:
     """Names of the prefixes that end in this block."""
 
 
-class BlockNames:
+class BlockHashes:
     """Follows an engine's blocks, of any size: a prefix is there while the block is in which it ends."""
 
     def __init__(self) -> None:

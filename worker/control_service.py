@@ -11,7 +11,7 @@ from tokenwire.errors import InvalidRequest, TokenwireError
 from tokenwire.v1 import control_pb2 as pb
 from tokenwire.v1 import control_pb2_grpc, inference_pb2
 from tokenwire.worker.engine import Engine, PauseMode
-from tokenwire.worker.serving_state import Steering
+from tokenwire.worker.serving_state import ServingStateController
 
 Response = TypeVar("Response")
 Json = TypeVar("Json", dict[str, Any], list[Any])
@@ -58,7 +58,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def __init__(
         self,
         engine: Engine,
-        steering: Steering,
+        steering: ServingStateController,
         worker: Worker,
         files: dict[str, bytes],
         digest: str,

@@ -58,7 +58,7 @@ HearCache = Callable[[CacheChange], None]
 
 
 @runtime_checkable
-class CacheTeller(Protocol):
+class CacheEventLog(Protocol):
     """An engine that can say what its prefix cache holds."""
 
     def watch_cache(self, hear: HearCache) -> bool:
@@ -69,14 +69,14 @@ class CacheFeed:
     """Collects changes and hands them on, a few times a second."""
 
     def __init__(self, tell: HearCache) -> None:
-        self._tell = tell
+        self._publish = tell
         self._held: set[int] | None = None
         self._untold = CacheChange()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, engine: object) -> None:
         """Listen to an engine, if it has something to say."""
-        if isinstance(engine, CacheTeller) and engine.watch_cache(self._hear):
+        if isinstance(engine, CacheEventLog) and engine.watch_cache(self._on_events):
             self._held = set()
 
     def snapshot(self) -> CacheChange | None:
@@ -88,7 +88,7 @@ class CacheFeed:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _hear(self, change: CacheChange) -> None:
+    def _on_events(self, change: CacheChange) -> None:
         if self._held is None:
             return
         if change.cleared:
@@ -97,10 +97,10 @@ class CacheFeed:
         self._held |= change.stored
         self._untold.add(change)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_TELL_S, self._tell_all)
+            self._timer = asyncio.get_running_loop().call_later(_TELL_S, self._publish_all)
 
-    def _tell_all(self) -> None:
+    def _publish_all(self) -> None:
         self._timer = None
         change, self._untold = self._untold, CacheChange()
         if change:
-            self._tell(change)
+            self._publish(change)

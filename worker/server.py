@@ -22,10 +22,10 @@ from tokenwire.worker.metrics import WorkerMetrics
 from tokenwire.worker.metrics_port import MetricsPort
 from tokenwire.worker.prefix_cache import CacheChange, CacheFeed
 from tokenwire.worker.probes import ProbePort
-from tokenwire.worker.serving_state import Steering
+from tokenwire.worker.serving_state import ServingStateController
 from tokenwire.worker.session import Session, SessionContext
 from tokenwire.worker.settings import WorkerSettings
-from tokenwire.worker.stall_detector import StepClock
+from tokenwire.worker.stall_detector import StallDetector
 from tokenwire.worker.weight_roots import WeightRoots
 
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._load = pb.Load()
         self._steps_version = ""
         self._cache = CacheFeed(self._tell_cache)
-        self._steering = Steering(engine, self._announce, WeightRoots(settings.weights_roots))
-        self._step_clock = StepClock()
+        self._steering = ServingStateController(engine, self._announce, WeightRoots(settings.weights_roots))
+        self._step_clock = StallDetector()
         self._generated_tokens = 0
         self._draining = False
         self._handing_back = False
@@ -231,7 +231,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
             if self._steering.halts_engine:
-                clock.excuse()
+                clock.allow()
             stalled_s = clock.stalled_s
             heartbeat = pb.Heartbeat(
                 load=self._load,

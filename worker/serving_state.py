@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 _READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_path"})
 
 
-class Steering:
+class ServingStateController:
     """The engine's changing verbs, each with the epoch of its fleet operation (0: none), which is that operation's own.
 
     Every verb raises Superseded when its epoch is older than the state's, and what the engine raises; the state
@@ -34,7 +34,7 @@ class Steering:
         self._announce = announce
         self._roots = roots
         self._state = pb.ServingState()
-        self._told = pb.ServingState()
+        self._notified = pb.ServingState()
         self._first_version = ""
         self._transferring = False
         self._torn = False
@@ -44,7 +44,7 @@ class Steering:
     @property
     def state(self) -> pb.ServingState:
         """The state that was announced last. Not to be changed."""
-        return self._told
+        return self._notified
 
     @property
     def halts_engine(self) -> bool:
@@ -55,7 +55,7 @@ class Steering:
         """Ask the started engine for what it begins with."""
         await self._observe()
         self._first_version = self._state.weight_version
-        self._tell()
+        self._notify()
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
         """Stop stepping; with WAIT, when what runs has ended."""
@@ -157,7 +157,7 @@ class Steering:
         finally:
             with contextlib.suppress(TokenwireError):
                 await self._observe()
-            self._tell()
+            self._notify()
 
     async def _observe(self) -> None:
         """Take from the engine what only it knows."""
@@ -170,12 +170,12 @@ class Steering:
             state.sleep_level = 0
             del state.awake_parts[:]
 
-    def _tell(self) -> None:
-        if self._state != self._told or not self._state.revision:
+    def _notify(self) -> None:
+        if self._state != self._notified or not self._state.revision:
             self._state.revision += 1
             told = pb.ServingState()
             told.CopyFrom(self._state)
-            self._told = told
+            self._notified = told
             self._announce(told)
 
     @contextlib.contextmanager

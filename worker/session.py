@@ -64,7 +64,7 @@ class Session:
         """Serve the stream until either side ends it; then abort every slot that is still open."""
         sender: asyncio.Task[None] | None = None
         try:
-            self._greet(await anext(requests, pb.SessionRequest()))
+            self._send_welcome(await anext(requests, pb.SessionRequest()))
             await context.write(pb.SessionResponse(welcome=self._welcome()))
             sender = asyncio.create_task(self._send(context))
             async for request in requests:
@@ -93,7 +93,7 @@ class Session:
             log.info("session of %s ended with %d open slots: aborting them", self.coordinator_id, len(orphans))
             await self._engine.abort(orphans)
 
-    def _greet(self, first: pb.SessionRequest) -> None:
+    def _send_welcome(self, first: pb.SessionRequest) -> None:
         if first.WhichOneof("command") != "hello":
             raise InvalidRequest("The first command of a session must be a Hello.")
         self.coordinator_id = first.hello.coordinator_id or "?"

@@ -16,7 +16,7 @@ _PREFILL_MOST_TOKENS = 8192
 """A step computes no more: vLLM cuts prompts into chunks."""
 
 
-class StepClock:
+class StallDetector:
     """Watches the sequences of an engine, and its steps."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class StepClock:
         for sequence, _ in step.finishes:
             self._pending_tokens -= self._open.pop(sequence, 0)
 
-    def excuse(self) -> None:
+    def allow(self) -> None:
         """Begin to count anew: the engine is paused, or has something else to do."""
         self._moved_at = self._clock()
 

@@ -49,7 +49,7 @@ class _TextRequest(Request):
             await check_shape(body)
             with uncollected():
                 self._json = parse_json(body)
-            record_of(self.scope).asked(self._json)
+            record_of(self.scope).set_body(self._json)
             if not self.hands_on_transfers:
                 check_no_transfer_fields(self._json)
         return self._json

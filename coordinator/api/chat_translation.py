@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 
@@ -46,8 +46,8 @@ class ChatTranslator:
     """Makes chat requests for one route: passes vLLM's fields on, refuses what the route does not serve."""
 
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]], names: Mapping[str, str]) -> None:
-        """not_served: as for a FieldGate. names: the route's own names of chat's fields."""
-        self._gate = FieldGate({**_CHAT_ONLY, **not_served})
+        """not_served: as for a UnsupportedFields. names: the route's own names of chat's fields."""
+        self._gate = UnsupportedFields({**_CHAT_ONLY, **not_served})
         self._names = dict(names)
 
     def chat(self, fields: Mapping[str, Any], extra: Mapping[str, Any] | None) -> ChatCompletionRequest:

@@ -81,7 +81,7 @@ class PartRenderer(Protocol):
 
 
 class PartStream:
-    """The ChunkShape of a route whose events follow the parts of one message, one part open at a time."""
+    """The ChunkEncoder of a route whose events follow the parts of one message, one part open at a time."""
 
     ending = b""
 

@@ -17,7 +17,7 @@ from tokenwire.coordinator.http.connection import Connection, connection_of
 from tokenwire.coordinator.http.drain import cancelled_by_drain
 from tokenwire.coordinator.observability.record import RequestRecord, record_of
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
-from tokenwire.coordinator.output.sse import ChunkShape, StreamedReply
+from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, generation: Generation, prepared: PreparedRequest, shape: ChunkShape) -> None:
+    def __init__(self, generation: Generation, prepared: PreparedRequest, shape: ChunkEncoder) -> None:
         self.status_code = 200
         self.background: BackgroundTask | None = None
         self.body = b""

@@ -29,7 +29,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
         if not pool.is_ready():
             reasons = (
                 "; ".join(
-                    f"{session.address}: {pool.misfit(session) if session.control is not None else session.last_error}"
+                    f"{session.address}: {pool.out_of_sync(session) if session.control is not None else session.last_error}"
                     for session in pool.sessions
                 )
                 or "none is known"

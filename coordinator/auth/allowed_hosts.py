@@ -17,7 +17,7 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-class HostGate:
+class AllowedHosts:
     """Refuses requests to other hosts: a page whose own name was made to point here would send its own."""
 
     def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:

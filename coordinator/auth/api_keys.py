@@ -31,7 +31,7 @@ class Key:
     models: frozenset[str] | None = None
 
 
-class KeyRing:
+class ApiKeys:
     """The keys that open the door. Neither its repr nor its str tell them."""
 
     __slots__ = ("_keys",)
@@ -44,7 +44,7 @@ class KeyRing:
         return self._keys.get(_digest(candidate))
 
     def __repr__(self) -> str:
-        return f"KeyRing({len(self._keys)} keys)"
+        return f"ApiKeys({len(self._keys)} keys)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,16 @@ def access_settings(file: Path | None, environment: Mapping[str, str]) -> Access
     return AccessSettings(file, tuple(_nameless(key, VARIABLE) for key in keys))
 
 
-def open_keys(settings: AccessSettings) -> Callable[[], KeyRing] | None:
+def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:
     """Return what gives the keys as they are now; None where none are asked for. Raises InvalidRequest."""
     if settings.file is None:
-        fixed = KeyRing(settings.keys)
+        fixed = ApiKeys(settings.keys)
         return (lambda: fixed) if settings.keys else None
     file = settings.file
 
-    def read() -> KeyRing:
+    def read() -> ApiKeys:
         try:
-            return KeyRing([*settings.keys, *parse_keys(file.read_text(), f"{_FLAG} {file}")])
+            return ApiKeys([*settings.keys, *parse_keys(file.read_text(), f"{_FLAG} {file}")])
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise InvalidRequest(f"{_FLAG}: cannot read {file}: {reason}") from error

@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import error_response
-from tokenwire.coordinator.auth.api_keys import Key, KeyRing
+from tokenwire.coordinator.auth.api_keys import ApiKeys, Key
 from tokenwire.coordinator.auth.caller import Caller, note_caller
 from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.errors import Overloaded, TokenwireError, Unauthorized
@@ -17,13 +17,13 @@ FREE_PATHS = frozenset({"/health", "/health/", "/version", "/metrics"})
 _SMALL_BODY_BYTES = 64 * 1024
 
 
-class AccessGate:
+class AuthMiddleware:
     """Lets requests with a key pass, as long as the key's limits allow, and notes whose they are."""
 
     def __init__(
         self,
         app: ASGIApp,
-        keys: Callable[[], KeyRing],
+        keys: Callable[[], ApiKeys],
         free_paths: Container[str] = FREE_PATHS,
         guarded: Sequence[BaseRoute] = (),
     ) -> None:

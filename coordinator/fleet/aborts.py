@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.v1 import control_pb2
@@ -29,25 +29,25 @@ class Aborts:
     async def by_id(self, request_ids: Collection[str]) -> int:
         """End these requests; returns how many sequences that ended. Raises Unavailable when no worker answers."""
         waited = self._end_waiting(request_ids)
-        return await self._ask(control_pb2.AbortRequest(request_ids=request_ids), waited)
+        return await self._call(control_pb2.AbortRequest(request_ids=request_ids), waited)
 
     async def everything(self) -> int:
         """End every request; returns how many sequences that ended. Raises Unavailable when no worker answers."""
         waited = self._end_waiting(None)
-        return await self._ask(control_pb2.AbortRequest(all=True), waited)
+        return await self._call(control_pb2.AbortRequest(all=True), waited)
 
-    async def _ask(self, request: control_pb2.AbortRequest, waited: int) -> int:
-        answers = await asyncio.gather(*(self._ask_one(session, request) for session in self._sessions()))
+    async def _call(self, request: control_pb2.AbortRequest, waited: int) -> int:
+        answers = await asyncio.gather(*(self._call_one(session, request) for session in self._sessions()))
         ended = [answer for answer in answers if answer is not None]
         if not ended and not waited:
             raise Unavailable("No worker could be asked to abort requests.", retry_after_s=1)
         return waited + sum(ended)
 
-    async def _ask_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
+    async def _call_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
         if session.control is None:
             return None  # what runs there ends with its session
         try:
-            return int((await ask(session, lambda stub: stub.Abort(request, timeout=_TIMEOUT_S))).aborted_slots)
+            return int((await call_worker(session, lambda stub: stub.Abort(request, timeout=_TIMEOUT_S))).aborted_slots)
         except TokenwireError as error:
             log.warning("worker %s did not abort requests: %s", session.address, error.message)
             return None

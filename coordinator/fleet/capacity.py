@@ -20,13 +20,13 @@ def capacity(session: WorkerSession) -> int:
     return session.model.max_num_seqs or UNKNOWN
 
 
-def room_of(session: WorkerSession) -> int:
+def free_capacity(session: WorkerSession) -> int:
     """Return how many more sequences may be sent to a ready worker; none or less: it has enough to do.
 
     A few more than it runs at a time: the lead, with which it fills a place in the step that freed it.
     """
     seats = capacity(session)
-    if session.breaker.on_probation:
+    if session.breaker.half_open:
         # It was lost: a few requests show whether it is well.
         return min(seats, _PROBATION) - session.workload.sequences
     if seats == UNKNOWN:
@@ -39,8 +39,8 @@ def room_of(session: WorkerSession) -> int:
     return room
 
 
-def roomy(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:
+def with_capacity(candidates: Sequence[WorkerSession], sequences: int) -> Sequence[WorkerSession]:
     """Leave out workers without room, as long as others have some; best those that have enough."""
-    rooms = {session: room_of(session) for session in candidates}
+    rooms = {session: free_capacity(session) for session in candidates}
     enough = [session for session, room in rooms.items() if room >= sequences]
     return enough or [session for session, room in rooms.items() if room > 0] or candidates

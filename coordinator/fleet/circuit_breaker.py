@@ -11,11 +11,11 @@ _STALLED = 3
 """An engine that hangs is there at once when it is asked again: it counts like so many losses in a row."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Counts the losses of one worker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.on_probation = False
+        self.half_open = False
         """Whether the worker was lost and has not made a token since."""
         self._clock = clock
         self._losses = 0
@@ -28,9 +28,9 @@ class Breaker:
         if stalled:
             self._losses = max(self._losses, _STALLED)
         self._lost_at = now
-        self.on_probation = True
+        self.half_open = True
         return min(_FIRST_PAUSE_S * _FACTOR ** (self._losses - 1), _LAST_PAUSE_S)
 
-    def proved(self) -> None:
+    def record_success(self) -> None:
         """Hear that the worker makes tokens."""
-        self.on_probation = False
+        self.half_open = False

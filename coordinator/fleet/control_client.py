@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
 
 
-async def ask(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
+async def call_worker(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
     """Make a call in a session. Raises Unavailable without one, or the error that the worker gave."""
     control = session.control
     if control is None:

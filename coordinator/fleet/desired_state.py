@@ -19,45 +19,45 @@ class Adapter:
     lora: pb.LoraAdapter
 
 
-class Targets:
+class DesiredStates:
     """The target of each model, by its first name. A model that was never steered has none."""
 
     def __init__(self, stale_weights: bool = False) -> None:
         self._stale_weights = stale_weights
-        self._targets: dict[str, pb.ServingState] = {}
+        self._desired: dict[str, pb.ServingState] = {}
         self._issued: dict[str, int] = {}
         # Two coordinators never give their operations the same epoch, so one of them is always the newer.
         self._nonce = random.getrandbits(_NONCE_BITS)
 
-    def hear(self, model: str, state: pb.ServingState) -> bool:
+    def observe(self, model: str, state: pb.ServingState) -> bool:
         """Learn of a worker's state; returns whether that is the target now."""
-        known = self._targets.get(model, pb.ServingState())
+        known = self._desired.get(model, pb.ServingState())
         # Operations that cross each other can leave two states of one epoch: all coordinators choose the same.
         if state.strayed or state.weights_fault or _age(state) <= _age(known):
             return False
-        self._targets[model] = _content(state)
+        self._desired[model] = _content(state)
         return True
 
     def of(self, model: str) -> pb.ServingState | None:
         """Return a model's target. Not to be changed."""
-        return self._targets.get(model)
+        return self._desired.get(model)
 
     def next_epoch(self, model: str) -> int:
         """Return the epoch of a new operation, newer than all that were seen or given out here."""
-        target = self._targets.get(model)
+        target = self._desired.get(model)
         newest = max(target.epoch if target else 0, self._issued.get(model, 0))
         epoch = ((newest >> _NONCE_BITS) + 1) << _NONCE_BITS | self._nonce
         self._issued[model] = epoch
         return epoch
 
-    def differs(self, model: str, state: pb.ServingState) -> bool:
+    def has_drifted(self, model: str, state: pb.ServingState) -> bool:
         """Tell whether a worker has to be brought to the target."""
-        target = self._targets.get(model)
+        target = self._desired.get(model)
         return target is not None and not state.strayed and _content(state) != target
 
-    def misfit(self, model: str, state: pb.ServingState, adapter_id: int = 0) -> str:
+    def out_of_sync(self, model: str, state: pb.ServingState, adapter_id: int = 0) -> str:
         """Say why a worker gets no new requests (for an adapter); empty when it does."""
-        target = self._targets.get(model, pb.ServingState())
+        target = self._desired.get(model, pb.ServingState())
         if state.weights_fault:
             return f"its weights are broken: {state.weights_fault}"
         if target.epoch and not self._stale_weights and _weights(state) != _weights(target):
@@ -70,7 +70,7 @@ class Targets:
 
     def adapters(self, model: str | None = None) -> Iterator[Adapter]:
         """List the adapters of a model, or of all."""
-        for name, target in self._targets.items():
+        for name, target in self._desired.items():
             if model in (None, name):
                 yield from (Adapter(name, lora) for lora in target.adapters)
 

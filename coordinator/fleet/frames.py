@@ -11,7 +11,7 @@ from tokenwire.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 
-def deal(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = False) -> list[int]:
+def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = False) -> list[int]:
     """Hand a frame to its listeners and free the slots that it ends. Returns slots whose listeners want no more.
 
     Raises ProtocolError for what a worker must not send; listeners have what came before it.

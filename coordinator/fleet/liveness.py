@@ -32,7 +32,7 @@ class LossReason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class VigilSettings:
+class LivenessSettings:
     """How long a worker may be silent."""
 
     heartbeat_timeout_s: float = 4.0
@@ -48,11 +48,11 @@ class VigilSettings:
                 )
 
 
-class Vigil:
+class LivenessMonitor:
     """Watches one session. Time in which this process did not run is nobody's silence."""
 
     def __init__(
-        self, settings: VigilSettings, clock: Callable[[], float] = time.monotonic, worker: str = "the worker"
+        self, settings: LivenessSettings, clock: Callable[[], float] = time.monotonic, worker: str = "the worker"
     ) -> None:
         self.heard_at = 0.0
         """When the last event came; set by whoever reads."""

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.fleet.control_client import ControlCall, ask
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.control_client import ControlCall, call_worker
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, TokenwireError, Unavailable, Unsupported
@@ -54,9 +54,9 @@ class FleetControl:
     FleetFailed when some workers did not do it, and the workers' own error when it was wrong for all of them.
     """
 
-    def __init__(self, pool: WorkerPool, targets: Targets, timeout_s: float) -> None:
+    def __init__(self, pool: WorkerPool, desired: DesiredStates, timeout_s: float) -> None:
         self._pool = pool
-        self._targets = targets
+        self._desired = desired
         self._timeout_s = timeout_s
 
     # Verbs that change workers. One that misses them is brought along later, and gets no request meanwhile that it
@@ -105,22 +105,22 @@ class FleetControl:
         base = self.model(model)
         if any(name in session.model.names for session in self._pool.sessions if session.model is not None):
             raise InvalidRequest(f"The lora adapter '{name}' conflicts with a served base model.", param="lora_name")
-        known = self._targets.adapter(name)
+        known = self._desired.adapter(name)
         if known is not None and (not replace or known.model != base):
             raise InvalidRequest(
                 f"The lora adapter '{name}' has already been loaded. If you want to load the adapter in place, set "
                 "'load_inplace' to True.",
                 param="lora_name",
             )
-        epoch = self._targets.next_epoch(base)
-        number = self._targets.new_adapter_id(epoch)
+        epoch = self._desired.next_epoch(base)
+        number = self._desired.new_adapter_id(epoch)
         adapter = inference_pb2.LoraAdapter(name=name, id=number, path=path, is_3d_lora_weight=is_3d)
         request = pb.LoadLoraRequest(adapter=adapter, epoch=epoch)
         return await self._operate(base, "load_lora", lambda stub: stub.LoadLora, request)
 
     async def unload_lora(self, name: str) -> Results:
         """Unload an adapter. Raises NotFound."""
-        adapter = self._targets.adapter(name)
+        adapter = self._desired.adapter(name)
         if adapter is None:
             raise NotFound(f"The lora adapter '{name}' cannot be found.", param="lora_name")
         request = pb.UnloadLoraRequest(id=adapter.lora.id)
@@ -186,7 +186,7 @@ class FleetControl:
     async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
         """Give each worker the ranks behind those of the workers before it."""
         requests = {}
-        epoch = self._targets.next_epoch(self.model(model))
+        epoch = self._desired.next_epoch(self.model(model))
         # Workers may come and go between the two: the transfer is for those that were there both times.
         sessions, configurations = self.sessions(model), await self._configurations(model)
         for session in sessions:
@@ -205,7 +205,7 @@ class FleetControl:
 
     async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
         if not request.epoch:
-            request.epoch = self._targets.next_epoch(self.model(model))
+            request.epoch = self._desired.next_epoch(self.model(model))
         return await self._ask(model, stage, method, request)
 
     async def _ask(
@@ -237,12 +237,12 @@ async def _fan_out(
 
 async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
     try:
-        answer = await ask(session, call)
+        answer = await call_worker(session, call)
     except TokenwireError as error:
         return WorkerResult(session.address, error=error)
     if hasattr(answer, "serving"):
         # The answer may be quicker than the session's own event.
-        session.hear(answer.serving)
+        session.on_serving_state(answer.serving)
     return WorkerResult(session.address, answer)
 
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
-from tokenwire.coordinator.fleet.capacity import capacity, room_of, roomy
-from tokenwire.coordinator.fleet.desired_state import Targets
-from tokenwire.coordinator.fleet.liveness import VigilSettings
-from tokenwire.coordinator.fleet.recent_starts import Newcomers
+from tokenwire.coordinator.fleet.capacity import capacity, free_capacity, with_capacity
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
+from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.reconciler import Reconciler
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import Decision, Router
 from tokenwire.coordinator.fleet.session import Prepare, SessionState, WorkerSession
-from tokenwire.coordinator.fleet.session_stats import Tallies
+from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.coordinator.fleet.transport.grpc import GrpcConversation
-from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
-from tokenwire.coordinator.fleet.transport.vllm_http.transport import StockConversation
+from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.errors import Unavailable
 from tokenwire.for_each import for_each
 from tokenwire.peer_auth.client import Link
@@ -29,7 +29,7 @@ from tokenwire.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 Lost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
-"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its newcomers."""
+"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent_starts."""
 
 _RETRY_AFTER_S = 1.0
 _IDLE_CHECK_S = 0.1
@@ -37,7 +37,7 @@ _IDLE_CHECK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PlacedRequest:
     """One submitted request: where it runs, and how to end it early."""
 
     decision: Decision[WorkerSession]
@@ -79,35 +79,35 @@ class WorkerPool:
         self,
         coordinator_id: str,
         prepare: Prepare,
-        targets: Targets | None = None,
+        desired: DesiredStates | None = None,
         *,
         link: Link | None = None,
         router: Router | None = None,
-        model_left: Callable[[str], None] = lambda name: None,
-        vigil: VigilSettings | None = None,
-        stock: StockSettings | None = None,
+        on_model_gone: Callable[[str], None] = lambda name: None,
+        liveness: LivenessSettings | None = None,
+        stock: VllmHttpSettings | None = None,
     ) -> None:
         """Begins without workers: `update` brings them.
 
-        `model_left` is called with the first name of a model when its last worker is gone.
+        `on_model_gone` is called with the first name of a model when its last worker is gone.
         """
-        self.tallies: Tallies = {}
+        self.stats_by_model: StatsByModel = {}
         """What sessions have counted."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
-        self._model_left = model_left
-        self._targets = targets or Targets()
-        self._reconciler = Reconciler(self._targets)
+        self._on_model_gone = on_model_gone
+        self._desired = desired or DesiredStates()
+        self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
         """By address, in the order in which they came."""
         self._link = link or Link()
-        self._stock = stock or StockSettings()
+        self._stock = stock or VllmHttpSettings()
         self._router = router or Router()
-        self._vigil = vigil
+        self._liveness = liveness
         self._changed = asyncio.Event()
         self._subscribers: list[Callable[[], None]] = []
         self._drained: Callable[[WorkerSession], None] = lambda session: None
-        self._lost: Lost = lambda model, instance_id, certain, newcomers: None
+        self._lost: Lost = lambda model, instance_id, certain, recent_starts: None
         self._survived: Callable[[str, pb.Submit], None] = lambda model, submit: None
 
     @property
@@ -158,18 +158,18 @@ class WorkerPool:
 
     def is_ready(self) -> bool:
         """Tell whether any worker takes requests."""
-        return any(session.state is SessionState.READY and not self.misfit(session) for session in self.sessions)
+        return any(session.state is SessionState.READY and not self.out_of_sync(session) for session in self.sessions)
 
     def serves(self, address: str) -> bool:
         """Tell whether the worker at an address takes requests, as far as it is concerned."""
         member = self._members.get(address)
         return member is not None and member.session.state is SessionState.READY
 
-    def misfit(self, session: WorkerSession, adapter_id: int = 0) -> str:
+    def out_of_sync(self, session: WorkerSession, adapter_id: int = 0) -> str:
         """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
-        misfit = self._targets.misfit(session.name, session.serving, adapter_id)
+        out_of_sync = self._desired.out_of_sync(session.name, session.serving, adapter_id)
         problem = self._reconciler.problem(session)
-        return f"{misfit} ({problem})" if misfit and problem else misfit
+        return f"{out_of_sync} ({problem})" if out_of_sync and problem else out_of_sync
 
     def problem(self, session: WorkerSession) -> str:
         """Say why a worker cannot be made like the others; empty when nothing is known against it."""
@@ -185,15 +185,15 @@ class WorkerPool:
 
     def room(self, model: str, adapter_id: int = 0) -> int:
         """Return how many more sequences the workers of a model could begin at once."""
-        return sum(max(0, room_of(session)) for session in self._able(model, adapter_id))
+        return sum(max(0, free_capacity(session)) for session in self._able(model, adapter_id))
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
         """Return what all workers of a model can that could take a request now; nothing where there are none."""
         return common_capabilities(session.capabilities for session in self._able(model, adapter_id))
 
-    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+    def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
         """Tell whether a worker of a model could begin one more sequence at once."""
-        return any(room_of(session) > 0 for session in self.sessions if self._is_able(session, model, adapter_id))
+        return any(free_capacity(session) > 0 for session in self.sessions if self._is_able(session, model, adapter_id))
 
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, those included that are away."""
@@ -208,15 +208,15 @@ class WorkerPool:
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Ticket:
+    ) -> PlacedRequest:
         """Send a request to a worker of a model. Raises Unavailable."""
         candidates = self._able(model, submit.lora.id)
         if not candidates:
             raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
-        decision = self._router.choose(roomy(candidates, len(listeners)), submit, placement)
+        decision = self._router.choose(with_capacity(candidates, len(listeners)), submit, placement)
         placement.placed(decision.worker)
-        placement.hear_worker(decision.worker.address)
-        return Ticket(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
+        placement.on_worker(decision.worker.address)
+        return PlacedRequest(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
 
     def watch_losses(self, lost: "Lost", survived: Callable[[str, pb.Submit], None]) -> None:
         """Have something called when a worker died, or may have, with what it had just begun with; and when a worker
@@ -235,34 +235,34 @@ class WorkerPool:
             session.state is SessionState.READY
             and session.model is not None
             and model in session.model.names
-            and not self._targets.misfit(session.name, session.serving, adapter_id)
+            and not self._desired.out_of_sync(session.name, session.serving, adapter_id)
         )
 
     def _reason(self, session: WorkerSession, adapter_id: int) -> str:
         reason = f"{session.address} is {session.state.value}"
         if session.state is SessionState.CONNECTING:
             return f"{reason} ({session.last_error})"
-        misfit = self.misfit(session, adapter_id)
-        return f"{reason}, but {misfit}" if misfit else reason
+        out_of_sync = self.out_of_sync(session, adapter_id)
+        return f"{reason}, but {out_of_sync}" if out_of_sync else reason
 
     def _is_covered(self, session: WorkerSession) -> bool:
         return any(each is not session and self._is_able(each, session.name, 0) for each in self.sessions)
 
     def _join(self, address: str) -> None:
         is_stock = address.startswith(("http://", "https://"))
-        converse = partial(StockConversation, self._stock) if is_stock else partial(GrpcConversation, self._link)
+        open_transport = partial(VllmHttpTransport, self._stock) if is_stock else partial(GrpcTransport, self._link)
         session = WorkerSession(
             address,
             self._coordinator_id,
             self._prepare,
-            self._notice,
-            converse,
-            self._tell,
-            self._vigil,
-            self._router.hear_cache,
-            self.tallies,
+            self._on_session_change,
+            open_transport,
+            self._notify,
+            self._liveness,
+            self._router.on_cache_change,
+            self.stats_by_model,
             self._is_covered,
-            Newcomers(lambda submit: self._survived(session.name, submit)),
+            RecentStarts(lambda submit: self._survived(session.name, submit)),
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
@@ -278,22 +278,22 @@ class WorkerPool:
             await member.running
         log.info("worker %s was left", session.address)
 
-    def _notice(self, session: WorkerSession) -> None:
+    def _on_session_change(self, session: WorkerSession) -> None:
         self._changed.set()
         lost = session.state is SessionState.CONNECTING and not session.worker_drains
         if lost or session.engine_died:
             certain = session.engine_died or session.lives is False
-            self._lost(session.name, session.instance_id, certain, session.newcomers.take_all())
+            self._lost(session.name, session.instance_id, certain, session.recent_starts.take_all())
         if session.state is SessionState.CONNECTING:
             if not any(each.name == session.name and each.control is not None for each in self.sessions):
-                self._model_left(session.name)
+                self._on_model_gone(session.name)
             return
-        self._router.notice(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
+        self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
             self._drained(session)
-        changed = self._targets.hear(session.name, session.serving)
+        changed = self._desired.observe(session.name, session.serving)
         for_each(self.sessions if changed else (session,), self._reconciler.consider)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for_each(self._subscribers, lambda changed: changed())

@@ -9,7 +9,7 @@ _FEW_FRAMES = 4
 """For so many frames behind its first token a request counts as just begun."""
 
 
-class Newcomers:
+class RecentStarts:
     """Follows the slots of one session from their submit to their first few tokens."""
 
     def __init__(self, survived: Callable[[pb.Submit], None] = lambda submit: None) -> None:
@@ -20,16 +20,16 @@ class Newcomers:
         """Number of the frame, slot and request; oldest first."""
         self._frames = 0
 
-    def sent(self, slots: Sequence[int], submit: pb.Submit) -> None:
+    def on_submit(self, slots: Sequence[int], submit: pb.Submit) -> None:
         """Take note of a request."""
         self._begun.update(dict.fromkeys(slots, submit))
 
-    def refused(self, slots: Sequence[int]) -> None:
+    def on_refusal(self, slots: Sequence[int]) -> None:
         """Forget a request that never began."""
         for slot in slots:
             self._begun.pop(slot, None)
 
-    def heard(self, frame: pb.StepFrame) -> None:
+    def on_frame(self, frame: pb.StepFrame) -> None:
         """Learn from a frame who got tokens, and who ended."""
         self._frames += 1
         for info in frame.prefills:

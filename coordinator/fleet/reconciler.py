@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-from tokenwire.coordinator.fleet.control_client import ControlCall, ask
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.control_client import ControlCall, call_worker
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.v1 import control_pb2
 
@@ -18,29 +18,29 @@ _LAST_RETRY_S = 30.0
 class Reconciler:
     """Watches sessions; at most one attempt at a time for each."""
 
-    def __init__(self, targets: Targets, first_retry_s: float = 1.0, timeout_s: float = 600.0) -> None:
-        self._targets = targets
+    def __init__(self, desired: DesiredStates, first_retry_s: float = 1.0, timeout_s: float = 600.0) -> None:
+        self._desired = desired
         self._first_retry_s = first_retry_s
         self._timeout_s = timeout_s
         self._tasks: dict[WorkerSession, asyncio.Task[None]] = {}
-        self._problems: dict[WorkerSession, str] = {}
+        self._errors: dict[WorkerSession, str] = {}
 
     def consider(self, session: WorkerSession) -> None:
         """Look at a worker; begins to bring it along when it is behind."""
         running = self._tasks.get(session)
-        if (running is None or running.done()) and self._is_behind(session):
-            self._tasks[session] = task = asyncio.create_task(self._bring_along(session))
-            task.add_done_callback(lambda done: self._left(session, done))
+        if (running is None or running.done()) and self._has_drifted(session):
+            self._tasks[session] = task = asyncio.create_task(self._reconcile(session))
+            task.add_done_callback(lambda done: self._on_done(session, done))
 
     def problem(self, session: WorkerSession) -> str:
         """Say why a worker could not be brought to the target; empty when nothing is known against it."""
-        return self._problems.get(session, "")
+        return self._errors.get(session, "")
 
     def forget(self, session: WorkerSession) -> None:
         """Leave a worker as it is: it does not come back."""
         if task := self._tasks.get(session):
             task.cancel()
-        self._problems.pop(session, None)
+        self._errors.pop(session, None)
 
     async def stop(self) -> None:
         """Leave all workers as they are."""
@@ -49,34 +49,34 @@ class Reconciler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _left(self, session: WorkerSession, done: asyncio.Task[None]) -> None:
+    def _on_done(self, session: WorkerSession, done: asyncio.Task[None]) -> None:
         if self._tasks.get(session) is done:  # another one may have begun since
             del self._tasks[session]
 
-    def _is_behind(self, session: WorkerSession) -> bool:
-        return session.control is not None and self._targets.differs(session.name, session.serving)
+    def _has_drifted(self, session: WorkerSession) -> bool:
+        return session.control is not None and self._desired.has_drifted(session.name, session.serving)
 
-    async def _bring_along(self, session: WorkerSession) -> None:
+    async def _reconcile(self, session: WorkerSession) -> None:
         retry_s = self._first_retry_s
         await asyncio.sleep(_SETTLE_S if session.serving.epoch else 0)
-        while self._is_behind(session):
+        while self._has_drifted(session):
             try:
-                answer = await ask(session, self._adopt(session))
+                answer = await call_worker(session, self._adopt(session))
             except Exception as error:  # whatever it is: a worker that is left behind gets no requests
-                self._note(session, str(error))
+                self._record_error(session, str(error))
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:
-                self._problems.pop(session, None)
-                session.hear(answer.serving)
+                self._errors.pop(session, None)
+                session.on_serving_state(answer.serving)
                 log.info("worker %s was brought to epoch %d", session.address, answer.serving.epoch)
-        self._problems.pop(session, None)
+        self._errors.pop(session, None)
 
     def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:
-        request = control_pb2.AdoptStateRequest(target=self._targets.of(session.name))
+        request = control_pb2.AdoptStateRequest(target=self._desired.of(session.name))
         return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
 
-    def _note(self, session: WorkerSession, problem: str) -> None:
-        if self._problems.get(session) != problem:
+    def _record_error(self, session: WorkerSession, problem: str) -> None:
+        if self._errors.get(session) != problem:
             log.warning("worker %s cannot be made like the others: %s", session.address, problem)
-        self._problems[session] = problem
+        self._errors[session] = problem

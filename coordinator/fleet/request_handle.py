@@ -31,14 +31,14 @@ class Placement:
     """Whose request it is; tenants have equal shares of what is scarce."""
     placed: "Callable[[WorkerSession], None]" = _ignore
     """Called with the worker that gets the request, when it gets it."""
-    hear_worker: Callable[[str], None] = _ignore
+    on_worker: Callable[[str], None] = _ignore
     """Called with the address of every worker that gets the request, or goes on with a part of it."""
 
 
 NEW = Placement()
 
 
-class Submission(Protocol):
+class RequestHandle(Protocol):
     """One submitted request."""
 
     def abort(self) -> None:
@@ -53,5 +53,5 @@ class Fleet(Protocol):
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Submission:
+    ) -> RequestHandle:
         """Send a request to a worker of a model, one listener per sequence. Raises Unavailable or Overloaded."""

@@ -138,7 +138,7 @@ class Router:
             cost -= ADAPTER_TOKENS
         return cost
 
-    def notice(self, worker: Candidate, weights: str) -> None:
+    def on_worker_state(self, worker: Candidate, weights: str) -> None:
         """Hear of a worker, and of its weights: with another process or other weights its cache is an empty one."""
         cache = worker.instance_id, weights
         known = self._caches.get(worker.address)
@@ -149,7 +149,7 @@ class Router:
                     self._last_turn.pop(known[0], None)
             self._caches[worker.address] = cache
 
-    def hear_cache(self, worker: Candidate, change: pb.CacheChange) -> None:
+    def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
         """Hear what a worker's cache stored and dropped."""
         if self._policy == "affinity":
             if change.cleared:

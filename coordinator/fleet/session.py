@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 from tokenwire import protocol
-from tokenwire.coordinator.fleet.circuit_breaker import Breaker
-from tokenwire.coordinator.fleet.frames import deal
-from tokenwire.coordinator.fleet.liveness import LossReason, Vigil, VigilSettings
-from tokenwire.coordinator.fleet.recent_starts import Newcomers
-from tokenwire.coordinator.fleet.session_stats import Tallies, Tally
+from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.frames import dispatch
+from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
+from tokenwire.coordinator.fleet.recent_starts import RecentStarts
+from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
-from tokenwire.coordinator.fleet.transport.base import Conversation, Converse
-from tokenwire.coordinator.fleet.transport.grpc import GrpcConversation
+from tokenwire.coordinator.fleet.transport.base import OpenTransport, WorkerTransport
+from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, Unavailable, WorkerLost, from_refusal
 from tokenwire.peer_auth.client import Link
@@ -51,18 +51,18 @@ class WorkerSession:
         address: str,
         coordinator_id: str,
         prepare: Prepare,
-        notice: "Callable[[WorkerSession], None]" = lambda session: None,
-        converse: Converse | None = None,
-        freed: Callable[[], None] = lambda: None,
-        vigil: VigilSettings | None = None,
-        hear_cache: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
-        tallies: Tallies | None = None,
+        on_change: "Callable[[WorkerSession], None]" = lambda session: None,
+        open_transport: OpenTransport | None = None,
+        on_freed: Callable[[], None] = lambda: None,
+        liveness: LivenessSettings | None = None,
+        on_cache_change: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
+        stats_by_model: StatsByModel | None = None,
         is_covered: "Callable[[WorkerSession], bool]" = lambda session: True,
-        newcomers: Newcomers | None = None,
+        recent_starts: RecentStarts | None = None,
     ) -> None:
-        """`notice` is called whenever its state or the worker's may have changed, `freed` when sequences ended,
-        `hear_cache` when the worker says what its prefix cache holds, `is_covered` when it stalls: could another
-        worker go on with its requests? It counts in the tally of its model."""
+        """`on_change` is called whenever its state or the worker's may have changed, `on_freed` when sequences ended,
+        `on_cache_change` when the worker says what its prefix cache holds, `is_covered` when it stalls: could another
+        worker go on with its requests? It counts in the stats of its model."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
@@ -78,25 +78,25 @@ class WorkerSession:
         self.ready = asyncio.Event()
         self._coordinator_id = coordinator_id
         self._prepare = prepare
-        self._notice = notice
-        self._freed = freed
-        self._hear_cache = hear_cache
-        self._converse = converse or partial(GrpcConversation, Link())
+        self._on_change = on_change
+        self._on_freed = on_freed
+        self._on_cache_change = on_cache_change
+        self._open_transport = open_transport or partial(GrpcTransport, Link())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         """What the worker has to do."""
-        self._tallies = {} if tallies is None else tallies
-        self._tally = Tally()
+        self._stats_by_model = {} if stats_by_model is None else stats_by_model
+        self._stats = SessionStats()
         self._frame_at: float | None = None
         """When the last frame came; None where frames are not whole steps."""
-        self.newcomers = newcomers or Newcomers()
+        self.recent_starts = recent_starts or RecentStarts()
         """What the worker has just begun with."""
-        self.breaker = Breaker()
+        self.breaker = CircuitBreaker()
         self.lives: bool | None = False
         """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
         self.losses = dict.fromkeys(LossReason, 0)
         """How often the worker was lost without having announced it."""
-        self._vigil = Vigil(vigil or VigilSettings(), worker=address)
+        self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
         self._is_covered = partial(is_covered, self)
         self._retired = False
         self.worker_drains = False
@@ -104,13 +104,13 @@ class WorkerSession:
         self.engine_died = False
         """Whether that is because its engine died."""
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
-        self._conversation: Conversation | None = None
+        self._transport: WorkerTransport | None = None
 
     @property
     def control(self) -> control_pb2_grpc.ControlStub | None:
         """The worker's control calls; None while it is not connected."""
-        connected = self._conversation is not None and self.state is not SessionState.CONNECTING
-        return self._conversation.control if self._conversation is not None and connected else None
+        connected = self._transport is not None and self.state is not SessionState.CONNECTING
+        return self._transport.control if self._transport is not None and connected else None
 
     @property
     def open_slots(self) -> int:
@@ -122,11 +122,11 @@ class WorkerSession:
         """First name of the model that the worker serves; empty before its first welcome."""
         return self.model.names[0] if self.model is not None else ""
 
-    def hear(self, serving: pb.ServingState) -> None:
+    def on_serving_state(self, serving: pb.ServingState) -> None:
         """Take the worker's state, from an event or an answer, unless a newer one is known."""
         if serving.revision > self.serving.revision:
             self.serving = serving
-            self._notice(self)
+            self._on_change(self)
 
     # Commands.
 
@@ -138,8 +138,8 @@ class WorkerSession:
         for listener in listeners:  # first of all: one that raises must not keep its slot
             listener.weights(self.weight_version)
         slots = [self._slots.take(listener) for listener in listeners]
-        self.workload.sent(slots, new_tokens)
-        self.newcomers.sent(slots, submit)
+        self.workload.on_submit(slots, new_tokens)
+        self.recent_starts.on_submit(slots, submit)
         submit.slots[:] = slots
         self._commands.put_nowait(pb.SessionRequest(submit=submit))
         return slots
@@ -174,7 +174,7 @@ class WorkerSession:
             connected = False
             try:
                 connected = await self._run_once()
-                how = "gone, as it announced" if self.worker_drains else f"lost ({self._vigil.lost_by})"
+                how = "gone, as it announced" if self.worker_drains else f"lost ({self._liveness.lost_by})"
                 log.warning("worker %s is %s: %s", self.address, how, self.last_error)
             except TokenwireError as error:
                 self.lives = False
@@ -190,81 +190,81 @@ class WorkerSession:
         """Return how long to wait after a session before the next one."""
         if self.worker_drains:
             return _FIRST_RETRY_S
-        self.losses[self._vigil.lost_by] += 1
-        return self.breaker.lost(self._vigil.lost_by is LossReason.STALLED)
+        self.losses[self._liveness.lost_by] += 1
+        return self.breaker.lost(self._liveness.lost_by is LossReason.STALLED)
 
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
         self._commands = asyncio.Queue()
-        conversation = self._conversation = self._converse(self.address, self._send_commands(self._commands))
+        transport = self._transport = self._open_transport(self.address, self._send_commands(self._commands))
         try:
-            return await self._serve(conversation)
+            return await self._serve(transport)
         finally:
             was_connected = self.state is not SessionState.CONNECTING
             self.state = SessionState.CONNECTING
             if was_connected:
                 # One that hangs may well say welcome again.
-                self.lives = False if self._vigil.lost_by is LossReason.STALLED else None
+                self.lives = False if self._liveness.lost_by is LossReason.STALLED else None
             self.ready.clear()
             self._lose_slots()
-            self._conversation = None
+            self._transport = None
             if was_connected:
-                self._notice(self)
-            await conversation.close()
+                self._on_change(self)
+            await transport.close()
 
-    async def _serve(self, conversation: Conversation) -> bool:
-        event = await conversation.read()
+    async def _serve(self, transport: WorkerTransport) -> bool:
+        event = await transport.read()
         if event is None or event.WhichOneof("event") != "welcome":
             raise ProtocolError("the worker did not begin with a welcome")
-        await self._welcomed(event.welcome, conversation)
+        await self._welcomed(event.welcome, transport)
         try:
-            await (self._listen_closely(conversation) if event.welcome.heartbeat_ms else self._listen(conversation))
+            await (self._listen_closely(transport) if event.welcome.heartbeat_ms else self._listen(transport))
             self.last_error = "closed by the worker"
         except ProtocolError as error:
-            self._vigil.lost_by, self.last_error = LossReason.BROKEN, error.message
+            self._liveness.lost_by, self.last_error = LossReason.BROKEN, error.message
         except TokenwireError as error:
             self.last_error = error.message
         except Exception as error:
             log.exception("session with %s broke", self.address)
-            self._vigil.lost_by = LossReason.BROKEN
+            self._liveness.lost_by = LossReason.BROKEN
             self.last_error = f"its session broke: {error}"
         return True
 
-    async def _listen(self, conversation: Conversation) -> None:
+    async def _listen(self, transport: WorkerTransport) -> None:
         """Handle events until the worker closes."""
-        vigil = self._vigil
-        while (event := await conversation.read()) is not None:
-            vigil.heard_at = time.monotonic()
+        liveness = self._liveness
+        while (event := await transport.read()) is not None:
+            liveness.heard_at = time.monotonic()
             self._handle(event)
 
-    async def _listen_closely(self, conversation: Conversation) -> None:
+    async def _listen_closely(self, transport: WorkerTransport) -> None:
         """Do so until the worker closes, or is silent for too long: then raises Unavailable."""
-        watching = asyncio.create_task(self._vigil.watch())
+        watching = asyncio.create_task(self._liveness.watch())
         try:
             async with asyncio.timeout(None) as silence:
                 watching.add_done_callback(partial(_end_waiting, silence))
-                await self._listen(conversation)
+                await self._listen(transport)
         except TimeoutError:
             raise Unavailable(watching.result()) from None
         finally:
             watching.cancel()
 
-    async def _welcomed(self, welcome: pb.Welcome, conversation: Conversation) -> None:
+    async def _welcomed(self, welcome: pb.Welcome, transport: WorkerTransport) -> None:
         protocol.check_peer(welcome.protocol, f"worker {self.address}")
         if not welcome.model.names:
             raise ProtocolError("the worker's welcome names no model")
-        await self._prepare(welcome.model, conversation.fetch_tokenizer)
+        await self._prepare(welcome.model, transport.fetch_tokenizer)
         self.model, self.weight_version = welcome.model, welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
-        self._tally = self._slots.deaf.tally = self._tallies.setdefault(self.name, Tally())
+        self._stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.name, SessionStats())
         # Stock servers have neither heartbeats nor steps.
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.lives = True
-        self._vigil.connected()
+        self._liveness.connected()
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
-        self.newcomers.take_all()
+        self.recent_starts.take_all()
         self._settle()
         log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
 
@@ -287,15 +287,15 @@ class WorkerSession:
                 self.worker_drains = True
                 self._settle()
             case "serving":
-                self.hear(event.serving)
+                self.on_serving_state(event.serving)
             case "heartbeat":
-                self.workload.told(event.heartbeat.load)
-                stalled = self._vigil.stalled
-                self._vigil.judge(event.heartbeat, self._is_covered)
-                if stalled != self._vigil.stalled:
+                self.workload.on_load(event.heartbeat.load)
+                stalled = self._liveness.stalled
+                self._liveness.judge(event.heartbeat, self._is_covered)
+                if stalled != self._liveness.stalled:
                     self._settle()
             case "cache":
-                self._hear_cache(self, event.cache)
+                self._on_cache_change(self, event.cache)
             case "welcome":
                 raise ProtocolError("the worker sent a second welcome")
 
@@ -306,22 +306,22 @@ class WorkerSession:
         if self._retired or self.worker_drains:
             self.state = SessionState.DRAINING
         else:
-            self.state = SessionState.STALLED if self._vigil.stalled else SessionState.READY
+            self.state = SessionState.STALLED if self._liveness.stalled else SessionState.READY
         if self.state is SessionState.READY:
             self.ready.set()
         else:
             self.ready.clear()
-        self._notice(self)
+        self._on_change(self)
 
     def _refused(self, refusal: pb.Refusal) -> None:
         if not refusal.slots:
             raise ProtocolError("the worker sent a refusal without slots")
         error = from_refusal(refusal)
-        self.newcomers.refused(refusal.slots)
+        self.recent_starts.on_refusal(refusal.slots)
         for slot in refusal.slots:
-            self.workload.computed(slot)
+            self.workload.on_prefilled(slot)
             fail_listener(self._slots.release(slot), error)
-        self._freed()
+        self._on_freed()
 
     def _take(self, frame: pb.StepFrame) -> None:
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
@@ -329,29 +329,29 @@ class WorkerSession:
             self.worker_drains = True
             self.engine_died = any(finish.reason == pb.FINISH_REASON_ERROR for finish in frame.finishes)
             self._settle()
-        self.newcomers.heard(frame)
+        self.recent_starts.on_frame(frame)
         has_new_weights = frame.weight_version != self.weight_version
         self.weight_version = frame.weight_version
-        self.workload.heard(frame)
-        if self._vigil.stalled and frame.token_ids:
-            self._vigil.recovered()
+        self.workload.on_frame(frame)
+        if self._liveness.stalled and frame.token_ids:
+            self._liveness.recovered()
             self._settle()
         if self._frame_at is not None and frame.slots:
             self._count_gap(self._frame_at, frame)
-        if self.breaker.on_probation and frame.token_ids:
-            self.breaker.proved()
-            self._freed()
-        unwanted = deal(frame, self._slots, has_new_weights)
+        if self.breaker.half_open and frame.token_ids:
+            self.breaker.record_success()
+            self._on_freed()
+        unwanted = dispatch(frame, self._slots, has_new_weights)
         if unwanted:
             self.abort(unwanted)
         if frame.finishes:
-            self._freed()
+            self._on_freed()
 
     def _count_gap(self, before: float, frame: pb.StepFrame) -> None:
-        self._frame_at = now = self._vigil.heard_at
+        self._frame_at = now = self._liveness.heard_at
         waited = len(frame.slots) - len(frame.prefills)  # the others have their first tokens
         if waited > 0:
-            self._tally.add_gap(now - before, waited)
+            self._stats.add_gap(now - before, waited)
 
     def _lose_slots(self) -> None:
         error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)

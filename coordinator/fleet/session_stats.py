@@ -24,7 +24,7 @@ TOKEN_GAP_BOUNDS_S = (
 )
 
 
-class Tally:
+class SessionStats:
     """Gaps between tokens, and tokens that came in vain. It outlives the sessions that count in it."""
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class Tally:
         self.gaps_s += seconds * tokens
 
 
-Tallies = dict[str, Tally]
+StatsByModel = dict[str, SessionStats]
 """By the first name of the model."""
 
 
-def buckets(tally: Tally) -> Sequence[tuple[str, float]]:
+def buckets(stats: SessionStats) -> Sequence[tuple[str, float]]:
     """Return cumulated counts by upper bound, as Prometheus has them."""
     result, total = [], 0
-    for bound, count in zip((*map(str, TOKEN_GAP_BOUNDS_S), "+Inf"), tally.gaps, strict=True):
+    for bound, count in zip((*map(str, TOKEN_GAP_BOUNDS_S), "+Inf"), stats.gaps, strict=True):
         total += count
         result.append((bound, float(total)))
     return result

@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from tokenwire.coordinator.fleet.session_stats import Tally
+from tokenwire.coordinator.fleet.session_stats import SessionStats
 from tokenwire.errors import ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -32,11 +32,11 @@ class SlotListener(Protocol):
         """Hear that no more tokens will come because something went wrong."""
 
 
-class Deaf:
+class DiscardListener:
     """Stands in a slot that was given up until the worker's terminal event arrives; counts what comes in vain."""
 
-    def __init__(self, tally: Tally | None = None) -> None:
-        self.tally = tally or Tally()
+    def __init__(self, stats: SessionStats | None = None) -> None:
+        self.stats = stats or SessionStats()
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         pass
@@ -51,14 +51,14 @@ class Deaf:
         pass
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        self.tally.overshoot_tokens += len(token_ids)
+        self.stats.overshoot_tokens += len(token_ids)
         return False
 
     def fail(self, error: TokenwireError) -> None:
         pass
 
 
-class _Free(Deaf):
+class _Free(DiscardListener):
     """Stands in a slot that nobody has: the hot path need not ask whether a slot is open."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
@@ -92,7 +92,7 @@ class SlotTable:
         self.listeners: list[SlotListener] = []
         """Indexed by slot; read directly by the frame loop."""
         self._free: list[int] = []
-        self.deaf = Deaf()
+        self.discard = DiscardListener()
         """For slots that are given up."""
 
     @property
@@ -121,7 +121,7 @@ class SlotTable:
 
     def give_up(self, slot: int) -> None:
         """Have nobody hear what still comes for a slot."""
-        self.listeners[slot] = self.deaf
+        self.listeners[slot] = self.discard
 
     def release(self, slot: int) -> SlotListener:
         """Free a slot whose terminal event arrived; returns its listener. Raises ProtocolError if it was free."""
@@ -132,6 +132,6 @@ class SlotTable:
 
     def release_all(self) -> list[SlotListener]:
         """Free all slots, because the session is gone; returns listeners that still wait."""
-        waiting = [listener for listener in self.listeners if not isinstance(listener, Deaf)]
+        waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self._free = [], []
         return waiting

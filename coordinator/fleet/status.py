@@ -74,7 +74,7 @@ class FleetStatus:
 
     def of(self, session: WorkerSession) -> WorkerStatus:
         """Look at one worker."""
-        reason = self._pool.misfit(session)
+        reason = self._pool.out_of_sync(session)
         if session.state is SessionState.CONNECTING:
             reason = session.last_error
         elif session.state is SessionState.DRAINING:

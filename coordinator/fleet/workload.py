@@ -39,29 +39,29 @@ class Workload:
         self._prompts.clear()
         self._prompt_tokens = 0
         self._places = places
-        self.told(load)
+        self.on_load(load)
 
-    def heard(self, frame: pb.StepFrame) -> None:
+    def on_frame(self, frame: pb.StepFrame) -> None:
         """Take what a frame says, before it is dealt out."""
         self.tokens += len(frame.token_ids)
         for info in frame.prefills:
-            self.computed(info.slot)
+            self.on_prefilled(info.slot)
         for finish in frame.finishes:
-            self.computed(finish.slot)
-        self.told(frame.load, len(frame.finishes))
+            self.on_prefilled(finish.slot)
+        self.on_load(frame.load, len(frame.finishes))
 
-    def told(self, load: pb.Load, ended: int = 0) -> None:
+    def on_load(self, load: pb.Load, ended: int = 0) -> None:
         """Take a worker's load; so many of the slots that are open have ended for it."""
         self.load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
         self.unseen = 0
 
-    def sent(self, slots: Sequence[int], tokens: int) -> None:
+    def on_submit(self, slots: Sequence[int], tokens: int) -> None:
         """Count a request's sequences, and its prompt, of which so many tokens are to be computed."""
         self.unseen += len(slots)
         self._prompts[slots[0]] = tokens
         self._prompt_tokens += tokens
 
-    def computed(self, slot: int) -> None:
+    def on_prefilled(self, slot: int) -> None:
         """Count a slot's prompt no longer."""
         self._prompt_tokens -= self._prompts.pop(slot, 0)
 

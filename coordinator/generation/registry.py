@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from tokenwire import tokenizer_files
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.desired_state import Adapter, Targets
+from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.parsing.loader import load_parsers
 from tokenwire.coordinator.parsing.message import Parsers
@@ -62,13 +62,13 @@ class ModelDirectory:
     def __init__(
         self,
         settings: CoordinatorSettings,
-        targets: Targets | None = None,
+        targets: DesiredStates | None = None,
         clock: Callable[[], float] = time.monotonic,
         expected: ExpectedModels | None = None,
     ) -> None:
         self._settings = settings
         self._expected = expected or ExpectedModels()
-        self._targets = targets or Targets()
+        self._targets = targets or DesiredStates()
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
         """By what workers say of their model: those that say the same share it."""
@@ -129,7 +129,7 @@ class ModelDirectory:
         over = self._clock() - self._settings.model_linger_s
         for gone in [name for name, since in self._absent.items() if since <= over]:
             del self._absent[gone]
-            self._expected.went(name for name, model in self._models.items() if model.names[0] == gone)
+            self._expected.mark_unavailable(name for name, model in self._models.items() if model.names[0] == gone)
             self._models = {name: model for name, model in self._models.items() if model.names[0] != gone}
             self._prepared = {said: model for said, model in self._prepared.items() if model.names[0] != gone}
             log.info("%s has had no worker for %g s and is not served any more", gone, self._settings.model_linger_s)
@@ -156,7 +156,7 @@ class ModelDirectory:
             if known is not None and known.tokenizer_digest != model.tokenizer_digest:
                 log.warning("a worker announces %s with another tokenizer; new requests use the new one", name)
             self._models[name] = model
-        self._expected.came(model.names)
+        self._expected.mark_available(model.names)
 
     async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
         settings = self._settings

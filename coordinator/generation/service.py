@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
-from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.registry import ModelDirectory, ServedModel
@@ -81,10 +81,10 @@ class Run:
     __slots__ = ("_parts", "_timer")
 
     def __init__(self) -> None:
-        self._parts: list[Submission] = []
+        self._parts: list[RequestHandle] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, part: Submission) -> None:
+    def add(self, part: RequestHandle) -> None:
         """Add a part."""
         self._parts.append(part)
 
@@ -191,7 +191,7 @@ class Generation:
                 placement = Placement(
                     joins=position > 0,
                     tenant=caller.tenant,
-                    hear_worker=record.placed,
+                    on_worker=record.on_placed,
                     exact=prepared.request.returns_ids,
                 )
                 run.add(self._submit(prepared, position, submit, texts, reply, placement))
@@ -233,7 +233,7 @@ class Generation:
         texts: TextStreams,
         reply: Reply,
         placement: Placement,
-    ) -> Submission:
+    ) -> RequestHandle:
         request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
         choices = [
             Choice(

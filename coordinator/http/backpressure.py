@@ -5,7 +5,7 @@ _SHARE = 16
 """One reader may make the coordinator hold such a part of what all may."""
 
 
-class Backlogs:
+class Backpressure:
     """Counts bytes over all connections."""
 
     def __init__(self, limit_bytes: int) -> None:

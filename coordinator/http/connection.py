@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backlogs
-from tokenwire.coordinator.http.protocol import BoundedProtocol, ReadLimits
+from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
+from tokenwire.coordinator.http.protocol import BoundedProtocol, ProtocolLimits
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _ASGI_HIGH_WATER = 64 * 1024
 _HIGH_WATER = 64 * 1024
 # How often in a stall timeout it is seen whether a slow reader has read anything.
 _STALL_CHECKS = 4
-_DEFAULT_LIMITS = ReadLimits()
+_DEFAULT_LIMITS = ProtocolLimits()
 
 
 class Connection(Protocol):
@@ -128,7 +128,7 @@ class LentConnection:
     )
 
     def __init__(
-        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backlogs: Backlogs
+        self, transport: asyncio.Transport, batch: WriteBatch, stall_timeout_s: float, backlogs: Backpressure
     ) -> None:
         self._backlogs = backlogs
         self._held_bytes = 0
@@ -221,11 +221,11 @@ class LentConnection:
 
 
 def lending_protocol(
-    stall_timeout_s: float, limits: ReadLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
+    stall_timeout_s: float, limits: ProtocolLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
 ) -> type[BoundedProtocol]:
     """Return a uvicorn HTTP protocol that lends its transport to the routes."""
 
-    batch, backlogs = WriteBatch(), Backlogs(max_backlog_bytes)
+    batch, backlogs = WriteBatch(), Backpressure(max_backlog_bytes)
 
     class LendingProtocol(BoundedProtocol):
         connection: LentConnection

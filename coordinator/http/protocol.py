@@ -18,7 +18,7 @@ _TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeade
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ProtocolLimits:
     """Bounds on what comes in."""
 
     head_bytes: int = 64 * 1024
@@ -34,7 +34,7 @@ class ReadLimits:
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, whose parser would take headers of any size at any pace."""
 
-    read_limits = ReadLimits()
+    read_limits = ProtocolLimits()
 
     _refusal = 400, ""
     _head_bytes = 0

@@ -24,7 +24,7 @@ class RequestListener(Protocol):
         """A request is over; its record is complete."""
 
 
-class Observer:
+class RecordMiddleware:
     """The outermost middleware: what others refuse is observed too."""
 
     def __init__(self, app: ASGIApp, listeners: Sequence[RequestListener], keeps_prompts: bool = False) -> None:

@@ -62,7 +62,7 @@ class RequestRecord:
     """Of the choices that came to their end."""
     error: TokenwireError | None = None
     """What a reply ended with that had begun."""
-    asked_model: str = ""
+    requested_model: str = ""
     """The name that a refused request asked for, whatever a client put there: no label for metrics."""
     reason: str = ""
     """Why it was refused; the client's own text may stand in it, between quotes."""
@@ -107,17 +107,17 @@ class RequestRecord:
         whole, gaps = _between(self.first_token_at, self.last_token_at), self.completion_tokens - self.choices
         return None if whole is None or gaps <= 0 else whole * self.choices / gaps
 
-    def asked(self, body: Any) -> None:
+    def set_body(self, body: Any) -> None:
         """Hear what was asked for."""
         model = body.get("model") if isinstance(body, dict) else None
         if isinstance(model, str):
-            self.asked_model = model
+            self.requested_model = model
 
-    def refused(self, reason: str, param: str | None) -> None:
+    def set_refusal(self, reason: str, param: str | None) -> None:
         """Hear why there is no reply."""
         self.reason, self.param = reason, param
 
-    def placed(self, address: str) -> None:
+    def on_placed(self, address: str) -> None:
         """Hear which worker got it."""
         if self.placed_at is None:
             self.placed_at = time.monotonic()

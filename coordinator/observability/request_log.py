@@ -54,8 +54,8 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
             fields["finish"] = ",".join(finish.reason for finish in record.finishes[:16])
         times = (("queue_ms", record.queue_s), ("ttft_ms", record.first_token_s))
         fields |= {name: _milliseconds(seconds) for name, seconds in times if seconds is not None}
-    elif record.asked_model:
-        fields["model"] = record.asked_model[:_MAX_CHARS]
+    elif record.requested_model:
+        fields["model"] = record.requested_model[:_MAX_CHARS]
     fields["total_ms"] = _milliseconds(record.duration_s)
     if record.reason:
         fields["error"] = _without_texts(record.reason)

@@ -30,7 +30,7 @@ class Sink(Protocol):
         """Hear how much is held back while the reader is behind; it may end the reader's patience, or ours."""
 
 
-class ChunkShape(Protocol):
+class ChunkEncoder(Protocol):
     """Renders events in the shape of one route; see coordinator.api."""
 
     shows_empty_deltas: bool
@@ -89,7 +89,7 @@ class StreamedReply:
         "progress",
     )
 
-    def __init__(self, shape: ChunkShape, choices: int, prompt_tokens: int, interval: int = 1) -> None:
+    def __init__(self, shape: ChunkEncoder, choices: int, prompt_tokens: int, interval: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self._shape = shape
         self.progress = Progress(choices)

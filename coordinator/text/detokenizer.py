@@ -30,11 +30,11 @@ class TextStreams:
         self._min_tokens = min_tokens
         self._stops = compile_stops(rules.stop) if rules.stop else None
 
-    def behind(self, prompt: Sequence[int]) -> "TextStream | UnreadStream":
+    def behind(self, prompt: Sequence[int]) -> "TextStream | NullTextStream":
         """Return a stream for a sequence that follows a prompt."""
         rules = self._rules
         if rules.unread and self._stops is None:
-            return UnreadStream()
+            return NullTextStream()
         return TextStream(
             self._tokenizer,
             prompt,
@@ -46,7 +46,7 @@ class TextStreams:
         )
 
 
-class UnreadStream:
+class NullTextStream:
     """Stands for a TextStream where nobody reads the text."""
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.workers import until
 from tokenwire.coordinator.http.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
-from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.sockets import bind
@@ -78,7 +78,7 @@ async def serving(
     route: Route,
     lent: bool,
     stall_timeout_s: float = STALL_TIMEOUT_S,
-    limits: ReadLimits | None = None,
+    limits: ProtocolLimits | None = None,
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Run a server, with our protocol or a plain one; yields its port. What a route raises is raised at the end."""
@@ -99,7 +99,7 @@ async def serving(
         finally:
             exchange.connection.release()
 
-    limits = limits or ReadLimits()
+    limits = limits or ProtocolLimits()
     protocol = lending_protocol(stall_timeout_s, limits) if lent else "httptools"
     config = uvicorn.Config(
         app,

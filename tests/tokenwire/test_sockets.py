@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tokenwire.sockets import Front, bind, bind_shared
+from tokenwire.sockets import PublicPort, bind, bind_shared
 
 
 def test_a_taken_port_is_named() -> None:
@@ -42,6 +42,6 @@ def test_a_port_that_others_share_is_taken() -> None:
 )
 def test_the_announcement_can_be_pasted(host: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The curl line names an address that works."""
-    Front(host, 80).announce()
+    PublicPort(host, 80).announce()
 
     assert f"curl http://{shown}:80/v1/chat/completions" in capsys.readouterr().out

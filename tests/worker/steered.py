@@ -7,7 +7,7 @@ from typing import Any
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import PauseMode
-from tokenwire.worker.serving_state import Steering
+from tokenwire.worker.serving_state import ServingStateController
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.weight_roots import WeightRoots
@@ -65,7 +65,7 @@ class Steered:
     def __init__(self, roots: tuple[Path, ...] = ()) -> None:
         self.engine = Engine()
         self.announced: list[pb.ServingState] = []
-        self.steering = Steering(self.engine, self.announced.append, WeightRoots(roots))
+        self.steering = ServingStateController(self.engine, self.announced.append, WeightRoots(roots))
 
     async def start(self) -> "Steered":
         """Start both."""

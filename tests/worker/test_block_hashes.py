@@ -3,7 +3,7 @@
 import pytest
 
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
-from tokenwire.worker.block_hashes import BlockNames
+from tokenwire.worker.block_hashes import BlockHashes
 
 PROMPT = list(range(5 * BLOCK_TOKENS))
 HASHES = prefix_hashes(PROMPT)
@@ -13,7 +13,7 @@ HASHES = prefix_hashes(PROMPT)
 def test_blocks_of_any_size_have_the_names_of_their_tokens(size: int) -> None:
     """In one message or one by one, whether they end where ours do or not."""
     blocks = [PROMPT[start : start + size] for start in range(0, len(PROMPT), size)]
-    whole, single = BlockNames(), BlockNames()
+    whole, single = BlockHashes(), BlockHashes()
 
     whole.stored(list(range(len(blocks))), None, PROMPT, b"")
     for number, block in enumerate(blocks):
@@ -24,7 +24,7 @@ def test_blocks_of_any_size_have_the_names_of_their_tokens(size: int) -> None:
 
 def test_a_prefix_goes_with_the_block_in_which_it_ends() -> None:
     """An engine drops the last blocks of a prompt first."""
-    names = BlockNames()
+    names = BlockHashes()
     names.stored([0, 1, 2, 3, 4, 5, 6, 7], None, PROMPT[: 2 * BLOCK_TOKENS], b"")
     names.change.stored.clear()
 
@@ -36,7 +36,7 @@ def test_a_prefix_goes_with_the_block_in_which_it_ends() -> None:
 
 def test_the_scope_is_that_of_the_beginning() -> None:
     """Later blocks follow their parent, whatever is said with them."""
-    names, scope = BlockNames(), scope_of("salt", 1)
+    names, scope = BlockHashes(), scope_of("salt", 1)
     names.stored([1], None, PROMPT[:BLOCK_TOKENS], scope)
     names.stored([2], 1, PROMPT[BLOCK_TOKENS : 2 * BLOCK_TOKENS], b"")
     assert names.change.stored == set(prefix_hashes(PROMPT, scope)[:2])
@@ -44,7 +44,7 @@ def test_the_scope_is_that_of_the_beginning() -> None:
 
 def test_what_began_before_anybody_listened_has_no_name() -> None:
     """A block behind an unknown one could be anything; after a clearing all are unknown."""
-    names = BlockNames()
+    names = BlockHashes()
     names.stored([2], 1, PROMPT[:BLOCK_TOKENS], b"")
     assert not names.change
 
@@ -57,7 +57,7 @@ def test_what_began_before_anybody_listened_has_no_name() -> None:
 
 def test_a_block_that_is_stored_again_is_told_again() -> None:
     """An engine says so when it uses one: then it is there, whatever was said before."""
-    names = BlockNames()
+    names = BlockHashes()
     for _ in range(2):
         names.change.stored.clear()
         names.stored([1], None, PROMPT[:BLOCK_TOKENS], b"")

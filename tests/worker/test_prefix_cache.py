@@ -8,7 +8,7 @@ import pytest
 
 from tests.worker.simulated_engine.simulation import simulation
 from tests.workers import Listener, accept, running_worker, unix_address, until
-from tokenwire.coordinator.fleet.pool import Ticket, WorkerPool
+from tokenwire.coordinator.fleet.pool import PlacedRequest, WorkerPool
 from tokenwire.coordinator.fleet.routing import Candidate, Router
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
@@ -74,9 +74,9 @@ class Hearing(Router):
         super().__init__()
         self.stored: dict[str, set[int]] = {}
 
-    def hear_cache(self, worker: Candidate, change: pb.CacheChange) -> None:
+    def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
         """Remember."""
-        super().hear_cache(worker, change)
+        super().on_cache_change(worker, change)
         self.stored.setdefault(worker.address, set()).update(change.stored)
 
 
@@ -91,7 +91,7 @@ async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, Hearin
     await pool.stop()
 
 
-async def compute(pool: WorkerPool, prompt: list[int]) -> Ticket:
+async def compute(pool: WorkerPool, prompt: list[int]) -> PlacedRequest:
     """Run a request to its end."""
     listener = Listener()
     submit = pb.Submit(prompt_token_ids=prompt, sampling_params=pb.SamplingParams(max_tokens=1))

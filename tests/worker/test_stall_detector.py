@@ -6,7 +6,7 @@ from tests.clock import Clock
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
 from tokenwire.worker.frame_buffer import Outbox
-from tokenwire.worker.stall_detector import StepClock
+from tokenwire.worker.stall_detector import StallDetector
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def time() -> Clock:
 
 
 @pytest.fixture
-def clock(time: Clock) -> StepClock:
+def clock(time: Clock) -> StallDetector:
     """A clock of an engine that is not new any more, and whose steps take 10 ms."""
-    clock, sequence = StepClock(time), _sequence()
+    clock, sequence = StallDetector(time), _sequence()
     clock.submitted([sequence], 10)
     for _ in range(100):
         time.now += 0.01
@@ -31,7 +31,7 @@ def _sequence() -> Sequence:
     return Sequence(Outbox(), 0, "request", 0)
 
 
-def test_an_idle_engine_does_not_stall(time: Clock, clock: StepClock) -> None:
+def test_an_idle_engine_does_not_stall(time: Clock, clock: StallDetector) -> None:
     """Without sequences no time is counted, and the first one's begins when it comes."""
     time.now += 100
     assert clock.stalled_s == 0
@@ -41,7 +41,7 @@ def test_an_idle_engine_does_not_stall(time: Clock, clock: StepClock) -> None:
     assert clock.stalled_s == pytest.approx(2)
 
 
-def test_aborted_sequences_are_no_step(time: Clock, clock: StepClock) -> None:
+def test_aborted_sequences_are_no_step(time: Clock, clock: StallDetector) -> None:
     """The end of a sequence that nobody wants any more says nothing of the engine; a step without tokens does."""
     first, second = _sequence(), _sequence()
     clock.submitted([first, second], 0)
@@ -53,7 +53,7 @@ def test_aborted_sequences_are_no_step(time: Clock, clock: StepClock) -> None:
     assert clock.stalled_s == 0
 
 
-def test_prompts_and_long_steps_are_in_order(time: Clock, clock: StepClock) -> None:
+def test_prompts_and_long_steps_are_in_order(time: Clock, clock: StallDetector) -> None:
     """Pending prompts allow time by their length, up to a chunk's; steps that were long before may be so again."""
     assert clock.allowance_s == pytest.approx(0.03, abs=0.001)
     sequence = _sequence()
@@ -69,13 +69,13 @@ def test_prompts_and_long_steps_are_in_order(time: Clock, clock: StepClock) -> N
 
 def test_a_new_engine_may_take_its_time(time: Clock) -> None:
     """It compiles in its first steps."""
-    assert StepClock(time).allowance_s >= 60
+    assert StallDetector(time).allowance_s >= 60
 
 
-def test_pauses_are_excused(time: Clock, clock: StepClock) -> None:
+def test_pauses_are_excused(time: Clock, clock: StallDetector) -> None:
     """What passed until then does not count."""
     clock.submitted([_sequence()], 0)
     time.now += 50
-    clock.excuse()
+    clock.allow()
     time.now += 1
     assert clock.stalled_s == pytest.approx(1)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tokenwire.cli.api_options import api_options
-from tokenwire.cli.failover_options import failover_options, failover_settings, vigil_settings
+from tokenwire.cli.failover_options import failover_options, failover_settings, liveness_settings
 from tokenwire.cli.http_options import front_options, take_front_options
 from tokenwire.cli.main import SectionedCommand, option
 from tokenwire.cli.supervisor import supervise_coordinators
@@ -20,7 +20,7 @@ from tokenwire.coordinator.auth.api_keys import access_settings
 from tokenwire.coordinator.auth.secret_files import read_secret
 from tokenwire.coordinator.fleet.admission.settings import admission_settings
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.parsing.loader import import_parsers
 from tokenwire.coordinator.parsing.settings import ParserSettings
@@ -36,7 +36,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.logs import configure_logging
 from tokenwire.paths import default_cache_dir
 from tokenwire.peer_auth.settings import LINK_SECTION, SERVER_NAME, link_options, link_settings
-from tokenwire.sockets import Front, bind
+from tokenwire.sockets import PublicPort, bind
 from tokenwire.startup import Startup
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ def command(
         drain_delay_s=drain_delay,
         stall_timeout_s=stall_timeout,
         failover=failover_settings(api),
-        vigil=vigil_settings(api),
+        liveness=liveness_settings(api),
         siblings_dir=siblings_dir,
         observation=ObservationSettings(not api["no_request_log"], api["log_prompts"], api["otlp_traces_endpoint"]),
     )
@@ -157,7 +157,7 @@ def command(
     elif processes == 1:
         CoordinatorServer(settings, bind(host, port)).run_bound()
     else:
-        front = Front(host, port, settings.https.scheme, settings.status_page)
+        front = PublicPort(host, port, settings.https.scheme, settings.status_page)
         sys.exit(supervise_coordinators(sys.argv[1:], front, Startup(processes)))
 
 
@@ -166,7 +166,7 @@ def _front_settings(options: dict[str, Any]) -> dict[str, Any]:
     https = {name.removeprefix("ssl_"): value for name, value in front.items() if name.startswith("ssl_")}
     return {
         "https": HttpsSettings(**https),
-        "reading": ReadLimits(int(front["max_head_kb"] * 1024), front["head_timeout"]),
+        "reading": ProtocolLimits(int(front["max_head_kb"] * 1024), front["head_timeout"]),
         "keep_alive_timeout_s": front["keep_alive_timeout"],
         "status_page": not front["no_status_page"],
         "allowed_hosts": tuple(name.lower() for name in front["allowed_host"]),

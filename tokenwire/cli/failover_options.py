@@ -7,7 +7,7 @@ import click
 
 from tokenwire.cli.options import OptionGroup
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.fleet.liveness import VigilSettings
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
 
 _GROUP = OptionGroup(
     "Lost workers",
@@ -39,9 +39,9 @@ _GROUP = OptionGroup(
 failover_options = _GROUP.add
 
 
-def vigil_settings(values: Mapping[str, Any]) -> VigilSettings:
+def liveness_settings(values: Mapping[str, Any]) -> LivenessSettings:
     """Build settings from the options' values."""
-    return VigilSettings(
+    return LivenessSettings(
         heartbeat_timeout_s=values["heartbeat_timeout"], engine_stall_timeout_s=values["engine_stall_timeout"]
     )
 

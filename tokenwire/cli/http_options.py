@@ -37,7 +37,7 @@ _VALUES: dict[str, dict[str, Any]] = {
 
 _FLAGS = {"no_status_page": "Serve no status page at / and no /status.json."}
 
-_GROUP = OptionGroup("Front door", _VALUES, _FLAGS)
+_GROUP = OptionGroup("PublicPort door", _VALUES, _FLAGS)
 front_options = _GROUP.add
 front_arguments = _GROUP.arguments
 take_front_options = _GROUP.take

@@ -15,7 +15,7 @@ from tokenwire.cli.main import SectionedCommand, option
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.supervisor import Part, supervise_coordinators
 from tokenwire.logs import configure_logging
-from tokenwire.sockets import Front
+from tokenwire.sockets import PublicPort
 from tokenwire.startup import Startup, StartupLine
 
 
@@ -81,7 +81,7 @@ def command(
         if engine == "vllm" and options["reasoning_parser"]:
             # The engine has to know too: grammars begin where reasoning ends.
             engine_arguments = ["--reasoning-parser", options["reasoning_parser"], *engine_arguments]
-        front = Front(host, port, "https" if options["ssl_certfile"] else "http", not options["no_status_page"])
+        front = PublicPort(host, port, "https" if options["ssl_certfile"] else "http", not options["no_status_page"])
         # Arguments given after -- go by the environment: the worker's own parser never sees them.
         environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
         startup = Startup(processes, StartupLine(sys.stdout))

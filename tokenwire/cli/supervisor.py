@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
-from tokenwire.sockets import Front, bind_shared
+from tokenwire.sockets import PublicPort, bind_shared
 from tokenwire.startup import Startup
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Supervisor:
 
 
 def supervise_coordinators(
-    arguments: Sequence[str], front: Front, startup: Startup, before: Sequence[Part] = ()
+    arguments: Sequence[str], front: PublicPort, startup: Startup, before: Sequence[Part] = ()
 ) -> int:
     """Run coordinator processes that share a port, and parts before them; returns the exit code.
 

@@ -18,7 +18,7 @@ from tokenwire.cli.model_source import check_model
 from tokenwire.cli.observability_options import LOG_FORMAT, LOG_LEVEL
 from tokenwire.cli.simulation_options import simulation_options
 from tokenwire.errors import EngineFailed, InvalidRequest
-from tokenwire.gc_tuning import settle_heap
+from tokenwire.gc_tuning import freeze_heap
 from tokenwire.logs import LogFormat, LogLevel, configure_logging, is_quiet
 from tokenwire.paths import default_cache_dir
 from tokenwire.peer_auth.settings import link_options, link_settings
@@ -130,7 +130,7 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
             return 0
         await starting
         log.info("ready: %s on %s", ", ".join(server.welcome().model.names), server.address)
-        settle_heap()
+        freeze_heap()
         await server.serve(shutdown)
         return 0
     except (EngineFailed, InvalidRequest) as error:

@@ -61,18 +61,18 @@ def _check(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> None:
             # Without a password of ours OpenSSL would ask for one at the terminal.
             context.load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        raise InvalidRequest(_pair_problem(cert, key, flags, error)) from error
+        raise InvalidRequest(_mismatch(cert, key, flags, error)) from error
     verifier = client if role == "server" else server
     verifier.verify_mode = ssl.CERT_REQUIRED
     verifier.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     verifier.load_verify_locations(cafile=cert)
     try:
-        _shake_hands(server, client)
+        _handshake(server, client)
     except ssl.SSLCertVerificationError as error:
         raise InvalidRequest(f"{flags[0]}: {cert} cannot be used: {error.verify_message}") from error
 
 
-def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
     for turn in range(_HANDSHAKE_TURNS):
@@ -82,7 +82,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
             continue
 
 
-def _pair_problem(cert: Path, key: Path, flags: tuple[str, str], error: ssl.SSLError) -> str:
+def _mismatch(cert: Path, key: Path, flags: tuple[str, str], error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"{flags[1]}: {key} is not the key of {cert} ({flags[0]})"
     try:

@@ -62,7 +62,7 @@ class SimulatedEngine(Engine):
         self._loras: dict[int, pb.LoraAdapter] = {}
         self._updating, self._weights = False, ""
         self._failure: str | None = None
-        self._hear_cache: HearCache | None = None
+        self._on_cache_change: HearCache | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
@@ -158,7 +158,7 @@ class SimulatedEngine(Engine):
                 self._wake.clear()
                 continue
             if computing:
-                await self._suffer_faults()
+                await self._inject_faults()
                 await self._pace()
             if self._stopped.is_set():
                 return
@@ -178,13 +178,13 @@ class SimulatedEngine(Engine):
     def watch_cache(self, hear: HearCache) -> bool:
         """Have every change of the prefix cache heard, if the settings say so."""
         if self._settings.kv_events:
-            self._hear_cache = hear
+            self._on_cache_change = hear
         return self._settings.kv_events
 
     def _tell_cache(self) -> None:
-        if self._hear_cache is not None and self._kv.change:
+        if self._on_cache_change is not None and self._kv.change:
             change, self._kv.change = self._kv.change, CacheChange()
-            self._hear_cache(change)
+            self._on_cache_change(change)
 
     async def _pace(self) -> None:
         """Wait until the next step is over; time lost to a slow reader is not caught up."""
@@ -197,7 +197,7 @@ class SimulatedEngine(Engine):
         self._deadline = max((self._deadline or now) + step_s, now)
         await asyncio.sleep(self._deadline - now)
 
-    async def _suffer_faults(self) -> None:
+    async def _inject_faults(self) -> None:
         """Let the faults happen that strike before the next step."""
         for fault in self._faults.due(self.steps_total + 1, self.tokens_total, self.requests_total):
             if fault.kind is FaultKind.SLOW:

@@ -4,7 +4,7 @@ import enum
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
-from tokenwire.worker.simulated_engine.prefix_hashes import PrefixNames
+from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
 
 
@@ -68,7 +68,7 @@ class Generation:
         self.logprobs: LogprobShape | None = None
         self.row_context = 0
         self.prompt_logprobs: pb.LogprobRows | None = None
-        self.names: PrefixNames | None = None
+        self.names: PrefixHashes | None = None
         """Where somebody wants to know what the cache holds."""
 
     @property

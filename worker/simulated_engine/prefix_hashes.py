@@ -9,7 +9,7 @@ from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 _BLOCKS = BLOCK_TOKENS // BLOCK_SIZE
 
 
-class PrefixNames:
+class PrefixHashes:
     """Goes along with a sequence: a name for each of its prefixes whose length is a multiple of BLOCK_TOKENS."""
 
     __slots__ = ("_link", "_links", "_tail")
@@ -19,9 +19,9 @@ class PrefixNames:
         self._links: list[bytes] = []
         self._tail: list[int] = []
 
-    def copy(self) -> "PrefixNames":
+    def copy(self) -> "PrefixHashes":
         """Return names that go their own way from here."""
-        other = PrefixNames(self._link)
+        other = PrefixHashes(self._link)
         other._links, other._tail = self._links[:], self._tail[:]
         return other
 

@@ -12,7 +12,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
 from tokenwire.worker.simulated_engine.generation import Generation
 from tokenwire.worker.simulated_engine.model import SimulatedModel
-from tokenwire.worker.simulated_engine.prefix_hashes import PrefixNames
+from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 from tokenwire.worker.simulated_engine.tokens import (
     Choice,
@@ -70,10 +70,10 @@ class Admission:
             generations.append(generation)
         return generations
 
-    def _names(self, submit: pb.Submit, prompt: list[int]) -> PrefixNames | None:
+    def _names(self, submit: pb.Submit, prompt: list[int]) -> PrefixHashes | None:
         if not self.settings.kv_events:
             return None
-        names = PrefixNames(scope_of(submit.cache_salt, submit.lora.id))
+        names = PrefixHashes(scope_of(submit.cache_salt, submit.lora.id))
         names.add(prompt)
         return names
 

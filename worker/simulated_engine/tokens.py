@@ -94,7 +94,11 @@ class TokenSource:
         early = self._generated < rules.min_tokens
         bound = rules.min_tokens if early else rules.max_tokens
         count = min(count, bound - self._generated)
-        ids = self._draw(count, rules.early if early else rules.choice) if rules.script is None else self._recite(count)
+        ids = (
+            self._draw(count, rules.early if early else rules.choice)
+            if rules.script is None
+            else self._next_scripted(count)
+        )
         if not early and not rules.stops.isdisjoint(ids):
             self._stop(ids)
         self._generated += len(ids)
@@ -118,7 +122,7 @@ class TokenSource:
         self.context = context
         return ids
 
-    def _recite(self, count: int) -> list[int]:
+    def _next_scripted(self, count: int) -> list[int]:
         script = self._rules.script or ()
         ids = [script[i % len(script)] for i in range(self._generated, self._generated + count)]
         for token in ids:

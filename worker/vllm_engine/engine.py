@@ -70,7 +70,7 @@ class VllmEngine(VllmControl):
         self._warm_up = warm_up
         self._report = report
         self._driver: Driver | None = None
-        self._hear_cache: HearCache | None = None
+        self._on_cache_change: HearCache | None = None
         self._cache_events = CacheEvents(self._heard) if kv_events else None
         self._files: dict[str, bytes] = {}
         self._building: Background[Any] | None = None
@@ -146,12 +146,12 @@ class VllmEngine(VllmControl):
 
     def watch_cache(self, hear: HearCache) -> bool:
         """Have every change of the prefix cache heard, if the engine publishes them."""
-        self._hear_cache = hear
+        self._on_cache_change = hear
         return self._cache_events is not None
 
     def _heard(self, change: CacheChange) -> None:
-        if self._hear_cache is not None:
-            self._hear_cache(change)
+        if self._on_cache_change is not None:
+            self._on_cache_change(change)
 
     def _looked_up(self) -> str:
         return "" if Path(self.model_root).exists() else f". There is no directory {self.model_root}: a hub was asked."

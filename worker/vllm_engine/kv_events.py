@@ -16,7 +16,7 @@ from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemove
 
 from tokenwire.errors import EngineFailed
 from tokenwire.prefix_hash import scope_of
-from tokenwire.worker.block_hashes import BlockNames
+from tokenwire.worker.block_hashes import BlockHashes
 from tokenwire.worker.prefix_cache import CacheChange, HearCache
 
 log = logging.getLogger(__name__)
@@ -26,10 +26,10 @@ class CacheEvents:
     """Subscribes to one engine process over a socket in a private directory."""
 
     def __init__(self, hear: HearCache) -> None:
-        self._hear = hear
+        self._on_events = hear
         self._folder = Path(tempfile.mkdtemp(prefix="tokenwire-kv-"))
         self._endpoint = f"ipc://{self._folder}/events"
-        self._names = BlockNames()
+        self._names = BlockHashes()
         self._decode = msgspec.msgpack.Decoder(KVEventBatch).decode
         self._last: int | None = None
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class CacheEvents:
                 except Exception:
                     log.exception("the engine's cache events cannot be read: it is taken for empty")
                     self._names.cleared()
-                self._tell()
+                self._publish()
         finally:
             socket.close(linger=0)
             context.term()
@@ -99,7 +99,7 @@ class CacheEvents:
             scope = scope_of(salt, event.lora_id or 0)
         self._names.stored(event.block_hashes, event.parent_block_hash, event.token_ids, scope)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         if self._names.change:
             change, self._names.change = self._names.change, CacheChange()
-            self._hear(change)
+            self._on_events(change)

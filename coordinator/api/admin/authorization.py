@@ -9,7 +9,7 @@ from tokenwire.coordinator.auth.cross_site import is_cross_site
 from tokenwire.errors import Forbidden, Unauthorized
 
 
-class AdminGate:
+class AdminAuthorization:
     """Asks for `Authorization: Bearer KEY`. A FastAPI dependency."""
 
     def __init__(self, key: AdminKey | None) -> None:

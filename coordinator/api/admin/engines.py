@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from tokenwire import __version__
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.weights import version_of
 from tokenwire.coordinator.fleet.operations import FleetControl
@@ -42,7 +42,7 @@ class RemoteProcedure(Form):
     timeout: float | None = None
 
 
-def engine_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
+def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
     """Return the routes; TRL up to 1.10 writes two of them with a slash at the end."""
     router = gate.router()
 

@@ -28,7 +28,7 @@ async def read(form: type[Fields], request: Request) -> Fields:
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
     fields.update(await _body(request))
-    record_of(request.scope).asked(fields)
+    record_of(request.scope).set_body(fields)
     try:
         return form.model_validate(fields)
     except ValidationError as error:

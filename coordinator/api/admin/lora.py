@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.errors import InvalidRequest
@@ -24,7 +24,7 @@ class UnloadAdapter(Form):
     lora_name: str
 
 
-def lora_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
+def lora_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = gate.router()
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.status import FleetStatus
@@ -34,7 +34,7 @@ class WakeUp(Form):
     tags: list[str] | None = None
 
 
-def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = gate.router()
     _add_sleep(router, control, status)

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import probe
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.lora import LoadAdapter, UnloadAdapter, load_adapter
@@ -55,7 +55,7 @@ class _Answers:
         return self.state(form.model)
 
 
-def rl_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+def rl_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = gate.router()
     answers = _Answers(status)

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.status import FleetStatus
@@ -16,7 +16,7 @@ from tokenwire.errors import TokenwireError
 _ROUTES = ("/pause", "/resume", "/update_weights", "/load_lora_adapter")
 
 
-def discovery_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+def discovery_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
     """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
     router = gate.router()
     routes = [*_ROUTES, *(["/collective_rpc"] if gate.has_key else [])]

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import engine_routes
 from tokenwire.coordinator.api.admin.lora import lora_routes
 from tokenwire.coordinator.api.admin.pause import pause_routes
@@ -16,7 +16,9 @@ from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.settings import ControlSettings
 
 
-def control_routes(control: FleetControl, status: FleetStatus, settings: ControlSettings, gate: AdminGate) -> APIRouter:
+def control_routes(
+    control: FleetControl, status: FleetStatus, settings: ControlSettings, gate: AdminAuthorization
+) -> APIRouter:
     """Return a router with the routes that are on; none by default."""
     router = api_router()
     if settings.lora_routes or settings.rl_routes:

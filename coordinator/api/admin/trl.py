@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.fleet.operations import FleetControl
@@ -53,7 +53,7 @@ async def _after(previous: "asyncio.Task[object] | None", call: Callable[[], Awa
     return await call()
 
 
-def trl_weight_routes(control: FleetControl, gate: AdminGate) -> APIRouter:
+def trl_weight_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = gate.router()
     broadcasts = Broadcasts()

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.status import FleetStatus, common_version
@@ -40,7 +40,7 @@ class UpdateWeights(Form):
     weight_version: str | None = None
 
 
-def weight_routes(control: FleetControl, status: FleetStatus, gate: AdminGate) -> APIRouter:
+def weight_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = gate.router()
     _add_stages(router, control)

@@ -27,7 +27,7 @@ _WORDS = {
 }
 
 
-class FieldGate:
+class UnsupportedFields:
     """Refuses known fields that are not served, with the values that change nothing let through."""
 
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, request_id
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
@@ -24,7 +24,7 @@ from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.history.conversation import Message
 from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.output.collect import CollectedChoice
-from tokenwire.coordinator.output.sse import ChunkShape
+from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
 from tokenwire.coordinator.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
@@ -83,7 +83,7 @@ class ChatService:
             return len(plan.prompt_token_ids)
         return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
 
-    def stream(self, call: ChatCall, shape: ChunkShape | None = None) -> EventStream:
+    def stream(self, call: ChatCall, shape: ChunkEncoder | None = None) -> EventStream:
         """Return the response that streams a call, in another route's shape where one is given."""
         return EventStream(self._generation, call.prepared, shape or _chunks(call))
 
@@ -101,7 +101,7 @@ class ChatService:
 def chat_routes(service: ChatService) -> APIRouter:
     """Return the chat route."""
     router = api_router(hands_on_transfers=True)
-    gate = FieldGate(CHAT_NOT_SERVED)
+    gate = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:

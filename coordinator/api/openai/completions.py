@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
@@ -125,7 +125,7 @@ class CompletionRequest(RequestFields):
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
     router = api_router(hands_on_transfers=True)
-    gate = FieldGate(COMPLETIONS_NOT_SERVED)
+    gate = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionRequest, request: Request) -> Response:

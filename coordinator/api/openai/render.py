@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, request_id
 from tokenwire.coordinator.api.fields.token_history import shown_history
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
@@ -21,7 +21,7 @@ from tokenwire.coordinator.parsing.settings import ParserSettings
 def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
     """Return the routes for debugging; they show prompts to whoever may send requests."""
     router = api_router(hands_on_transfers=True)
-    chat_gate, completion_gate = FieldGate(CHAT_NOT_SERVED), FieldGate(COMPLETIONS_NOT_SERVED)
+    chat_gate, completion_gate = UnsupportedFields(CHAT_NOT_SERVED), UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render")
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:

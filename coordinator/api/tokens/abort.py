@@ -5,7 +5,7 @@ from typing import Protocol
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.settings import ApiSettings
 from tokenwire.errors import Forbidden, InvalidRequest
@@ -35,7 +35,7 @@ class SglangAbort(RequestModel):
     abort_all: bool = False
 
 
-def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminGate) -> APIRouter:
+def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminAuthorization) -> APIRouter:
     """Return the routes. An aborted request is answered with what it has, its finish_reason "abort"."""
     router = api_router()
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.generation.prompts import prepare_prompt
@@ -70,7 +70,7 @@ class RenderingCheck:
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
     """Return the route."""
     router = api_router(hands_on_transfers=True)
-    gate = FieldGate(CHAT_NOT_SERVED)
+    gate = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions/tokens")
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, request_id
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
@@ -23,7 +23,7 @@ from tokenwire.coordinator.types import Usage
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
     router = api_router(hands_on_transfers=True)
-    gate = FieldGate(NOT_SERVED, ("tools", "messages"))
+    gate = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
     params_gate = sampling_gate()
 
     @router.post("/inference/v1/generate")

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.tokens.abort import Aborts, abort_routes
@@ -17,7 +17,12 @@ from tokenwire.coordinator.settings import ApiSettings
 
 
 def token_routes(
-    chat: ChatService, generation: Generation, models: ModelDirectory, aborts: Aborts, api: ApiSettings, gate: AdminGate
+    chat: ChatService,
+    generation: Generation,
+    models: ModelDirectory,
+    aborts: Aborts,
+    api: ApiSettings,
+    gate: AdminAuthorization,
 ) -> APIRouter:
     """Return the routes of every contract."""
     router = api_router()

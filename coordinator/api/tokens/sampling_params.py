@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tokenwire.coordinator.api.fields.sampling import SamplingFields
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.wire_values import checked_number, hand_on, ids
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
 from tokenwire.coordinator.generation.service import ENGINE_DEFAULTS
@@ -73,6 +73,6 @@ class SamplingParams(SamplingFields):
         )
 
 
-def sampling_gate() -> FieldGate:
+def sampling_gate() -> UnsupportedFields:
     """Return the gate for sampling parameters that no field stands for."""
-    return FieldGate(_NOT_SERVED, _ENGINES_OWN)
+    return UnsupportedFields(_NOT_SERVED, _ENGINES_OWN)

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
-from tokenwire.coordinator.api.fields.unsupported import FieldGate
+from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.sglang_request import (
     HARMLESS,
@@ -24,7 +24,10 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 def sglang_routes(generation: Generation) -> APIRouter:
     """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
     router = api_router()
-    gate, params_gate = FieldGate(NOT_SERVED, HARMLESS), FieldGate(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
+    gate, params_gate = (
+        UnsupportedFields(NOT_SERVED, HARMLESS),
+        UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS),
+    )
 
     @router.post("/generate")
     @router.put("/generate")

@@ -29,12 +29,12 @@ class ExpectedModels:
         """List those whose first worker has not come yet."""
         return [name for name, known in self._known.items() if not known.is_set()]
 
-    def came(self, names: Iterable[str]) -> None:
+    def mark_available(self, names: Iterable[str]) -> None:
         """Hear that a model is known under these names."""
         for name in self._known.keys() & set(names):
             self._known[name].set()
 
-    def went(self, names: Iterable[str]) -> None:
+    def mark_unavailable(self, names: Iterable[str]) -> None:
         """Hear that a model is not known any more."""
         for name in self._known.keys() & set(names):
             self._known[name].clear()

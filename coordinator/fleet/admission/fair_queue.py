@@ -18,14 +18,14 @@ _KEPT = 64
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class QueueEntry:
     """One waiting request. Places sort by who goes first."""
 
     submit: pb.Submit
     listeners: Sequence[SlotListener]
     placement: Placement
     rank: tuple[bool, int, float, int] = field(default=(False, 0, 0.0, 0))
-    taken: bool = True
+    waiting_still: bool = True
     """Whether it still waits."""
 
     @property
@@ -43,11 +43,11 @@ class Place:
         """About how much work it is, in tokens."""
         return len(self.submit.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
-    def __lt__(self, other: "Place") -> bool:
+    def __lt__(self, other: "QueueEntry") -> bool:
         return self.rank < other.rank
 
 
-class Line:
+class FairQueue:
     """The waiting requests of one model, apart by adapter: not every worker has each.
 
     Tenants of one priority get equal shares of the work: each request is due when its tenant's earlier ones are
@@ -59,52 +59,52 @@ class Line:
         """How many sequences wait."""
         self.requests = 0
         self.size_bytes = 0
-        self._places: dict[int, list[Place]] = {}
+        self._entries: dict[int, list[QueueEntry]] = {}
         self._arrivals = itertools.count()
         self._now = 0.0
         self._due: dict[str, float] = {}
 
-    def add(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> Place:
+    def add(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> QueueEntry:
         """Let a request in."""
-        place = Place(submit, listeners, placement)
+        entry = QueueEntry(submit, listeners, placement)
         due = max(self._now, self._due.get(placement.tenant, 0.0))
-        self._due[placement.tenant] = due + place.cost
-        place.rank = (not placement.resumed, submit.priority, due, next(self._arrivals))
-        heapq.heappush(self._places.setdefault(submit.lora.id, []), place)
+        self._due[placement.tenant] = due + entry.cost
+        entry.rank = (not placement.resumed, submit.priority, due, next(self._arrivals))
+        heapq.heappush(self._entries.setdefault(submit.lora.id, []), entry)
         self.requests += 1
-        self.sequences += place.sequences
-        self.size_bytes += place.size_bytes
-        return place
+        self.sequences += entry.sequences
+        self.size_bytes += entry.size_bytes
+        return entry
 
-    def remove(self, place: Place, started: bool = False) -> None:
+    def remove(self, entry: QueueEntry, started: bool = False) -> None:
         """Let a request go; one that started moves the tenants' clock."""
-        if not place.taken:
+        if not entry.waiting_still:
             return
-        place.taken = False
-        if started and not place.placement.resumed:
-            self._now = max(self._now, place.rank[2])
+        entry.waiting_still = False
+        if started and not entry.placement.resumed:
+            self._now = max(self._now, entry.rank[2])
         self.requests -= 1
-        self.sequences -= place.sequences
-        self.size_bytes -= place.size_bytes
-        self._tidy(place.submit.lora.id)
+        self.sequences -= entry.sequences
+        self.size_bytes -= entry.size_bytes
+        self._tidy(entry.submit.lora.id)
 
     def waits(self, adapter_id: int) -> bool:
         """Tell whether anybody waits for an adapter."""
-        return adapter_id in self._places
+        return adapter_id in self._entries
 
-    def heads(self) -> list[Place]:
+    def heads(self) -> list[QueueEntry]:
         """Return the first request of each adapter, whoever goes first of all first."""
-        return sorted(places[0] for places in self._places.values())
+        return sorted(entries[0] for entries in self._entries.values())
 
     def _tidy(self, adapter_id: int) -> None:
-        places = self._places[adapter_id]
-        if len(places) > 2 * self.requests + _KEPT:  # who left from the middle is still in the heap
-            places[:] = [place for place in places if place.taken]
-            heapq.heapify(places)
-        while places and not places[0].taken:
-            heapq.heappop(places)
-        if not places:
-            del self._places[adapter_id]
+        entries = self._entries[adapter_id]
+        if len(entries) > 2 * self.requests + _KEPT:  # who left from the middle is still in the heap
+            entries[:] = [entry for entry in entries if entry.waiting_still]
+            heapq.heapify(entries)
+        while entries and not entries[0].waiting_still:
+            heapq.heappop(entries)
+        if not entries:
+            del self._entries[adapter_id]
         if not self.requests:
             self._due.clear()
             self._now = 0.0

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.admission.fair_queue import Line, Place
+from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, QueueEntry
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Refusal
-from tokenwire.coordinator.fleet.admission.throughput import Pace
-from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, Submission
+from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
+from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
 from tokenwire.for_each import for_each
@@ -29,7 +29,7 @@ class Workers(Fleet, Protocol):
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Have something called whenever a worker may have got room."""
 
-    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+    def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
         """Tell whether a worker of a model could begin one more sequence at once."""
 
     def capacity(self, model: str) -> int:
@@ -39,17 +39,17 @@ class Workers(Fleet, Protocol):
         """Say why no worker can take a request for a model; empty when one can."""
 
 
-class Waiting:
+class QueuedRequest:
     """A request in line, and what became of it."""
 
     __slots__ = ("_leave", "_started", "timer")
 
     def __init__(self, leave: Callable[[], None]) -> None:
         self._leave = leave
-        self._started: Submission | None = None
+        self._started: RequestHandle | None = None
         self.timer: asyncio.TimerHandle | None = None
 
-    def start(self, submission: Submission) -> None:
+    def start(self, submission: RequestHandle) -> None:
         """Take note that it is on a worker."""
         self._started = submission
 
@@ -74,17 +74,17 @@ class AdmissionQueue:
         self._settings = settings
         self._expected = expected or ExpectedModels()
         self._refusals: Counter[tuple[str, Refusal]] = Counter()
-        self._lines: dict[str, Line] = {}
-        self._paces: dict[str, Pace] = {}
-        self._waiting: dict[Place, Waiting] = {}
-        self._look: asyncio.Handle | None = None
-        self._looks_soon = False
+        self._queues: dict[str, FairQueue] = {}
+        self._throughputs: dict[str, ThroughputEstimate] = {}
+        self._waiting: dict[QueueEntry, QueuedRequest] = {}
+        self._check: asyncio.Handle | None = None
+        self._checks_soon = False
         workers.subscribe(self._changed)
 
     def lengths(self) -> Mapping[str, tuple[int, int]]:
         """Return for each model with a line, or that is expected, how many requests and sequences wait."""
         lengths = {name: (self._expected.waiting[name],) * 2 for name in self._expected.unknown()}
-        return lengths | {model: (line.requests, line.sequences) for model, line in self._lines.items()}
+        return lengths | {model: (line.requests, line.sequences) for model, line in self._queues.items()}
 
     @property
     def refusals(self) -> Counter[tuple[str, Refusal]]:
@@ -98,41 +98,41 @@ class AdmissionQueue:
 
     def check_open(self, model: str, adapter_id: int) -> None:
         """Check that one more request would be let in, before anything is done for it. Raises as `submit`."""
-        line = self._lines.get(model)
+        line = self._queues.get(model)
         if line is not None and line.waits(adapter_id):
             self._check_length(model, line, adapter_id, sequences=1)
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Submission:
+    ) -> RequestHandle:
         """Send a request to a worker, or let it wait. Raises Overloaded when the line is full, or Unavailable."""
-        line = self._lines.get(model) or Line()
-        if not line.waits(submit.lora.id) and self._workers.has_room(model, submit.lora.id):
+        line = self._queues.get(model) or FairQueue()
+        if not line.waits(submit.lora.id) and self._workers.has_capacity(model, submit.lora.id):
             return self._send(model, submit, listeners, placement)
         if not (placement.resumed or placement.joins):
             self._check_length(model, line, submit.lora.id, len(listeners))
-        self._lines[model] = line
+        self._queues[model] = line
         return self._wait(model, line, line.add(submit, listeners, placement))
 
     def end(self, request_ids: Collection[str] | None) -> int:
         """End waiting requests by their ids, None: all, as if a worker had aborted them; returns how many sequences."""
         found = [
-            (place, waiting)
-            for place, waiting in self._waiting.items()
-            if request_ids is None or place.submit.request_id in request_ids
+            (entry, waiting)
+            for entry, waiting in self._waiting.items()
+            if request_ids is None or entry.submit.request_id in request_ids
         ]
-        for place, waiting in found:
+        for entry, waiting in found:
             waiting.abort()
             for_each(
-                place.listeners,
+                entry.listeners,
                 lambda listener: listener.step([], pb.Finish(reason=pb.FINISH_REASON_ABORT)),
                 lambda listener, error: listener.fail(reply_error(error)),
             )
-        return sum(place.sequences for place, _ in found)
+        return sum(entry.sequences for entry, _ in found)
 
     # In.
 
-    def _check_length(self, model: str, line: Line, adapter_id: int, sequences: int) -> None:
+    def _check_length(self, model: str, line: FairQueue, adapter_id: int, sequences: int) -> None:
         limit = self._settings.max_queue
         if limit is None:
             limit = max(LEAST_QUEUE, self._workers.capacity(model))
@@ -143,85 +143,85 @@ class AdmissionQueue:
         self._refusals[model, "no_worker" if absence else "full"] += 1
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
-        wait_s = self._pace(model).wait_s(line.sequences + sequences)
+        wait_s = self._throughput(model).wait_s(line.sequences + sequences)
         ahead = f", and {line.requests} requests wait already" if line.requests else ""
         message = f"All workers of {model} are busy{ahead}. Try again in {wait_s} s."
         raise Overloaded(message, retry_after_s=wait_s)
 
     def _has_memory(self) -> bool:
-        return sum(line.size_bytes for line in self._lines.values()) < self._settings.max_queue_bytes
+        return sum(line.size_bytes for line in self._queues.values()) < self._settings.max_queue_bytes
 
-    def _wait(self, model: str, line: Line, place: Place) -> Waiting:
-        waiting = self._waiting[place] = Waiting(lambda: self._remove(model, line, place))
+    def _wait(self, model: str, line: FairQueue, entry: QueueEntry) -> QueuedRequest:
+        waiting = self._waiting[entry] = QueuedRequest(lambda: self._remove(model, line, entry))
         loop = asyncio.get_running_loop()
-        waiting.timer = loop.call_later(self._settings.queue_timeout_s, self._give_up, model, line, place)
-        self._look_later()
+        waiting.timer = loop.call_later(self._settings.queue_timeout_s, self._give_up, model, line, entry)
+        self._check_later()
         return waiting
 
     # Out.
 
     def _changed(self) -> None:
         """Move on at the end of the loop's turn: whoever calls is in the middle of something."""
-        if self._waiting and not self._looks_soon:
-            if self._look is not None:
-                self._look.cancel()
-            self._look = asyncio.get_running_loop().call_soon(self._move_all)
-            self._looks_soon = True
+        if self._waiting and not self._checks_soon:
+            if self._check is not None:
+                self._check.cancel()
+            self._check = asyncio.get_running_loop().call_soon(self._move_all)
+            self._checks_soon = True
 
-    def _look_later(self) -> None:
-        if self._look is None and self._waiting:
-            self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._move_all)
+    def _check_later(self) -> None:
+        if self._check is None and self._waiting:
+            self._check = asyncio.get_running_loop().call_later(_LOOK_S, self._move_all)
 
     def _move_all(self) -> None:
-        self._look, self._looks_soon = None, False
-        for_each(self._lines.items(), lambda item: self._move(*item))
-        self._look_later()
+        self._check, self._checks_soon = None, False
+        for_each(self._queues.items(), lambda item: self._move(*item))
+        self._check_later()
 
-    def _move(self, model: str, line: Line) -> None:
-        while (place := self._next(model, line)) is not None:
-            self._start(model, line, place)
+    def _move(self, model: str, line: FairQueue) -> None:
+        while (entry := self._next(model, line)) is not None:
+            self._start(model, line, entry)
 
-    def _next(self, model: str, line: Line) -> Place | None:
+    def _next(self, model: str, line: FairQueue) -> QueueEntry | None:
         """Return who goes first of those whom a worker has room for."""
-        return next((place for place in line.heads() if self._workers.has_room(model, place.submit.lora.id)), None)
+        return next((entry for entry in line.heads() if self._workers.has_capacity(model, entry.submit.lora.id)), None)
 
-    def _start(self, model: str, line: Line, place: Place) -> None:
-        waiting = self._waiting[place]
-        self._remove(model, line, place, started=True)
+    def _start(self, model: str, line: FairQueue, entry: QueueEntry) -> None:
+        waiting = self._waiting[entry]
+        self._remove(model, line, entry, started=True)
         try:
-            waiting.start(self._send(model, place.submit, place.listeners, place.placement))
+            waiting.start(self._send(model, entry.submit, entry.listeners, entry.placement))
         except Exception as error:
             # Whoever waits hears of an ending, and those behind go on.
             log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
             told = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
-            for listener in place.listeners:
+            for listener in entry.listeners:
                 fail_listener(listener, told)
 
     def _send(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement
-    ) -> Submission:
+    ) -> RequestHandle:
         submission = self._workers.submit(model, submit, listeners, placement)
-        self._pace(model).started(len(listeners))
+        self._throughput(model).started(len(listeners))
         return submission
 
-    def _give_up(self, model: str, line: Line, place: Place) -> None:
-        self._remove(model, line, place)
+    def _give_up(self, model: str, line: FairQueue, entry: QueueEntry) -> None:
+        self._remove(model, line, entry)
         self._refusals[model, "timeout"] += 1
-        absence = self._workers.absence(model, place.submit.lora.id)
+        absence = self._workers.absence(model, entry.submit.lora.id)
         waited = f"No worker had room for this request within {self._settings.queue_timeout_s:g} s."
-        error = Unavailable(absence or waited, retry_after_s=self._pace(model).wait_s(line.sequences))
-        for listener in place.listeners:
+        error = Unavailable(absence or waited, retry_after_s=self._throughput(model).wait_s(line.sequences))
+        for listener in entry.listeners:
             fail_listener(listener, error)
 
-    def _remove(self, model: str, line: Line, place: Place, started: bool = False) -> None:
-        waiting = self._waiting.pop(place, None)
+    def _remove(self, model: str, line: FairQueue, entry: QueueEntry, started: bool = False) -> None:
+        waiting = self._waiting.pop(entry, None)
         if waiting is None:
             return
         if waiting.timer is not None:
             waiting.timer.cancel()
-        line.remove(place, started)
+        line.remove(entry, started)
         if not line.requests:
-            del self._lines[model]
+            del self._queues[model]
 
-    def _pace(self, model: str) -> Pace:
-        return self._paces.setdefault(model, Pace())
+    def _throughput(self, model: str) -> ThroughputEstimate:
+        return self._throughputs.setdefault(model, ThroughputEstimate())

@@ -10,7 +10,7 @@ _LONGEST_S = 60
 """Clients take longer waits for a mistake."""
 
 
-class Pace:
+class ThroughputEstimate:
     """Sequences that started in the last seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

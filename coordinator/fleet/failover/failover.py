@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.failover.poison_cache import PoisonMemory
-from tokenwire.coordinator.fleet.failover.poison_detection import Suspicion, Verdict, is_undecided
+from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
+from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_go_on_plausibly, remainder, wants_one_run
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.request import ResumableRequest, name_of, recovery, request_of
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
-from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import (
     DeadlyRequest,
@@ -64,8 +64,8 @@ class Failover:
         self._below = below
         self._settings = settings
         self._workers = workers
-        self._suspicion = Suspicion(workers.lives)
-        self.poison = PoisonMemory(workers.lives)
+        self._detector = PoisonDetector(workers.lives)
+        self.poison = PoisonCache(workers.lives)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
@@ -76,7 +76,7 @@ class Failover:
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Submission:
+    ) -> RequestHandle:
         """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
         self.poison.check(model, submit)
         if not self._settings.attempts:
@@ -141,7 +141,7 @@ class Failover:
         request = request_of(sequence)
         request.running -= 1
         if not request.running:
-            self._suspicion.forget(request)
+            self._detector.forget(request)
 
     # What becomes of them.
 
@@ -154,13 +154,13 @@ class Failover:
         self._schedule()
 
     def _judge(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
-        verdict = self._suspicion.judge(instance_id, sequences, certain)
-        log.warning("a worker was lost: %d sequences go on elsewhere", len(verdict.innocent))
+        verdict = self._detector.judge(instance_id, sequences, certain)
+        log.warning("a worker was lost: %d sequences go on elsewhere", len(verdict.cleared))
         self._carry_out(verdict)
 
     def _carry_out(self, verdict: Verdict) -> None:
-        _each(verdict.guilty, self._stop_poison)
-        _each(verdict.innocent, self._resume)
+        _each(verdict.poisoned, self._stop_poison)
+        _each(verdict.cleared, self._resume)
 
     def _decide(
         self, sequence: ResumableSequence, loss: Loss, dead: dict[tuple[str, bool], list[ResumableSequence]]
@@ -193,7 +193,7 @@ class Failover:
             sequence.end_at_limit()
             return
         try:
-            sequence.submission = self._below.submit(request.model, rest, [listener], placement)
+            sequence.handle = self._below.submit(request.model, rest, [listener], placement)
         except (Unavailable, Overloaded) as error:
             self._give_up(sequence, error)
             return
@@ -221,7 +221,7 @@ class Failover:
         return not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
 
     def _schedule(self) -> None:
-        work = self._waiting or self._draining or self._suspicion.trying
+        work = self._waiting or self._draining or self._detector.retrying
         if self._tick is None and work and not self._stopped:
             self._tick = asyncio.get_running_loop().call_later(_TICK_S, self._look_again)
 
@@ -230,18 +230,18 @@ class Failover:
         waiting, self._waiting = self._waiting, []
         _each(waiting, self._resume)
         self._draining = [session for session in self._draining if self._move_some(session)]
-        self._carry_out(self._suspicion.review())
-        trial = self._suspicion.next_trial(_is_on_trial)
-        for sequence in trial:
+        self._carry_out(self._detector.review())
+        isolated = self._detector.next_isolated_retry(_is_retried_alone)
+        for sequence in isolated:
             log.warning("request %s is tried alone: two workers died near it", name_of(sequence))
-        _each(trial, self._resume)
+        _each(isolated, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poisoned += 1
         log.error("request %s is stopped: the workers that began with it died", name_of(sequence))
         request = request_of(sequence)
-        self.poison.convict(request.model, request.submit)
+        self.poison.add(request.model, request.submit)
         sequence.end_with(
             DeadlyRequest("Two workers died when they began with this request. It is not tried on a third one.")
         )
@@ -266,11 +266,11 @@ class Failover:
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
         request = request_of(sequence)
         # Those that began as a whole are moved as a whole: they can only be given up together.
-        together = [sequence] if sequence.submission is not None else request.running_whole()
+        together = [sequence] if sequence.handle is not None else request.running_whole()
         for each in together:
             each.leave()
-        if sequence.submission is not None:
-            sequence.submission.abort()
+        if sequence.handle is not None:
+            sequence.handle.abort()
         else:
             request.leave_first_worker()
         for each in together:
@@ -288,6 +288,6 @@ def _break(sequence: ResumableSequence, error: Exception) -> None:
     sequence.end_with(reply_error(error))
 
 
-def _is_on_trial(request: object) -> bool:
+def _is_retried_alone(request: object) -> bool:
     assert isinstance(request, ResumableRequest)
     return any(is_undecided(sequence) for sequence in request.sequences)

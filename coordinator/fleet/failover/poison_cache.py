@@ -1,11 +1,11 @@
 """Remembers what engines died of, so that sending it once more does not kill the next one.
 
-Suspicion judges the requests that are there when workers die. A client that sends the same thing again makes a new
+PoisonDetector judges the requests that are there when workers die. A client that sends the same thing again makes a new
 request of it, and one that leaves, or a coordinator without failover, leaves nothing to judge. So the requests that a
 lost worker had just begun with are remembered by what they are: a fingerprint of model, adapter, prompt and sampling
 parameters. One that was there when two workers died, as the only such, is refused for a while. Where several were, each
-is tried with none of the others; the one that a worker dies of on its trial is refused. Whatever gets its first few
-tokens, or ends as it should, is innocent from then on.
+is tried with none of the others; the one that a worker dies of on its isolated is refused. Whatever gets its first few
+tokens, or ends as it should, is cleared from then on.
 
 Its limits: the memory is this process's own, and whoever changes a prompt by a token has another fingerprint.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED_S = 600.0
 _TRIAL_S = 30.0
-"""How long a request on trial keeps the others waiting at most."""
+"""How long a request on isolated keeps the others waiting at most."""
 _MOST_DEATHS = 64
 _MOST_REFUSED = 1024
 _RETRY_AFTER_S = 1.0
@@ -45,7 +45,7 @@ class _Death:
     suspects: set[Fingerprint]
 
 
-class PoisonMemory:
+class PoisonCache:
     """What is known against requests, by what they are."""
 
     def __init__(self, lives: Callable[[str], bool | None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,14 +59,14 @@ class PoisonMemory:
         """What is tried, and until when at most."""
 
     def check(self, model: str, submit: pb.Submit) -> None:
-        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable while another one is on trial."""
+        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable while another one is on isolated."""
         if not self._deaths and not self._refused:
             return
         self._forget_old()
         fingerprint = fingerprint_of(model, submit)
         mine = [death for death in self._deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
-            self._convict(fingerprint)
+            self._add(fingerprint)
         if fingerprint in self._refused:
             raise DeadlyRequest(
                 "Two workers died when they began with this request. It is not tried on a third one, and refused for "
@@ -75,15 +75,15 @@ class PoisonMemory:
         if len(mine) > 1:
             self._try(fingerprint)
 
-    def lost(self, model: str, instance_id: str, certain: bool, newcomers: Sequence[pb.Submit]) -> None:
+    def lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
         """Hear that a worker died, or that its connection broke, and with what it had just begun."""
-        suspects = {fingerprint_of(model, submit) for submit in newcomers}
+        suspects = {fingerprint_of(model, submit) for submit in recent_starts}
         if not suspects:
             return
         now = self._clock()
         self._deaths.append(_Death(instance_id, now, certain, suspects))
         if self._trial is not None and self._trial[0] in suspects and certain:
-            self._convict(self._trial[0])
+            self._add(self._trial[0])
 
     def survived(self, model: str, submit: pb.Submit) -> None:
         """Hear that a worker got past the beginning of a request."""
@@ -95,11 +95,11 @@ class PoisonMemory:
         if self._trial is not None and self._trial[0] == fingerprint:
             self._trial = None
 
-    def convict(self, model: str, submit: pb.Submit) -> None:
+    def add(self, model: str, submit: pb.Submit) -> None:
         """Hear that a request was found to be what workers die of."""
-        self._convict(fingerprint_of(model, submit))
+        self._add(fingerprint_of(model, submit))
 
-    def _convict(self, fingerprint: Fingerprint) -> None:
+    def _add(self, fingerprint: Fingerprint) -> None:
         if fingerprint not in self._refused:
             log.error(
                 "requests with the fingerprint %s are refused: workers that began with it died", fingerprint.hex()

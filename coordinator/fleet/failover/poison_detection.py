@@ -2,9 +2,9 @@
 
 The rule. A worker that dies unforeseen makes *suspects* of the requests that it had just begun with: those that had
 got no more than a few tokens from it. A request that is suspect in the deaths of two worker processes within a time is
-guilty if it is the only one, once it is known that these processes do not run any more: a worker whose connection was
+poisoned if it is the only one, once it is known that these processes do not run any more: a worker whose connection was
 cut and that answers again did not die. Where there are several, they are tried one after the other, alone among
-suspects, and the one that a worker dies of on its trial is guilty. Requests in mid-reply are never suspects.
+suspects, and the one that a worker dies of on its isolated is poisoned. Requests in mid-reply are never suspects.
 
 Its limits: a request that does harm only after more tokens is not found, it ends when its attempts are used up; and one
 that was alone in its prefill on two workers that somebody killed within the time is stopped without guilt.
@@ -30,9 +30,9 @@ Lives = Callable[[str], bool | None]
 class Verdict:
     """What becomes of the sequences that died with a worker."""
 
-    innocent: list[ResumableSequence] = field(default_factory=list)
+    cleared: list[ResumableSequence] = field(default_factory=list)
     """Go on at once."""
-    guilty: list[ResumableSequence] = field(default_factory=list)
+    poisoned: list[ResumableSequence] = field(default_factory=list)
     """Are stopped."""
 
 
@@ -55,7 +55,7 @@ class _Accused:
     """By request."""
 
 
-class Suspicion:
+class PoisonDetector:
     """Remembers who was there when workers died."""
 
     def __init__(self, lives: Lives = lambda instance_id: False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,28 +69,28 @@ class Suspicion:
         self._waiting: deque[object] = deque()
         self._on_trial: object | None = None
         self._sequences: dict[object, list[ResumableSequence]] = {}
-        """Those that wait for their trial, by request."""
+        """Those that wait for their isolated, by request."""
 
     def judge(self, instance_id: str, lost: Iterable[ResumableSequence], certain: bool = False) -> Verdict:
-        """Say who goes on after the loss of a worker, and who is guilty; the others wait for `review` or a trial.
+        """Say who goes on after the loss of a worker, and who is poisoned; the others wait for `review` or a isolated.
 
         `certain`: it is known already that the worker died.
         """
         certain = certain or self._lives(instance_id) is False
-        innocent: list[ResumableSequence] = []
+        cleared: list[ResumableSequence] = []
         accused: dict[object, list[ResumableSequence]] = {}
         for sequence in lost:
             if sequence.gained <= _FEW_TOKENS and self._suspect(sequence.request, instance_id, certain):
                 accused.setdefault(sequence.request, []).append(sequence)
             else:
-                innocent.append(sequence)
+                cleared.append(sequence)
         if accused:
             self._accused.append(_Accused(instance_id, self._clock(), accused))
         verdict = self.review()
-        return Verdict(innocent + verdict.innocent, verdict.guilty)
+        return Verdict(cleared + verdict.cleared, verdict.poisoned)
 
     def review(self) -> Verdict:
-        """Say who goes on and who is guilty of those that wait until it is known whether their workers died."""
+        """Say who goes on and who is poisoned of those that wait until it is known whether their workers died."""
         verdict = Verdict()
         self._accused = [accused for accused in self._accused if not self._decide(accused, verdict)]
         return verdict
@@ -100,17 +100,17 @@ class Suspicion:
         for request, sequences in list(accused.sequences.items()):
             sequences[:] = [sequence for sequence in sequences if not sequence.ended]
             if not sequences or self._is_cleared(request, accused.instance_id):
-                verdict.innocent += accused.sequences.pop(request)
+                verdict.cleared += accused.sequences.pop(request)
         in_time = self._clock() - accused.since <= _VERDICT_S
         if in_time and not all(map(self._is_certain, accused.sequences)):
             return False
         twice = accused.sequences
         tried = twice.pop(self._on_trial, None) if self._on_trial is not None else None
         if tried is not None:
-            verdict.guilty += tried
+            verdict.poisoned += tried
             self._on_trial = None
         elif len(twice) == 1:
-            verdict.guilty += next(iter(twice.values()))
+            verdict.poisoned += next(iter(twice.values()))
             twice.clear()
         for request, sequences in twice.items():
             self._sequences.setdefault(request, []).extend(sequences)
@@ -118,8 +118,8 @@ class Suspicion:
                 self._waiting.append(request)
         return True
 
-    def next_trial(self, is_open: Callable[[object], bool]) -> Sequence[ResumableSequence]:
-        """Return the sequences to try now: none while others are on trial (`is_open`), or nobody waits."""
+    def next_isolated_retry(self, is_open: Callable[[object], bool]) -> Sequence[ResumableSequence]:
+        """Return the sequences to try now: none while others are on isolated (`is_open`), or nobody waits."""
         if self._on_trial is not None and is_open(self._on_trial):
             return ()
         self._on_trial = None
@@ -129,8 +129,8 @@ class Suspicion:
         return [sequence for sequence in self._sequences.pop(self._on_trial) if not sequence.ended]
 
     @property
-    def trying(self) -> bool:
-        """Whether somebody is on trial, or waits for it or for a verdict."""
+    def retrying(self) -> bool:
+        """Whether somebody is on isolated, or waits for it or for a verdict."""
         return bool(self._waiting) or bool(self._accused) or self._on_trial is not None
 
     def forget(self, request: object) -> None:
@@ -158,5 +158,5 @@ class Suspicion:
 
 
 def is_undecided(sequence: ResumableSequence) -> bool:
-    """Tell whether a sequence on trial has yet to show that it does no harm."""
+    """Tell whether a sequence on isolated has yet to show that it does no harm."""
     return not sequence.ended and sequence.gained <= _FEW_TOKENS

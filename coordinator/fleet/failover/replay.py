@@ -24,11 +24,11 @@ class Replayed(SlotListener, Protocol):
 class Replay:
     """Compares what comes with what came before, then passes on what follows."""
 
-    __slots__ = ("_behind", "_known", "_rows", "_seen", "_version")
+    __slots__ = ("_downstream", "_expected", "_rows", "_seen", "_version")
 
     def __init__(self, behind: Replayed, known: "array[int]") -> None:
-        self._behind = behind
-        self._known = known
+        self._downstream = behind
+        self._expected = known
         self._seen = 0
         """Tokens that were compared."""
         self._rows: pb.LogprobRows | None = None
@@ -36,12 +36,12 @@ class Replay:
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass on; the sequence knows what it has told already."""
-        self._behind.prefilled(info)
+        self._downstream.prefilled(info)
 
     def scored(self, rows: pb.LogprobRows) -> None:
         """Keep the rows until it is known which tokens are new."""
         if self._caught_up:
-            self._behind.scored(rows)
+            self._downstream.scored(rows)
         else:
             self._rows = rows
 
@@ -49,7 +49,7 @@ class Replay:
         """Pass on what makes new tokens."""
         self._version = version
         if self._caught_up:
-            self._behind.weights(version)
+            self._downstream.weights(version)
 
     def resumed(self) -> None:
         """Nobody says so of a replay, which is one itself."""
@@ -57,40 +57,40 @@ class Replay:
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         """Compare; pass on what the client does not have."""
         if self._caught_up:
-            return self._behind.step(token_ids, finish)
-        known = self._known[self._seen : self._seen + len(token_ids)]
+            return self._downstream.step(token_ids, finish)
+        known = self._expected[self._seen : self._seen + len(token_ids)]
         for offset, token_id in enumerate(known):
             if token_ids[offset] != token_id:
-                self._behind.diverged(self._seen + offset)
+                self._downstream.diverged(self._seen + offset)
                 return True
         self._seen += len(known)
-        self._behind.verified(len(known))
+        self._downstream.verified(len(known))
         rows, self._rows = self._rows, None
         if finish is not None and finish.handed_back:
-            return self._behind.step([], finish)  # lost again, wherever it was
+            return self._downstream.step([], finish)  # lost again, wherever it was
         if not self._caught_up:
             return finish is not None and self._end_early(finish)
-        self._behind.weights(self._version)
+        self._downstream.weights(self._version)
         new = token_ids[len(known) :]
         if not new and finish is None:
             return False
         if rows is not None:
-            self._behind.scored(_rows_from(rows, len(known)))
-        return self._behind.step(new, finish)
+            self._downstream.scored(_rows_from(rows, len(known)))
+        return self._downstream.step(new, finish)
 
     def fail(self, error: TokenwireError) -> None:
         """Pass on."""
-        self._behind.fail(error)
+        self._downstream.fail(error)
 
     def _end_early(self, finish: pb.Finish) -> bool:
         if finish.reason in _ORDERED:
-            return self._behind.step([], finish)
-        self._behind.diverged(self._seen)
+            return self._downstream.step([], finish)
+        self._downstream.diverged(self._seen)
         return True
 
     @property
     def _caught_up(self) -> bool:
-        return self._seen == len(self._known)
+        return self._seen == len(self._expected)
 
 
 def _rows_from(rows: pb.LogprobRows, start: int) -> pb.LogprobRows:

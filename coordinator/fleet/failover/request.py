@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
 from tokenwire.coordinator.fleet.failover.sequence import ResumableSequence
-from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -31,7 +31,7 @@ class ResumableRequest:
         """Sequences that have not ended."""
         self.aborted = False
         """Whether somebody ended it by its id: what is lost of it does not go on elsewhere."""
-        self._whole: Submission | None = None
+        self._whole: RequestHandle | None = None
 
     def begin(self, below: Fleet) -> None:
         """Submit it as it is. Raises Unavailable or Overloaded."""
@@ -48,7 +48,7 @@ class ResumableRequest:
         return [
             sequence
             for sequence in self.sequences
-            if sequence.submission is None and sequence.session is not None and not sequence.ended
+            if sequence.handle is None and sequence.session is not None and not sequence.ended
         ]
 
     def leave_first_worker(self) -> None:
@@ -58,7 +58,7 @@ class ResumableRequest:
 
     def explain(self) -> str:
         """Say which worker has it and why, and what it was lost with."""
-        own = [sequence.submission for sequence in self.sequences if sequence.submission is not None]
+        own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
         whole = [self._whole] if self._whole is not None else []
         said = ", ".join(part.explain() for part in own or whole)
         losses = sum(sequence.losses for sequence in self.sequences)
@@ -71,8 +71,8 @@ class ResumableRequest:
 
 
 def _abort(sequence: ResumableSequence) -> None:
-    if sequence.submission is not None:
-        sequence.submission.abort()
+    if sequence.handle is not None:
+        sequence.handle.abort()
     sequence.abandon()
 
 

@@ -4,7 +4,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.request_handle import Submission
+from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
@@ -29,7 +29,7 @@ class Loss:
     """Whether the worker is there but did not take the request."""
 
 
-class Keeper(Protocol):
+class FailoverPolicy(Protocol):
     """Who decides what becomes of lost sequences."""
 
     def lost(self, sequence: "ResumableSequence", loss: Loss) -> None:
@@ -47,28 +47,28 @@ class ResumableSequence:
 
     __slots__ = (
         "_began_at",
-        "_keeper",
         "_last_word",
         "_listener",
+        "_policy",
         "_prefilled",
         "_session",
         "avoid",
         "ended",
         "engines",
         "forked",
+        "handle",
         "index",
         "losses",
         "request",
-        "submission",
         "token_ids",
     )
 
-    def __init__(self, request: object, index: int, listener: SlotListener, keeper: Keeper) -> None:
+    def __init__(self, request: object, index: int, listener: SlotListener, policy: FailoverPolicy) -> None:
         self.request = request
         self.index = index
         """Position among the sequences of its request."""
         self.token_ids = array("I")
-        self.submission: Submission | None = None
+        self.handle: RequestHandle | None = None
         """Where it runs by itself; None while it runs with the rest of its request, or waits."""
         self.losses = 0
         self.avoid: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class ResumableSequence:
         self.forked = False
         """Whether a second run said something else: now only its tokens count."""
         self._listener = listener
-        self._keeper = keeper
+        self._policy = policy
         self._last_word: TokenwireError | pb.Finish | None = None
         """What the worker said that it was lost with."""
         self._session: WorkerSession | None = None
@@ -154,9 +154,9 @@ class ResumableSequence:
 
     def diverged(self, position: int) -> None:
         """Hear from a replay that it says something else than before."""
-        self._keeper.diverged(self, position)
+        self._policy.diverged(self, position)
 
-    # What its keeper does.
+    # What its policy does.
 
     def resumed(self) -> None:
         """Tell that another worker goes on with what was said."""
@@ -214,10 +214,10 @@ class ResumableSequence:
         self.avoid |= {instance_id}
         self.losses += counts
         self._last_word = last_word
-        self._keeper.lost(self, Loss(instance_id, died, certain, counts, refused))
+        self._policy.lost(self, Loss(instance_id, died, certain, counts, refused))
 
     def _end(self) -> None:
         if not self.ended:
             self.ended = True
             self._session = None
-            self._keeper.ended(self)
+            self._policy.ended(self)

@@ -7,7 +7,7 @@ from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 
-class Conversation(Protocol):
+class WorkerTransport(Protocol):
     """One connection to one worker, from its first command to its end. Methods raise TokenwireError, saying why."""
 
     @property
@@ -25,5 +25,5 @@ class Conversation(Protocol):
 
 
 Commands = AsyncIterator[pb.SessionRequest]
-Converse = Callable[[str, Commands], Conversation]
-"""Begins a conversation with the worker at an address."""
+OpenTransport = Callable[[str, Commands], WorkerTransport]
+"""Begins a transport with the worker at an address."""

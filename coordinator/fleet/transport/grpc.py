@@ -1,4 +1,4 @@
-"""A conversation with a worker of ours: one gRPC stream."""
+"""A transport with a worker of ours: one gRPC stream."""
 
 import grpc
 
@@ -9,7 +9,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 
-class GrpcConversation:
+class GrpcTransport:
     """Opens a channel of its own, and the session's stream in it."""
 
     def __init__(self, link: Link, address: str, commands: Commands) -> None:

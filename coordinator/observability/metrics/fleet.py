@@ -11,7 +11,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
 from tokenwire.coordinator.fleet.session_stats import buckets
 
-_STATES = (*(state.value for state in SessionState), "misfit")
+_STATES = (*(state.value for state in SessionState), "out_of_sync")
 
 
 class FleetCollector(Collector):
@@ -37,7 +37,7 @@ class FleetCollector(Collector):
         )
         yield self._of_workers("open_slots", "Sequences of this coordinator.", lambda session: session.open_slots)
         yield from self._lines()
-        yield from self._tallies()
+        yield from self._stats_by_model()
         failover = CounterMetricFamily(
             "tokenwire_failover_sequences", "Sequences that lost a worker.", labels=("result",)
         )
@@ -65,8 +65,8 @@ class FleetCollector(Collector):
         return family
 
     def _state(self, session: WorkerSession) -> str:
-        is_misfit = session.state is SessionState.READY and self._pool.misfit(session)
-        return "misfit" if is_misfit else session.state.value
+        is_misfit = session.state is SessionState.READY and self._pool.out_of_sync(session)
+        return "out_of_sync" if is_misfit else session.state.value
 
     def _of_workers(self, name: str, text: str, value: Callable[[WorkerSession], float]) -> Metric:
         family = GaugeMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model"))
@@ -89,14 +89,14 @@ class FleetCollector(Collector):
             refused.add_metric((model, reason), count)
         yield from (requests, sequences, refused)
 
-    def _tallies(self) -> Iterator[Metric]:
+    def _stats_by_model(self) -> Iterator[Metric]:
         gaps = HistogramMetricFamily(
             "tokenwire_inter_token_latency_seconds", "Between a sequence's tokens.", labels=("model",)
         )
         overshoot = CounterMetricFamily(
             "tokenwire_overshoot_tokens", "Tokens for sequences that had been given up.", labels=("model",)
         )
-        for model, tally in self._pool.tallies.items():
-            gaps.add_metric((model,), buckets(tally), tally.gaps_s)
-            overshoot.add_metric((model,), tally.overshoot_tokens)
+        for model, stats in self._pool.stats_by_model.items():
+            gaps.add_metric((model,), buckets(stats), stats.gaps_s)
+            overshoot.add_metric((model,), stats.overshoot_tokens)
         yield from (gaps, overshoot)

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError
 from tokenwire.for_each import for_each
@@ -45,7 +45,7 @@ class Relay:
 
 async def _ask(session: WorkerSession) -> str | None:
     try:
-        answer = await ask(session, lambda stub: stub.GetMetrics(pb.GetMetricsRequest(), timeout=_ANSWER_S))
+        answer = await call_worker(session, lambda stub: stub.GetMetrics(pb.GetMetricsRequest(), timeout=_ANSWER_S))
     except TokenwireError as error:
         log.debug("worker %s tells no metrics: %s", session.address, error)
         return None

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tokenwire.coordinator.auth.allowed_hosts import HostGate, is_loopback
+from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 
 
 async def answer(request: Request) -> Response:
@@ -17,7 +17,7 @@ async def answer(request: Request) -> Response:
 
 def client_of(*allowed: str) -> httpx.AsyncClient:
     """Return a client of a server behind the gate."""
-    app = HostGate(Starlette(routes=[Route("/", answer)]), allowed)
+    app = AllowedHosts(Starlette(routes=[Route("/", answer)]), allowed)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 

@@ -11,7 +11,7 @@ from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import (
     VARIABLE,
     AccessSettings,
-    KeyRing,
+    ApiKeys,
     access_settings,
     open_keys,
     parse_keys,
@@ -26,7 +26,7 @@ DIGEST = sha256(b"sesame").hexdigest()
 def test_keys_stand_on_lines() -> None:
     """With a tenant's name or without one, as they are or as digests; comments do not count."""
     keys = parse_keys(f"# ours\nsearch sesame-1  # old\nsearch sesame-2\n\nsha256:{DIGEST}\n", "file")
-    ring = KeyRing(keys)
+    ring = ApiKeys(keys)
 
     assert [key.tenant for key in keys] == ["search", "search", f"key-{DIGEST[:8]}"]
     for known in (b"sesame-1", b"sesame-2", b"sesame"):
@@ -40,7 +40,7 @@ def test_keys_have_limits_in_json() -> None:
     entry = {"max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
     text = json.dumps([{"tenant": "batch", "sha256": DIGEST, "min_priority": 5, "models": ["a"], **entry}])
 
-    key = KeyRing(parse_keys(text, "file")).find(b"sesame")
+    key = ApiKeys(parse_keys(text, "file")).find(b"sesame")
 
     assert key is not None
     assert (key.tenant, key.min_priority, key.models) == ("batch", 5, frozenset({"a"}))
@@ -80,7 +80,7 @@ def test_nothing_shows_a_key() -> None:
     """Neither of keys nor of their digests is there anything in what is printed."""
     settings = access_settings(None, {VARIABLE: "sesame, other"})
 
-    shown = f"{settings} {settings!r} {KeyRing(settings.keys)!r} {settings.keys!r}"
+    shown = f"{settings} {settings!r} {ApiKeys(settings.keys)!r} {settings.keys!r}"
 
     assert "sesame" not in shown
     assert DIGEST not in shown

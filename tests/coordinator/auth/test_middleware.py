@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tokenwire.coordinator.auth.api_keys import KeyRing, parse_keys
+from tokenwire.coordinator.auth.api_keys import ApiKeys, parse_keys
 from tokenwire.coordinator.auth.caller import caller_of
-from tokenwire.coordinator.auth.middleware import AccessGate
+from tokenwire.coordinator.auth.middleware import AuthMiddleware
 
 KEYS = """[
   {"tenant": "search", "key": "sesame", "tokens_per_minute": 100},
@@ -46,7 +46,7 @@ def client_of(application: Application) -> httpx.AsyncClient:
     steering = [Route("/pause", application.steer, methods=["POST"])]
     routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
     routes.append(Route("/health", application.ask))
-    app = AccessGate(Router([*routes, *steering]), keys=lambda: KeyRing(parse_keys(KEYS, "test")), guarded=steering)
+    app = AuthMiddleware(Router([*routes, *steering]), keys=lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=steering)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -107,7 +107,7 @@ async def test_a_refusal_reads_nothing(declared: tuple[bytes, bytes], closes: bo
 
     app: ASGIApp = application
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/x", "headers": [declared]}
-    await AccessGate(app, keys=lambda: KeyRing([]))(scope, receive, send)
+    await AuthMiddleware(app, keys=lambda: ApiKeys([]))(scope, receive, send)
 
     assert sent[0]["status"] == 401
     assert ((b"connection", b"close") in sent[0]["headers"]) == closes

@@ -23,11 +23,11 @@ async def test_a_worker_has_room_for_its_seats_and_a_lead(tmp_path: Path) -> Non
         _, (short,) = send(pool, max_tokens=5)
         assert pool.room(MODEL) == 1
         send(pool, n=5)
-        assert (pool.room(MODEL), pool.has_room(MODEL)) == (0, False)
+        assert (pool.room(MODEL), pool.has_capacity(MODEL)) == (0, False)
 
         ticket.abort()
         await short.ended.wait()
-        await until(lambda: pool.has_room(MODEL))
+        await until(lambda: pool.has_capacity(MODEL))
         assert not changes.empty()
 
 
@@ -43,7 +43,7 @@ async def test_a_full_cache_leaves_no_room(tmp_path: Path) -> None:
         await until(lambda: session.workload.load.running == 1)
         assert pool.room(MODEL) == 67
 
-        session.workload.told(pb.Load(running=1, waiting=3, kv_cache_usage=0.97))
+        session.workload.on_load(pb.Load(running=1, waiting=3, kv_cache_usage=0.97))
         assert pool.room(MODEL) <= 1
 
 
@@ -62,6 +62,6 @@ async def test_requests_go_to_a_worker_with_room(tmp_path: Path) -> None:
         await first.moved.wait()
         chosen += [pool.submit(MODEL, prompt, [Listener()]).session.address for _ in range(5)]
         assert (chosen.count(one), chosen.count(two)) == (3, 3)
-        assert not pool.has_room(MODEL)
+        assert not pool.has_capacity(MODEL)
 
         pool.submit(MODEL, prompt, [Listener()])  # without any room it goes somewhere all the same

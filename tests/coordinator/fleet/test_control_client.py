@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from tests.workers import accept
-from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
 
@@ -36,7 +36,7 @@ async def test_a_call_that_cannot_be_made_is_an_error(
         raise error
 
     with pytest.raises(expected):
-        await ask(session, call)
+        await call_worker(session, call)
 
 
 async def test_who_is_to_end_ends() -> None:
@@ -47,7 +47,7 @@ async def test_who_is_to_end_ends() -> None:
         asked.set()
         await asyncio.Event().wait()
 
-    asking = asyncio.create_task(ask(session, call))
+    asking = asyncio.create_task(call_worker(session, call))
     await asked.wait()
     session.is_connected = False
     asking.cancel()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.v1 import inference_pb2 as pb
 
 RED = pb.LoraAdapter(name="red", id=7, path="/red")
@@ -15,26 +15,26 @@ def state(epoch: int = 0, **fields: object) -> pb.ServingState:
 
 def test_the_newest_state_is_the_target() -> None:
     """Whoever announces it, and whenever; a model that was never steered has none."""
-    targets = Targets()
-    assert not targets.hear("m", state())
-    assert targets.of("m") is None
+    desired = DesiredStates()
+    assert not desired.observe("m", state())
+    assert desired.of("m") is None
 
-    assert targets.hear("m", state(5, paused=True))
-    assert not targets.hear("m", state(4))
+    assert desired.observe("m", state(5, paused=True))
+    assert not desired.observe("m", state(4))
 
-    target = targets.of("m")
+    target = desired.of("m")
     assert target is not None
     assert (target.epoch, target.paused, target.revision) == (5, True, 0)
-    assert targets.of("other") is None
+    assert desired.of("other") is None
 
 
 def test_crossed_operations_end_in_one_target() -> None:
     """Two states of one epoch: all coordinators choose the same, in whatever order they hear of them."""
     one, two = state(5, paused=True), state(5, adapters=[RED])
-    first, second = Targets(), Targets()
-    for targets, heard in ((first, (one, two)), (second, (two, one))):
+    first, second = DesiredStates(), DesiredStates()
+    for desired, heard in ((first, (one, two)), (second, (two, one))):
         for each in heard:
-            targets.hear("m", each)
+            desired.observe("m", each)
 
     assert first.of("m") == second.of("m")
 
@@ -42,17 +42,17 @@ def test_crossed_operations_end_in_one_target() -> None:
 @pytest.mark.parametrize("fields", [{"strayed": True}, {"weights_fault": "torn"}])
 def test_nobody_follows_a_stray(fields: dict[str, object]) -> None:
     """What was changed beside the fleet, or broke, is no target."""
-    targets = Targets()
+    desired = DesiredStates()
 
-    assert not targets.hear("m", state(5, **fields))
+    assert not desired.observe("m", state(5, **fields))
 
 
 def test_epochs_grow_and_are_a_coordinators_own() -> None:
     """A new epoch is above all that were seen or given out, and two coordinators never give out the same."""
-    one, two = Targets(), Targets()
+    one, two = DesiredStates(), DesiredStates()
     one._nonce, two._nonce = 1, 2
     seen = one.next_epoch("m")
-    two.hear("m", state(seen))
+    two.observe("m", state(seen))
 
     assert one.next_epoch("m") > seen
     assert two.next_epoch("m") > seen
@@ -71,32 +71,32 @@ def test_epochs_grow_and_are_a_coordinators_own() -> None:
 )
 def test_workers_unlike_the_target_get_nothing(fields: dict[str, object], reason: str) -> None:
     """Other weights, another pause or broken weights keep a worker out; an adapter more or less does not."""
-    targets = Targets()
-    targets.hear("m", state(5))
+    desired = DesiredStates()
+    desired.observe("m", state(5))
 
-    misfit = targets.misfit("m", state(3, **fields))
+    out_of_sync = desired.out_of_sync("m", state(3, **fields))
 
-    assert (reason in misfit) if reason else not misfit
+    assert (reason in out_of_sync) if reason else not out_of_sync
 
 
 def test_stale_weights_may_be_allowed() -> None:
     """Then only the pause counts."""
-    targets = Targets(stale_weights=True)
-    targets.hear("m", state(5, weights_epoch=5))
+    desired = DesiredStates(stale_weights=True)
+    desired.observe("m", state(5, weights_epoch=5))
 
-    assert not targets.misfit("m", state(3))
-    assert targets.misfit("m", state(3, paused=True))
+    assert not desired.out_of_sync("m", state(3))
+    assert desired.out_of_sync("m", state(3, paused=True))
 
 
 def test_an_adapter_needs_a_worker_that_has_it() -> None:
     """Adapters are found by name, and only workers with that very adapter take its requests."""
-    targets = Targets()
-    targets.hear("m", state(5, adapters=[RED]))
-    adapter = targets.adapter("red")
+    desired = DesiredStates()
+    desired.observe("m", state(5, adapters=[RED]))
+    adapter = desired.adapter("red")
 
     assert adapter is not None
     assert (adapter.model, adapter.lora) == ("m", RED)
-    assert targets.adapter("blue") is None
-    assert not targets.misfit("m", state(5, adapters=[RED]), adapter_id=7)
-    assert "adapter" in targets.misfit("m", state(5), adapter_id=7)
-    assert targets.new_adapter_id(6) != 7
+    assert desired.adapter("blue") is None
+    assert not desired.out_of_sync("m", state(5, adapters=[RED]), adapter_id=7)
+    assert "adapter" in desired.out_of_sync("m", state(5), adapter_id=7)
+    assert desired.new_adapter_id(6) != 7

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers import Listener
-from tokenwire.coordinator.fleet.frames import deal
+from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.errors import EngineFailed, ProtocolError, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
@@ -69,7 +69,7 @@ def test_a_listener_that_breaks_breaks_alone(breaks: str, ends: bool, fails: boo
     slots.take(broken)
     slots.take(whole)
 
-    unwanted = deal(full(*([pb.Finish(slot=0, reason=LENGTH)] if ends else [])), slots, has_new_weights=True)
+    unwanted = dispatch(full(*([pb.Finish(slot=0, reason=LENGTH)] if ends else [])), slots, has_new_weights=True)
 
     assert isinstance(broken.error, EngineFailed)
     assert f"cannot take {breaks}" in broken.error.message
@@ -105,7 +105,7 @@ def test_a_frame_that_breaks_the_rules_is_a_protocol_error(frame: pb.StepFrame) 
     slots.release(2)
 
     with pytest.raises(ProtocolError):
-        deal(frame, slots)
+        dispatch(frame, slots)
 
     assert slots.open <= 2
     assert len({slots.take(Listener()) for _ in range(3)}) == 3
@@ -119,6 +119,6 @@ def test_tokens_for_a_slot_that_was_given_up_are_in_order() -> None:
     slots.take(Listener())
     slots.give_up(0)
 
-    assert deal(full(pb.Finish(slot=0, reason=LENGTH)), slots) == []
+    assert dispatch(full(pb.Finish(slot=0, reason=LENGTH)), slots) == []
 
     assert (listener.token_ids, slots.open) == ([], 1)

@@ -18,9 +18,9 @@ from tests.workers import (
     until,
     welcome,
 )
-from tokenwire.coordinator.fleet.capacity import room_of
-from tokenwire.coordinator.fleet.circuit_breaker import Breaker
-from tokenwire.coordinator.fleet.liveness import LossReason, Vigil, VigilSettings
+from tokenwire.coordinator.fleet.capacity import free_capacity
+from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
+from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.errors import InvalidRequest, Unavailable, WorkerLost
@@ -32,69 +32,69 @@ from tokenwire.worker.simulated_engine.faults import FaultPlan
 def test_a_silent_worker_is_overdue() -> None:
     """Looked at regularly, it is so once nothing came for the whole time."""
     time = Clock()
-    vigil = Vigil(VigilSettings(heartbeat_timeout_s=4), time)
-    vigil.begin()
+    liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
+    liveness.begin()
     looks = []
     for _ in range(20):
         time.now += 0.25
-        looks.append(vigil.is_overdue())
+        looks.append(liveness.is_overdue())
     assert looks == [False] * 16 + [True] * 4
 
 
 def test_time_in_which_this_process_did_not_run_is_excused() -> None:
     """After ten seconds in which nobody looked, the worker has the rest of its time to be heard."""
     time = Clock()
-    vigil = Vigil(VigilSettings(heartbeat_timeout_s=4), time)
-    vigil.begin()
+    liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
+    liveness.begin()
     time.now += 0.25
-    assert not vigil.is_overdue()
+    assert not liveness.is_overdue()
     time.now += 10
-    assert not vigil.is_overdue()
+    assert not liveness.is_overdue()
     for _ in range(14):
         time.now += 0.25
-        assert not vigil.is_overdue()
+        assert not liveness.is_overdue()
     time.now += 0.5
-    assert vigil.is_overdue()
+    assert liveness.is_overdue()
 
 
 def test_an_engine_stalls_beyond_what_is_in_order() -> None:
     """The worker's allowance is added to the timeout; 0 switches this off. The CPU time tells slow from hanging."""
     beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
-    vigil = Vigil(VigilSettings(engine_stall_timeout_s=4))
+    liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
     with pytest.raises(Unavailable, match=r"no step for 5\.0 s and used 4\.9 s of CPU time"):
-        vigil.judge(beat, lambda: True)
-    assert vigil.lost_by is LossReason.STALLED
+        liveness.judge(beat, lambda: True)
+    assert liveness.lost_by is LossReason.STALLED
     for timeout_s in (4.6, 0):
-        vigil = Vigil(VigilSettings(engine_stall_timeout_s=timeout_s))
-        vigil.judge(beat, lambda: True)
-        assert (vigil.stalled, vigil.lost_by) == (False, LossReason.CLOSED)
+        liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=timeout_s))
+        liveness.judge(beat, lambda: True)
+        assert (liveness.stalled, liveness.lost_by) == (False, LossReason.CLOSED)
 
 
 def test_an_engine_that_stalls_alone_is_waited_for() -> None:
     """Its requests could go nowhere else: it has a minute more, or until another worker is there."""
-    vigil = Vigil(VigilSettings(engine_stall_timeout_s=4))
-    vigil.judge(pb.Heartbeat(stalled_ms=63_000), lambda: False)
-    assert vigil.stalled
-    vigil.judge(pb.Heartbeat(stalled_ms=0), lambda: False)
-    assert not vigil.stalled
-    vigil.judge(pb.Heartbeat(stalled_ms=5000), lambda: False)
+    liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
+    liveness.judge(pb.Heartbeat(stalled_ms=63_000), lambda: False)
+    assert liveness.stalled
+    liveness.judge(pb.Heartbeat(stalled_ms=0), lambda: False)
+    assert not liveness.stalled
+    liveness.judge(pb.Heartbeat(stalled_ms=5000), lambda: False)
     with pytest.raises(Unavailable):
-        vigil.judge(pb.Heartbeat(stalled_ms=5500), lambda: True)
+        liveness.judge(pb.Heartbeat(stalled_ms=5500), lambda: True)
     with pytest.raises(Unavailable):
-        vigil.judge(pb.Heartbeat(stalled_ms=65_000), lambda: False)
+        liveness.judge(pb.Heartbeat(stalled_ms=65_000), lambda: False)
 
 
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "engine_stall_timeout"])
 def test_timeouts_are_not_negative(name: str) -> None:
     """The message names the option."""
     with pytest.raises(InvalidRequest, match=f"--{name.replace('_', '-')}"):
-        VigilSettings(**{f"{name}_s": -1.0})
+        LivenessSettings(**{f"{name}_s": -1.0})
 
 
 def test_losses_in_a_row_make_longer_pauses() -> None:
     """Each is four times as long, up to half a minute; after a quiet minute all is forgotten; a hang is worse."""
     time = Clock()
-    breaker = Breaker(time)
+    breaker = CircuitBreaker(time)
     assert [breaker.lost() for _ in range(6)] == pytest.approx([0.2, 0.8, 3.2, 12.8, 30, 30])
     time.now += 61
     assert breaker.lost() == pytest.approx(0.2)
@@ -113,7 +113,7 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     async with scripted_worker(address, fall_silent):
-        pool = WorkerPool("test", accept, vigil=VigilSettings(heartbeat_timeout_s=0.5))
+        pool = WorkerPool("test", accept, liveness=LivenessSettings(heartbeat_timeout_s=0.5))
         pool.update([address])
         await pool.wait_ready()
         listener = Listener()
@@ -131,7 +131,7 @@ async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
     """Heartbeats say that it makes no step, and another worker could: after that it gets no requests for a while."""
     address, other = f"{unix_address(tmp_path)}1", f"{unix_address(tmp_path)}2"
     async with running_worker(address, faults=FaultPlan.parse(["hang@step=60"])), running_worker(other):
-        pool = WorkerPool("test", accept, vigil=VigilSettings(engine_stall_timeout_s=0.3))
+        pool = WorkerPool("test", accept, liveness=LivenessSettings(engine_stall_timeout_s=0.3))
         pool.update([address])
         await pool.wait_ready()
         listener = Listener()
@@ -144,7 +144,7 @@ async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
         assert "has made no step" in listener.error.message
         session, _ = pool.sessions
         assert session.state is SessionState.CONNECTING
-        assert session.breaker.on_probation
+        assert session.breaker.half_open
         await until(lambda: session.losses[LossReason.STALLED] == 1)
         assert sum(session.losses.values()) == 1
         await pool.stop()
@@ -167,7 +167,7 @@ async def test_an_engine_that_stalls_alone_keeps_its_requests(tmp_path: Path) ->
 
     go_on = asyncio.Event()
     async with scripted_worker(address, stall_for_a_while):
-        pool = WorkerPool("test", accept, vigil=VigilSettings(engine_stall_timeout_s=1))
+        pool = WorkerPool("test", accept, liveness=LivenessSettings(engine_stall_timeout_s=1))
         pool.update([address])
         await pool.wait_ready()
         (session,) = pool.sessions
@@ -188,7 +188,9 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
     """As long as it is paused it may be still; heartbeats go on."""
     address = unix_address(tmp_path)
     async with running_worker(address):
-        pool = WorkerPool("test", accept, vigil=VigilSettings(heartbeat_timeout_s=1.5, engine_stall_timeout_s=0.1))
+        pool = WorkerPool(
+            "test", accept, liveness=LivenessSettings(heartbeat_timeout_s=1.5, engine_stall_timeout_s=0.1)
+        )
         pool.update([address])
         await pool.wait_ready()
         control = pool.sessions[0].control
@@ -214,14 +216,14 @@ async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
     async with running_worker(address):
         await pool.wait_ready()
         (session,) = pool.sessions
-        assert room_of(session) > 100
+        assert free_capacity(session) > 100
     await until(lambda: session.state is SessionState.CONNECTING)
     async with running_worker(address):
         await pool.wait_ready()
-        assert room_of(session) == 8
+        assert free_capacity(session) == 8
         listener = Listener()
         pool.submit("simulated", submission(), [listener])
-        assert room_of(session) == 7
+        assert free_capacity(session) == 7
         await listener.ended.wait()
-        assert room_of(session) > 100
+        assert free_capacity(session) > 100
         await pool.stop()

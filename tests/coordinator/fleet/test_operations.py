@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, submission, unix_address, until
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import SessionState
@@ -24,9 +24,9 @@ class Coordinator:
     """A coordinator's part that steers, over sockets in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.targets = Targets()
-        self.pool = WorkerPool("test", accept, self.targets)
-        self.control = FleetControl(self.pool, self.targets, timeout_s=10)
+        self.desired = DesiredStates()
+        self.pool = WorkerPool("test", accept, self.desired)
+        self.control = FleetControl(self.pool, self.desired, timeout_s=10)
 
     async def wait_ready(self, count: int) -> None:
         """Wait until so many workers are connected."""
@@ -35,7 +35,7 @@ class Coordinator:
     def alike(self) -> int:
         """Count connected workers that are at the target."""
         sessions = [session for session in self.pool.sessions if session.control is not None]
-        return sum(not self.targets.differs(session.name, session.serving) for session in sessions)
+        return sum(not self.desired.has_drifted(session.name, session.serving) for session in sessions)
 
     async def wait_alike(self, count: int) -> None:
         """Wait until so many workers are at the target."""
@@ -132,11 +132,11 @@ async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_pa
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)
         await coordinator.control.load_lora(None, "red", "/red")
-        await until(lambda: other.targets.adapter("red") is not None)
+        await until(lambda: other.desired.adapter("red") is not None)
         async with coordinating(tmp_path) as later:
             await later.wait_ready(3)
 
-            assert later.targets.of("simulated") == other.targets.of("simulated") == coordinator.targets.of("simulated")
+            assert later.desired.of("simulated") == other.desired.of("simulated") == coordinator.desired.of("simulated")
 
 
 async def test_a_dead_worker_is_reported_and_brought_along(
@@ -169,19 +169,19 @@ async def test_transferred_weights_keep_a_newcomer_out(coordinator: Coordinator,
     await fleet.kill("two")
     await fleet.start("two")
     (session,) = [each for each in coordinator.pool.sessions if "two" in each.address]
-    await until(lambda: "came by a transfer" in coordinator.pool.misfit(session))
+    await until(lambda: "came by a transfer" in coordinator.pool.out_of_sync(session))
     assert await coordinator.takers() == {"one", "three"}
 
     await coordinator.control.load_weights(None, str(tmp_path), "v4", reset_prefix_cache=False)
 
-    assert not coordinator.pool.misfit(session)
+    assert not coordinator.pool.out_of_sync(session)
     assert await coordinator.takers() == set(NAMES)
 
 
 async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, fleet: Fleet) -> None:
     """All workers have it under one id, a restarted one again before it gets its requests; then it is gone."""
     await coordinator.control.load_lora(None, "red", "/red")
-    adapter = coordinator.targets.adapter("red")
+    adapter = coordinator.desired.adapter("red")
     assert adapter is not None
     assert await coordinator.takers(adapter.lora) == set(NAMES)
     await fleet.kill("one")
@@ -200,7 +200,7 @@ async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
     """A name that is taken is refused unless it is to be replaced, by a new id; an unknown one cannot be unloaded."""
     control = coordinator.control
     await control.load_lora(None, "red", "/red")
-    first = coordinator.targets.adapter("red")
+    first = coordinator.desired.adapter("red")
     with pytest.raises(InvalidRequest, match="already been loaded"):
         await control.load_lora(None, "red", "/other")
     with pytest.raises(InvalidRequest, match="served base model"):
@@ -210,7 +210,7 @@ async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
 
     await control.load_lora(None, "red", "/other", replace=True)
 
-    (second,) = coordinator.targets.adapters()
+    (second,) = coordinator.desired.adapters()
     assert first is not None
     assert (second.lora.path, second.lora.id != first.lora.id) == ("/other", True)
 
@@ -226,7 +226,7 @@ async def test_what_is_wrong_for_all_is_the_callers_fault(coordinator: Coordinat
     with pytest.raises(NotFound, match="does not exist"):
         await coordinator.control.resume("unknown")
 
-    assert coordinator.targets.of("simulated") is None
+    assert coordinator.desired.of("simulated") is None
 
 
 async def test_without_workers_there_is_nobody_to_steer(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ async def test_crossing_operations_leave_all_workers_alike(coordinator: Coordina
         await coordinator.wait_alike(3)
         await other.wait_alike(3)
 
-        assert coordinator.targets.of("simulated") == other.targets.of("simulated")
+        assert coordinator.desired.of("simulated") == other.desired.of("simulated")

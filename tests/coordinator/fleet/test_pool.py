@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, submission, unix_address, until
-from tokenwire.coordinator.fleet.pool import Ticket, WorkerPool
+from tokenwire.coordinator.fleet.pool import PlacedRequest, WorkerPool
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.errors import Unavailable
 from tokenwire.worker.server import WorkerServer
@@ -45,7 +45,9 @@ async def pool(workers: list[WorkerServer]) -> AsyncIterator[WorkerPool]:
         yield pool
 
 
-def send(pool: WorkerPool, max_tokens: int = LONG, n: int = 1, model: str = MODEL) -> tuple[Ticket, list[Listener]]:
+def send(
+    pool: WorkerPool, max_tokens: int = LONG, n: int = 1, model: str = MODEL
+) -> tuple[PlacedRequest, list[Listener]]:
     """Submit a request."""
     listeners = [Listener() for _ in range(n)]
     return pool.submit(model, submission(max_tokens), listeners), listeners

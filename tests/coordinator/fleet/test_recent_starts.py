@@ -1,6 +1,6 @@
 """Who a worker had just begun with when it died."""
 
-from tokenwire.coordinator.fleet.recent_starts import Newcomers
+from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -22,51 +22,51 @@ def finish(slot: int, reason: "pb.FinishReason" = pb.FINISH_REASON_LENGTH) -> pb
 def test_requests_are_new_until_a_few_frames_after_their_first_token() -> None:
     """Whether or not somebody still listens: slots that were given up count until they end."""
     survivors: list[pb.Submit] = []
-    newcomers = Newcomers(survivors.append)
+    recent_starts = RecentStarts(survivors.append)
     old, young, waiting = submit("old"), submit("young"), submit("waiting")
     for slot, each in enumerate((old, young, waiting)):
-        newcomers.sent([slot], each)
-    newcomers.heard(prefill(0))
+        recent_starts.on_submit([slot], each)
+    recent_starts.on_frame(prefill(0))
     for _ in range(3):
-        newcomers.heard(pb.StepFrame())
-    newcomers.heard(prefill(1))
+        recent_starts.on_frame(pb.StepFrame())
+    recent_starts.on_frame(prefill(1))
 
-    assert newcomers.take_all() == [young, waiting]
+    assert recent_starts.take_all() == [young, waiting]
     assert survivors == [old]
-    assert newcomers.take_all() == []
+    assert recent_starts.take_all() == []
 
 
 def test_endings() -> None:
     """A short reply has survived; one that was aborted or refused is merely gone."""
     survivors: list[pb.Submit] = []
-    newcomers = Newcomers(survivors.append)
+    recent_starts = RecentStarts(survivors.append)
     for slot in range(3):
-        newcomers.sent([slot], submit(str(slot)))
-    newcomers.heard(finish(0))
-    newcomers.heard(finish(1, pb.FINISH_REASON_ABORT))
-    newcomers.refused([2])
+        recent_starts.on_submit([slot], submit(str(slot)))
+    recent_starts.on_frame(finish(0))
+    recent_starts.on_frame(finish(1, pb.FINISH_REASON_ABORT))
+    recent_starts.on_refusal([2])
 
-    assert newcomers.take_all() == []
+    assert recent_starts.take_all() == []
     assert survivors == [submit("0")]
 
 
 def test_a_slot_that_is_used_again_is_another_request() -> None:
     """What is known of the first one says nothing of the second."""
-    newcomers = Newcomers()
-    newcomers.sent([0], submit("first"))
-    newcomers.heard(prefill(0))
-    newcomers.heard(finish(0))
+    recent_starts = RecentStarts()
+    recent_starts.on_submit([0], submit("first"))
+    recent_starts.on_frame(prefill(0))
+    recent_starts.on_frame(finish(0))
     second = submit("second")
-    newcomers.sent([0], second)
+    recent_starts.on_submit([0], second)
     for _ in range(5):
-        newcomers.heard(pb.StepFrame())
+        recent_starts.on_frame(pb.StepFrame())
 
-    assert newcomers.take_all() == [second]
+    assert recent_starts.take_all() == [second]
 
 
 def test_a_request_of_several_sequences_is_one() -> None:
     """It is new as long as one of them is."""
-    newcomers = Newcomers()
-    newcomers.sent([0, 1], submit("several"))
-    newcomers.heard(finish(0))
-    assert newcomers.take_all() == [submit("several")]
+    recent_starts = RecentStarts()
+    recent_starts.on_submit([0, 1], submit("several"))
+    recent_starts.on_frame(finish(0))
+    assert recent_starts.take_all() == [submit("several")]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tests.workers import until
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.reconciler import Reconciler
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.v1 import control_pb2
@@ -31,7 +31,7 @@ class Worker:
             raise self._errors.pop(0)
         return control_pb2.AdoptStateResponse(serving=request.target)
 
-    def hear(self, serving: pb.ServingState) -> None:
+    def on_serving_state(self, serving: pb.ServingState) -> None:
         """Take the state."""
         self.serving = serving
         self.adopted.append(serving.epoch)
@@ -45,13 +45,13 @@ def session_of(worker: Worker) -> WorkerSession:
 
 async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> None:
     """The attempt has looked at the worker for the last time, and nobody has been told of its end."""
-    targets, worker = Targets(), Worker()
-    reconciler, session = Reconciler(targets), session_of(worker)
-    targets.hear("m", pb.ServingState(epoch=1))
+    desired, worker = DesiredStates(), Worker()
+    reconciler, session = Reconciler(desired), session_of(worker)
+    desired.observe("m", pb.ServingState(epoch=1))
 
     def change() -> None:
         worker.on_adopted = lambda: None
-        targets.hear("m", pb.ServingState(epoch=2))
+        desired.observe("m", pb.ServingState(epoch=2))
         reconciler.consider(session)
 
     def change_soon() -> None:
@@ -66,9 +66,9 @@ async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> 
 
 async def test_an_attempt_that_breaks_is_made_again() -> None:
     """Whatever it breaks with, the worker is not left behind; what was wrong is said meanwhile."""
-    targets, worker = Targets(), Worker(ValueError("unforeseen"))
-    reconciler, session = Reconciler(targets, first_retry_s=0.01), session_of(worker)
-    targets.hear("m", pb.ServingState(epoch=1))
+    desired, worker = DesiredStates(), Worker(ValueError("unforeseen"))
+    reconciler, session = Reconciler(desired, first_retry_s=0.01), session_of(worker)
+    desired.observe("m", pb.ServingState(epoch=1))
 
     reconciler.consider(session)
 

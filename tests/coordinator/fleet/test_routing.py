@@ -7,7 +7,7 @@ import pytest
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router
-from tokenwire.coordinator.fleet.slots import Deaf, SlotTable
+from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.ttl_cache import Recent
 from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tokenwire.v1 import inference_pb2 as pb
@@ -29,12 +29,12 @@ class Worker:
 
     def take(self, sequences: int = 1, prompt: int = 0) -> None:
         """Get a request."""
-        slots = [self.slots.take(Deaf()) for _ in range(sequences)]
-        self.workload.sent(slots, prompt)
+        slots = [self.slots.take(DiscardListener()) for _ in range(sequences)]
+        self.workload.on_submit(slots, prompt)
 
     def tell(self, **load: float) -> None:
         """Send a frame without tokens."""
-        self.workload.heard(pb.StepFrame(load=pb.Load(**load)))  # type: ignore[arg-type]
+        self.workload.on_frame(pb.StepFrame(load=pb.Load(**load)))  # type: ignore[arg-type]
 
 
 def prompt(tokens: int = 1024, first: int = 0) -> list[int]:
@@ -58,7 +58,7 @@ def router(workers: list[Worker]) -> Router:
     """Knows the workers."""
     router = Router()
     for worker in workers:
-        router.notice(worker, "weights")
+        router.on_worker_state(worker, "weights")
     return router
 
 
@@ -127,9 +127,9 @@ def test_a_restarted_worker_holds_nothing(router: Router, workers: list[Worker])
     holder = router.choose(workers[:1], request(held), NEW).worker
     router.choose(workers[1:2], request(held), NEW)
 
-    router.notice(workers[1], "new weights")
+    router.on_worker_state(workers[1], "new weights")
     holder.instance_id = "restarted"
-    router.notice(holder, "weights")
+    router.on_worker_state(holder, "weights")
 
     assert router.choose(workers, request(held), NEW).cached == 0
 
@@ -138,7 +138,7 @@ def test_a_worker_that_left_is_forgotten(router: Router, workers: list[Worker]) 
     """Its address may come back with another process."""
     holder = router.choose(workers, request(prompt()), NEW).worker
     router.forget(holder)
-    router.notice(holder, "weights")
+    router.on_worker_state(holder, "weights")
     assert router.choose([holder], request(prompt()), NEW).cached == 0
 
 
@@ -179,7 +179,7 @@ def test_other_policies_see_no_prefixes(workers: list[Worker], policy: str) -> N
     """Least loaded counts sequences, round robin nothing at all."""
     router = Router(policy)  # type: ignore[arg-type]
     for worker in workers:
-        router.notice(worker, "weights")
+        router.on_worker_state(worker, "weights")
     workers[0].take(sequences=2)
     workers[1].take(sequences=1, prompt=5000)
 
@@ -195,9 +195,9 @@ def test_work_ahead_is_prompts_and_sequences() -> None:
     worker.take(sequences=2, prompt=300)
     assert worker.workload.ahead() == 1000 + 3 * SEQUENCE_TOKENS
 
-    worker.workload.heard(pb.StepFrame(prefills=[pb.PrefillInfo(slot=0)], load=pb.Load(running=3)))
+    worker.workload.on_frame(pb.StepFrame(prefills=[pb.PrefillInfo(slot=0)], load=pb.Load(running=3)))
     assert worker.workload.ahead() == 300 + 3 * SEQUENCE_TOKENS
-    worker.workload.heard(pb.StepFrame(finishes=[pb.Finish(slot=1)], load=pb.Load(running=2)))
+    worker.workload.on_frame(pb.StepFrame(finishes=[pb.Finish(slot=1)], load=pb.Load(running=2)))
     worker.slots.release(1)
     assert worker.workload.ahead() == 2 * SEQUENCE_TOKENS
 
@@ -254,11 +254,11 @@ def test_a_worker_process_leaves_nothing_behind() -> None:
     router, sizes = Router(), set()
     for number in range(5):
         worker = Worker("one", f"instance {number}")
-        router.notice(worker, "weights")
+        router.on_worker_state(worker, "weights")
         router.choose([worker], request(prompt()), NEW)
         sizes.add(_size(router))
 
-    router.notice(Worker("one", "instance 4"), "other weights")
+    router.on_worker_state(Worker("one", "instance 4"), "other weights")
 
     assert sizes == {_size(router)}
 

@@ -1,23 +1,23 @@
 """What sessions count."""
 
-from tokenwire.coordinator.fleet.session_stats import Tally, buckets
-from tokenwire.coordinator.fleet.slots import Deaf
+from tokenwire.coordinator.fleet.session_stats import SessionStats, buckets
+from tokenwire.coordinator.fleet.slots import DiscardListener
 
 
 def test_gaps_are_counted_by_token_in_cumulated_buckets() -> None:
     """A frame of many sequences counts for each of them."""
-    tally = Tally()
-    tally.add_gap(0.010, 3)
-    tally.add_gap(60.0, 1)
-    counted = dict(buckets(tally))
+    stats = SessionStats()
+    stats.add_gap(0.010, 3)
+    stats.add_gap(60.0, 1)
+    counted = dict(buckets(stats))
     assert counted["0.005"] == 0
     assert counted["0.01"] == counted["10.0"] == 3
     assert counted["+Inf"] == 4
-    assert tally.gaps_s == 60.03
+    assert stats.gaps_s == 60.03
 
 
 def test_tokens_for_slots_that_were_given_up_are_counted() -> None:
     """Whoever stands in for a listener counts what comes in vain."""
-    tally = Tally()
-    Deaf(tally).step([1, 2], None)
-    assert tally.overshoot_tokens == 2
+    stats = SessionStats()
+    DiscardListener(stats).step([1, 2], None)
+    assert stats.overshoot_tokens == 2

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from tests.workers import Listener, Script, SessionContext, accept, scripted_worker, submission, unix_address, until
 from tokenwire import protocol
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -20,7 +20,7 @@ def with_unknown_field(message: Message) -> None:
     message.MergeFromString(b"\xc2\x3e\x03new")
 
 
-async def converse(address: str, script: Script) -> Listener:
+async def open_transport(address: str, script: Script) -> Listener:
     """Send a request to a scripted worker; returns when it has ended."""
     async with scripted_worker(address, script):
         pool = WorkerPool("test", accept)
@@ -49,7 +49,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
         await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[8], finishes=[finish])))
         await asyncio.Event().wait()
 
-    listener = await converse(unix_address(tmp_path), older)
+    listener = await open_transport(unix_address(tmp_path), older)
 
     assert listener.token_ids == [7, 8]
     assert listener.error is None
@@ -78,7 +78,7 @@ async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
         await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[8], finishes=[finish])))
         await asyncio.Event().wait()
 
-    listener = await converse(unix_address(tmp_path), newer)
+    listener = await open_transport(unix_address(tmp_path), newer)
 
     assert listener.token_ids == [7, 8]
     assert listener.finish is not None
@@ -97,7 +97,7 @@ async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None
         await context.write(pb.SessionResponse(refusal=refusal))
         await asyncio.Event().wait()
 
-    listener = await converse(unix_address(tmp_path), newer)
+    listener = await open_transport(unix_address(tmp_path), newer)
 
     assert listener.error is not None
     assert listener.error.message == "for a new reason"
@@ -113,13 +113,15 @@ async def test_a_worker_without_a_control_call_says_so(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     address = unix_address(tmp_path)
-    targets = Targets()
-    targets.hear("scripted", pb.ServingState(epoch=1 << 16, weights_epoch=1 << 16, weight_version="v2"))
+    desired = DesiredStates()
+    desired.observe("scripted", pb.ServingState(epoch=1 << 16, weights_epoch=1 << 16, weight_version="v2"))
     async with scripted_worker(address, older):
-        pool = WorkerPool("test", accept, targets)
+        pool = WorkerPool("test", accept, desired)
         pool.update([address])
         try:
-            await until(lambda: bool(pool.sessions[0].model) and "Method not found" in pool.misfit(pool.sessions[0]))
+            await until(
+                lambda: bool(pool.sessions[0].model) and "Method not found" in pool.out_of_sync(pool.sessions[0])
+            )
             assert not pool.is_ready()
         finally:
             await pool.stop()

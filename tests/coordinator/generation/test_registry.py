@@ -7,7 +7,7 @@ import pytest
 
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.desired_state import Targets
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import NotFound, Unavailable
@@ -22,7 +22,7 @@ async def fetch() -> dict[str, bytes]:
     return load_model(None, None).files
 
 
-def directory(clock: Clock, targets: Targets | None = None) -> ModelDirectory:
+def directory(clock: Clock, targets: DesiredStates | None = None) -> ModelDirectory:
     """Return a directory that knows no model."""
     settings: dict[str, Any] = {"workers": ("nowhere:1",), "model_linger_s": LINGER_S}
     return ModelDirectory(CoordinatorSettings(**settings), targets, clock)
@@ -118,8 +118,8 @@ async def test_expected_models_are_waited_for() -> None:
 async def test_adapters_go_and_come_with_their_model() -> None:
     """What a model was steered to outlives it; its adapters are not offered without it."""
     clock = Clock(1000.0)
-    targets = Targets()
-    targets.hear("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
+    targets = DesiredStates()
+    targets.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
     models = directory(clock, targets)
     await models.prepare(pb.Model(names=["red"]), fetch)
     assert models.find("ruby").adapter is not None

@@ -220,7 +220,7 @@ async def test_the_record_hears_of_workers_and_its_trace_goes_to_them() -> None:
     (part,) = fleet.parts
     assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
     for address in ("a:1", "b:1", "a:1"):
-        part.placement.hear_worker(address)
+        part.placement.on_worker(address)
     assert record.workers == ["a:1", "b:1"]
 
 

@@ -1,11 +1,11 @@
 """What is held back for slow readers."""
 
-from tokenwire.coordinator.http.backpressure import Backlogs
+from tokenwire.coordinator.http.backpressure import Backpressure
 
 
 def test_one_reader_has_a_share() -> None:
     """A sixteenth of all, however much is free; to read is always good."""
-    backlogs = Backlogs(1600)
+    backlogs = Backpressure(1600)
 
     assert backlogs.changed(0, 100)
     assert not backlogs.changed(100, 101)
@@ -14,7 +14,7 @@ def test_one_reader_has_a_share() -> None:
 
 def test_all_readers_together_are_bounded() -> None:
     """Whoever adds when everything is taken is too slow; room that others leave counts again."""
-    backlogs = Backlogs(1600)
+    backlogs = Backpressure(1600)
     assert all(backlogs.changed(0, 100) for _ in range(16))
 
     assert not backlogs.changed(0, 1)

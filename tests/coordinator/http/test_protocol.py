@@ -9,11 +9,11 @@ import pytest
 import uvloop
 
 from tests.coordinator.serving import Client, Exchange, client_of, serving
-from tokenwire.coordinator.http.protocol import MAX_HEADERS, ReadLimits
+from tokenwire.coordinator.http.protocol import MAX_HEADERS, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
-SMALL = ReadLimits(head_bytes=4096)
-IMPATIENT = ReadLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_per_s=1e9)
+SMALL = ProtocolLimits(head_bytes=4096)
+IMPATIENT = ProtocolLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_per_s=1e9)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import uvloop
 
 from tests.certificates import CLIENT, Authority, Pair
 from tests.coordinator.serving import Exchange, Reply, client_of, serving
-from tokenwire.coordinator.http.protocol import ReadLimits
+from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
 
@@ -236,7 +236,7 @@ def test_a_key_may_stand_beside_its_certificate(pair: Pair, tmp_path: Path) -> N
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
 async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
     """As soon as headers would be, whatever the loop's own patience."""
-    limits = ReadLimits(head_timeout_s=0.05)
+    limits = ProtocolLimits(head_timeout_s=0.05)
     async with serving(greet, lent=True, limits=limits, context=https) as port, client_of(port) as client:
         await client.send_raw(begun)
 

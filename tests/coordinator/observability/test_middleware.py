@@ -3,7 +3,7 @@
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tokenwire.coordinator.observability.middleware import Observer
+from tokenwire.coordinator.observability.middleware import RecordMiddleware
 from tokenwire.coordinator.observability.record import Outcome, RequestRecord, record_of
 from tokenwire.errors import DeadlineExceeded, EngineFailed, TokenwireError
 
@@ -41,7 +41,7 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
         record_of(scope).model = "digits"
         await send({"type": "http.response.start", "status": 404, "headers": []})
 
-    await Observer(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+    await RecordMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
     (record,) = listener.records
     assert (record.model, record.status, record.outcome) == ("digits", 404, "invalid")
     assert record.duration_s >= 0
@@ -62,7 +62,7 @@ async def test_a_listener_that_breaks_breaks_alone() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         sent.append(scope)
 
-    await Observer(app, [Broken(), listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+    await RecordMiddleware(app, [Broken(), listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
 
     assert (len(sent), len(listener.begun), len(listener.records)) == (1, 1, 1)
 
@@ -75,7 +75,7 @@ async def test_an_application_that_breaks_is_observed_as_an_error() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await Observer(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+        await RecordMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
     assert listener.records[0].outcome == "error"
 
 

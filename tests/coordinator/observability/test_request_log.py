@@ -86,8 +86,8 @@ def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) ->
 )
 def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -> None:
     """What a client sent stands between quotes: it may be a prompt. Fields, their options and signs are shown."""
-    record = _record(request_id="", model="", status=400, asked_model="m")
-    record.refused(reason, "role")
+    record = _record(request_id="", model="", status=400, requested_model="m")
+    record.set_refusal(reason, "role")
 
     fields = fields_of(record)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coordinator.text import reference, tiny
-from tokenwire.coordinator.text.detokenizer import StoppingTextStream, TextStream, TextStreams, UnreadStream
+from tokenwire.coordinator.text.detokenizer import NullTextStream, StoppingTextStream, TextStream, TextStreams
 from tokenwire.coordinator.text.stops import compile_stops
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.coordinator.types import TextRules
@@ -33,7 +33,7 @@ def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
 
 
 def run(
-    stream: TextStream | UnreadStream, steps: Sequence[list[int]], eos: bool = False
+    stream: TextStream | NullTextStream, steps: Sequence[list[int]], eos: bool = False
 ) -> tuple[list[str], int, str | None]:
     """Feed steps; return the deltas, the tokens kept, and the match."""
     deltas, kept = [], 0

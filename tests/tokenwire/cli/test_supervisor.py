@@ -88,7 +88,7 @@ def supervise(tmp_path: Path) -> Supervise:
     def run(code: str) -> Iterator[Supervised]:
         script = f"""
             import os, sys
-            from tokenwire.sockets import Front
+            from tokenwire.sockets import PublicPort
             from tokenwire.startup import Startup
             from tokenwire.cli.supervisor import Part, Supervisor, supervise_coordinators
             # From here on `python -m tokenwire` is the fake.
@@ -222,7 +222,7 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         '''
         import textwrap
         before = [Part("worker", ["stay('worker')"])]
-        sys.exit(supervise_coordinators([textwrap.dedent(coordinator)], Front("127.0.0.1", 0), Startup(2), before))
+        sys.exit(supervise_coordinators([textwrap.dedent(coordinator)], PublicPort("127.0.0.1", 0), Startup(2), before))
     """
     with supervise(code) as supervised:
         lines = supervised.read("worker is up", "coordinator is on ")

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.certificates import CLIENT, SERVER, Authority
 from tests.workers import until
-from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles, SessionState
 from tokenwire.peer_auth.client import Link
@@ -89,7 +89,7 @@ async def works(address: str, link: LinkSettings) -> None:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         request = control_pb2.GetServerInfoRequest()
-        answer = await ask(session, lambda control: control.GetServerInfo(request, timeout=5))
+        answer = await call_worker(session, lambda control: control.GetServerInfo(request, timeout=5))
         assert answer.sessions
 
 

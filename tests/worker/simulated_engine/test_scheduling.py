@@ -109,8 +109,8 @@ async def test_memory_pressure() -> None:
     """With too little memory sequences are preempted and come back: all end, with the same tokens as in a big cache."""
     prompts = [[i] * (20 + 3 * i) for i in range(12)]
     small = SimulationSettings(step_ms=0, max_model_len=256, kv_tokens=512)
-    async with simulation() as roomy, simulation(small) as tight:
-        expected = [(await roomy.run(prompt, max_tokens=150)).ids for prompt in prompts]
+    async with simulation() as with_capacity, simulation(small) as tight:
+        expected = [(await with_capacity.run(prompt, max_tokens=150)).ids for prompt in prompts]
         sequences = [(await tight.submit(prompt, max_tokens=150))[0] for prompt in prompts]
         peak = 0.0
         while tight.engine.open_sequences:

@@ -15,7 +15,7 @@ _CONNECT_S = 5.0
 _ANSWER_S = 5.0
 
 
-class StockServer:
+class VllmHttpClient:
     """One server. Methods raise the error that the server answered with, or WorkerLost where there is no answer."""
 
     def __init__(self, url: str, key: str | None) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class StockSettings:
+class VllmHttpSettings:
     """How stock servers are spoken to."""
 
     tokenizer: Path | None = None

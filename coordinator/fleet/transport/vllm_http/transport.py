@@ -1,4 +1,4 @@
-"""A conversation with a stock vLLM server: each sequence is a streamed request of its own."""
+"""A transport with a stock vLLM server: each sequence is a streamed request of its own."""
 
 import asyncio
 import json
@@ -11,13 +11,13 @@ from typing import Any
 
 from tokenwire import protocol
 from tokenwire.coordinator.fleet.transport.base import Commands
-from tokenwire.coordinator.fleet.transport.vllm_http.client import StockServer
+from tokenwire.coordinator.fleet.transport.vllm_http.client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import stock_control
 from tokenwire.coordinator.fleet.transport.vllm_http.frame_buffer import Outbox
 from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelFolder
 from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, comes_whole, headers_of
 from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
-from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -45,14 +45,14 @@ class _Sequence:
     """Whether it was ended from here."""
 
 
-class StockConversation:
+class VllmHttpTransport:
     """Looks like a session with a worker: a welcome first, then frames."""
 
-    def __init__(self, settings: StockSettings, address: str, commands: Commands) -> None:
+    def __init__(self, settings: VllmHttpSettings, address: str, commands: Commands) -> None:
         self._settings = settings
         self._address = address
         self._commands = commands
-        self._server = StockServer(address, settings.key)
+        self._server = VllmHttpClient(address, settings.key)
         self._instance_id = uuid.uuid4().hex
         self._outbox = Outbox()
         self._sequences: dict[int, _Sequence] = {}
@@ -66,7 +66,7 @@ class StockConversation:
     async def read(self) -> pb.SessionResponse | None:
         """Return a welcome, then what comes."""
         if self._directory is None:
-            return await self._meet()
+            return await self._connect()
         return await self._outbox.take()
 
     async def fetch_tokenizer(self) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ class StockConversation:
 
     # Meeting.
 
-    async def _meet(self) -> pb.SessionResponse:
+    async def _connect(self) -> pb.SessionResponse:
         if self._settings.tokenizer is None:
             raise InvalidRequest("a stock vLLM server needs --tokenizer DIR, the directory of its model")
         directory = ModelFolder(self._settings.tokenizer)
@@ -98,14 +98,14 @@ class StockConversation:
                 f"the server does not take token ids, start it with --enable-scale-out: {error.message}"
             ) from error
         self._directory, self._model = directory, model.names[0]
-        self._spawn(self._closing(self._obey()))
+        self._spawn(self._closing(self._handle()))
         self._spawn(self._closing(self._watch()))
         welcome = pb.Welcome(protocol=protocol.version(), instance_id=self._instance_id, model=model)
         return pb.SessionResponse(welcome=welcome)
 
     # Commands.
 
-    async def _obey(self) -> None:
+    async def _handle(self) -> None:
         async for command in self._commands:
             match command.WhichOneof("command"):
                 case "submit":
@@ -128,13 +128,13 @@ class StockConversation:
 
     def _abort(self, sequences: list[_Sequence]) -> None:
         if begun := [sequence for sequence in sequences if sequence.began]:
-            self._spawn(self._ask_to_abort(begun))
+            self._spawn(self._request_abort(begun))
         for sequence in sequences:
             sequence.aborted = True
             if not sequence.began:
                 self._hang_up(sequence)
 
-    async def _ask_to_abort(self, sequences: list[_Sequence]) -> None:
+    async def _request_abort(self, sequences: list[_Sequence]) -> None:
         tasks = [sequence.task for sequence in sequences if sequence.task is not None]
         try:
             ids = [_SERVER_PREFIX + sequence.request_id for sequence in sequences]
@@ -235,7 +235,7 @@ class StockConversation:
             self._lively = False
 
     async def _is_well(self) -> bool:
-        """Look at the server; ends the conversation if it is not well."""
+        """Look at the server; ends the transport if it is not well."""
         reason = ""
         for _ in range(_TRIES):
             try:

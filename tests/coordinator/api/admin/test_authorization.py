@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.auth.admin_key import AdminKey, read_admin_key
@@ -28,7 +28,7 @@ class Order(Form):
 def client_of(key: AdminKey | None) -> TestClient:
     """Return a client of one route that shows what it read."""
     app = FastAPI()
-    gate = AdminGate(key)
+    gate = AdminAuthorization(key)
     router = gate.router()
 
     @router.post("/call", dependencies=[Depends(gate.require_key)])

@@ -18,7 +18,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
 
-PAGE = Path(__file__).parents[4] / "coordinator" / "observability" / "status_page"
+PAGE = Path(__file__).parents[4] / "coordinator" / "api" / "status_page"
 
 
 @asynccontextmanager

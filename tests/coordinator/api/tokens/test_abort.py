@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tokenwire.coordinator.api.admin.authorization import AdminGate
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.tokens.abort import abort_routes
 from tokenwire.coordinator.auth.admin_key import AdminKey
@@ -39,7 +39,7 @@ def aborts() -> Recorder:
 def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
     app = FastAPI()
-    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminGate(key)))
+    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminAuthorization(key)))
     install_error_handlers(app)
     with TestClient(app) as client:
         yield client

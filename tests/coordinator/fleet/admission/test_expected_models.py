@@ -22,13 +22,13 @@ async def test_requests_wait_until_the_model_is_known() -> None:
     tasks = await waiting(expected, "red", 3)
     assert (expected.waiting["red"], expected.unknown()) == (3, ["red", "blue"])
 
-    expected.came(["red", "crimson"])
+    expected.mark_available(["red", "crimson"])
 
     await asyncio.gather(*tasks)
     assert (expected.waiting["red"], expected.unknown()) == (0, ["blue"])
     await expected.wait("red")
 
-    expected.went(["red", "crimson"])
+    expected.mark_unavailable(["red", "crimson"])
     (again,) = await waiting(expected, "red", 1)
     assert expected.waiting["red"] == 1
     again.cancel()
@@ -41,18 +41,18 @@ async def test_models_that_nobody_expects_are_not_waited_for() -> None:
     await ExpectedModels(["red"]).wait("blue")
 
 
-@pytest.mark.parametrize(("max_queue", "places"), [(None, LEAST_QUEUE), (2, 2), (0, 0)])
-async def test_no_more_wait_than_may_stand_in_line(max_queue: int | None, places: int) -> None:
-    """One more is sent away at once, and told when to come back; other models have places of their own."""
+@pytest.mark.parametrize(("max_queue", "entries"), [(None, LEAST_QUEUE), (2, 2), (0, 0)])
+async def test_no_more_wait_than_may_stand_in_line(max_queue: int | None, entries: int) -> None:
+    """One more is sent away at once, and told when to come back; other models have entries of their own."""
     expected = ExpectedModels(["red", "blue"], AdmissionSettings(max_queue=max_queue))
-    tasks = await waiting(expected, "red", places)
+    tasks = await waiting(expected, "red", entries)
 
     with pytest.raises(Unavailable, match="No worker of red has come yet") as refused:
         await expected.wait("red")
 
     assert refused.value.retry_after_s
     assert expected.refusals == {("red", "no_worker"): 1}
-    assert expected.waiting["red"] == places
+    assert expected.waiting["red"] == entries
     for task in tasks:
         task.cancel()
 

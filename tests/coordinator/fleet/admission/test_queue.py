@@ -8,7 +8,7 @@ import pytest
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -44,14 +44,14 @@ class Workers:
 
     @property
     def started(self) -> list[str]:
-        """Ids of requests, in the order in which they came."""
+        """Ids of requests, in the order in which they mark_available."""
         return [part.request_id for part in self.parts]
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Remember."""
         self._changed = changed
 
-    def has_room(self, model: str, adapter_id: int = 0) -> bool:
+    def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
         """Tell whether there is some."""
         return self.rooms.get(adapter_id, 0) > 0
 
@@ -81,7 +81,7 @@ class Workers:
         await asyncio.sleep(0)
 
 
-def ask(
+def call_worker(
     queue: AdmissionQueue,
     name: str,
     placement: Placement = NEW,
@@ -89,7 +89,7 @@ def ask(
     priority: int = 0,
     adapter_id: int = 0,
     tokens: int = 10,
-) -> tuple[Submission, Listener]:
+) -> tuple[RequestHandle, Listener]:
     """Submit a request."""
     submit = submission(request_id=name)
     submit.priority = priority
@@ -105,7 +105,7 @@ async def test_with_room_nobody_waits() -> None:
     workers = Workers(room=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
-    submission, _ = ask(queue, "a")
+    submission, _ = call_worker(queue, "a")
 
     assert workers.started == ["a"]
     assert submission.explain() == "here"
@@ -113,10 +113,10 @@ async def test_with_room_nobody_waits() -> None:
 
 
 async def test_the_line_moves_when_room_comes() -> None:
-    """Who came first goes first, one for each free place, and may be aborted afterwards."""
+    """Who mark_available first goes first, one for each free entry, and may be aborted afterwards."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    waiting = [ask(queue, name)[0] for name in "abc"]
+    waiting = [call_worker(queue, name)[0] for name in "abc"]
     assert waiting[0].explain() == ""
 
     await workers.free()
@@ -132,7 +132,7 @@ async def test_room_that_nobody_told_of_is_found() -> None:
     """Another coordinator's requests end without a word: the line looks by itself."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    ask(queue, "a")
+    call_worker(queue, "a")
 
     workers.rooms[0] = 1
 
@@ -142,13 +142,13 @@ async def test_room_that_nobody_told_of_is_found() -> None:
 
 
 async def test_a_newcomer_does_not_pass_those_who_wait() -> None:
-    """Room that came a moment ago belongs to the head of the line."""
+    """Room that mark_available a moment ago belongs to the head of the line."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    ask(queue, "first")
+    call_worker(queue, "first")
     workers.rooms[0] = 1
 
-    ask(queue, "second")
+    call_worker(queue, "second")
     await workers.free(0)
 
     assert workers.started == ["first"]
@@ -158,10 +158,10 @@ async def test_resumed_ones_go_first_then_by_priority() -> None:
     """A reply that the client has a part of goes on before others begin; a lower priority goes earlier."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    ask(queue, "late", priority=5)
-    ask(queue, "usual")
-    ask(queue, "early", priority=-5)
-    ask(queue, "resumed", RESUMED, priority=9)
+    call_worker(queue, "late", priority=5)
+    call_worker(queue, "usual")
+    call_worker(queue, "early", priority=-5)
+    call_worker(queue, "resumed", RESUMED, priority=9)
 
     await workers.free(4)
 
@@ -174,9 +174,9 @@ async def test_tenants_take_turns_by_work() -> None:
     queue = AdmissionQueue(workers, AdmissionSettings())
     greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
     for number in range(4):
-        ask(queue, f"greedy-{number}", greedy, tokens=1000)
+        call_worker(queue, f"greedy-{number}", greedy, tokens=1000)
     for number in range(3):
-        ask(queue, f"modest-{number}", modest, tokens=100)
+        call_worker(queue, f"modest-{number}", modest, tokens=100)
 
     await workers.free(7)
 
@@ -189,9 +189,9 @@ async def test_a_missing_adapter_holds_up_nobody_else() -> None:
     """Requests whose adapter no worker has wait apart."""
     workers = Workers(room=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
-    ask(queue, "adapted", adapter_id=7)
+    call_worker(queue, "adapted", adapter_id=7)
 
-    ask(queue, "plain")
+    call_worker(queue, "plain")
     assert workers.started == ["plain"]
     await workers.free(adapter_id=7)
 
@@ -202,8 +202,8 @@ async def test_many_choices_start_with_the_first_place() -> None:
     """A request for more sequences than any worker runs does not wait for ever."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2000))
-    ask(queue, "huge", n=1000)
-    ask(queue, "small")
+    call_worker(queue, "huge", n=1000)
+    call_worker(queue, "small")
 
     await workers.free()
     assert workers.started == ["huge"]
@@ -225,8 +225,8 @@ async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    _, listener = ask(queue, "broken")
-    ask(queue, "whole")
+    _, listener = call_worker(queue, "broken")
+    call_worker(queue, "whole")
 
     await workers.free()
 
@@ -283,14 +283,14 @@ async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
     class Broken(Workers):
         broken = ""
 
-        def has_room(self, model: str, adapter_id: int = 0) -> bool:
+        def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
             if model == self.broken:
                 raise ValueError("broken")
-            return super().has_room(model, adapter_id)
+            return super().has_capacity(model, adapter_id)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    ask(queue, "a")
+    call_worker(queue, "a")
     queue.submit("other", submission(request_id="b"), [Listener()])
     workers.broken = MODEL
 
@@ -303,11 +303,11 @@ async def test_who_leaves_the_line_is_forgotten() -> None:
     """An aborted request never reaches a worker, however often it is aborted."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    leaver, listener = ask(queue, "leaver")
+    leaver, listener = call_worker(queue, "leaver")
 
     leaver.abort()
     leaver.abort()
-    ask(queue, "stayer")
+    call_worker(queue, "stayer")
     await workers.free(2)
 
     assert workers.started == ["stayer"]
@@ -318,7 +318,7 @@ async def test_requests_end_by_their_ids() -> None:
     """Those that wait are told so as a worker would tell them; others stay."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    listeners = {name: ask(queue, name)[1] for name in "abc"}
+    listeners = {name: call_worker(queue, name)[1] for name in "abc"}
 
     assert queue.end(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
@@ -331,27 +331,27 @@ async def test_requests_end_by_their_ids() -> None:
 async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
     """Those who left from the middle of the line are not kept until their turn comes."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
-    first, _ = ask(queue, "first")
-    for leaver in [ask(queue, "leaver")[0] for _ in range(1000)]:
+    first, _ = call_worker(queue, "first")
+    for leaver in [call_worker(queue, "leaver")[0] for _ in range(1000)]:
         leaver.abort()
 
-    (line,) = queue._lines.values()
-    assert sum(map(len, line._places.values())) < 100
+    (line,) = queue._queues.values()
+    assert sum(map(len, line._entries.values())) < 100
     first.abort()
-    assert not queue._lines
+    assert not queue._queues
 
 
 async def test_waiting_has_an_end() -> None:
     """Who waited too long is told so with a 503, and that no worker is there if that is why."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.02))
-    _, listener = ask(queue, "a")
+    _, listener = call_worker(queue, "a")
     await listener.ended.wait()
     assert isinstance(listener.error, Unavailable)
     assert "had room" in listener.error.message
 
     workers.absent = "all are dead"
-    resumed, listener = ask(queue, "b", RESUMED)
+    resumed, listener = call_worker(queue, "b", RESUMED)
     await listener.ended.wait()
     resumed.abort()
 
@@ -366,12 +366,12 @@ async def test_a_full_line_refuses() -> None:
     workers = Workers(room=3)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=9))
     for number in range(12):
-        ask(queue, f"{number}")
+        call_worker(queue, f"{number}")
 
     with pytest.raises(Overloaded, match="9 requests wait") as caught:
-        ask(queue, "refused")
-    ask(queue, "resumed", RESUMED)
-    ask(queue, "joined", Placement(joins=True))
+        call_worker(queue, "refused")
+    call_worker(queue, "resumed", RESUMED)
+    call_worker(queue, "joined", Placement(joins=True))
 
     # Three started within this second, so ten take four.
     assert caught.value.retry_after_s == 4
@@ -383,9 +383,9 @@ async def test_who_would_be_refused_can_know_before() -> None:
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
     queue.check_open(MODEL, 0)
-    ask(queue, "a")
+    call_worker(queue, "a")
     queue.check_open(MODEL, 0)
-    ask(queue, "b")
+    call_worker(queue, "b")
 
     with pytest.raises(Overloaded):
         queue.check_open(MODEL, 0)
@@ -396,36 +396,36 @@ async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
     """Where nobody says how many may wait, as many do as run."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     for number in range(10):
-        ask(queue, f"{number}", n=2)
+        call_worker(queue, f"{number}", n=2)
 
     with pytest.raises(Overloaded):
-        ask(queue, "refused")
+        call_worker(queue, "refused")
 
 
 async def test_without_a_worker_a_full_line_is_unavailable() -> None:
     """503 and not 429: it is not the client's rate that is wrong."""
     workers = Workers(absence="all are dead")
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    ask(queue, "waits")
+    call_worker(queue, "waits")
 
     with pytest.raises(Unavailable, match="all are dead"):
-        ask(queue, "refused")
+        call_worker(queue, "refused")
 
 
 async def test_no_line_is_wanted() -> None:
     """With a length of 0 what finds no room is refused at once."""
     queue = AdmissionQueue(Workers(room=1), AdmissionSettings(max_queue=0))
-    ask(queue, "a")
+    call_worker(queue, "a")
 
     with pytest.raises(Overloaded, match="busy"):
-        ask(queue, "b")
+        call_worker(queue, "b")
 
 
 async def test_memory_is_bounded() -> None:
-    """Long prompts fill the line before its places are taken."""
+    """Long prompts fill the line before its entries are waiting_still."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):
-        ask(queue, f"{number}", tokens=10_000)
+        call_worker(queue, f"{number}", tokens=10_000)
 
     with pytest.raises(Overloaded):
-        ask(queue, "refused", tokens=10_000)
+        call_worker(queue, "refused", tokens=10_000)

@@ -1,13 +1,13 @@
 """When it is worth to come back."""
 
 from tests.clock import Clock
-from tokenwire.coordinator.fleet.admission.throughput import Pace
+from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 
 
 def test_the_wait_follows_from_recent_starts() -> None:
     """As many starts in a second as there were lately; what is long ago does not count."""
     clock = Clock()
-    pace = Pace(clock)
+    pace = ThroughputEstimate(clock)
     for _ in range(5):
         pace.started(4)
         clock.now += 1

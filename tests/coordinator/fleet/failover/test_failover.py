@@ -8,7 +8,7 @@ import pytest
 from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import DeadlyRequest, Unavailable, WorkerLost
@@ -62,7 +62,7 @@ class Workers:
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Submission:
+    ) -> RequestHandle:
         """Take it, or refuse."""
         if self.refuses is not None:
             raise self.refuses

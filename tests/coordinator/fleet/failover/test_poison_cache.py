@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.clock import Clock
-from tokenwire.coordinator.fleet.failover.poison_cache import PoisonMemory, fingerprint_of
+from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache, fingerprint_of
 from tokenwire.errors import DeadlyRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -32,17 +32,17 @@ def living() -> dict[str, bool | None]:
 
 
 @pytest.fixture
-def memory(time: Clock, living: dict[str, bool | None]) -> PoisonMemory:
+def memory(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
     """Nothing is known; processes of lost workers are gone unless a test says so."""
-    return PoisonMemory(lambda instance_id: living.get(instance_id, False), time)
+    return PoisonCache(lambda instance_id: living.get(instance_id, False), time)
 
 
-def lose(memory: PoisonMemory, instance_id: str, *newcomers: pb.Submit) -> None:
+def lose(memory: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
     """Have a worker die that had just begun with these."""
-    memory.lost("m", instance_id, False, newcomers)
+    memory.lost("m", instance_id, False, recent_starts)
 
 
-def test_what_killed_twice_is_refused_for_a_while(memory: PoisonMemory, time: Clock) -> None:
+def test_what_killed_twice_is_refused_for_a_while(memory: PoisonCache, time: Clock) -> None:
     """However often it was sent; other requests are served, and after ten minutes it may try again."""
     lose(memory, "a", POISON, OTHER)
     memory.check("m", POISON)
@@ -56,7 +56,7 @@ def test_what_killed_twice_is_refused_for_a_while(memory: PoisonMemory, time: Cl
     memory.check("m", POISON)
 
 
-def test_a_worker_that_answers_again_did_not_die(memory: PoisonMemory, living: dict[str, bool | None]) -> None:
+def test_a_worker_that_answers_again_did_not_die(memory: PoisonCache, living: dict[str, bool | None]) -> None:
     """Nor may one count whose process may still run."""
     lose(memory, "a", POISON)
     lose(memory, "b", POISON)
@@ -68,7 +68,7 @@ def test_a_worker_that_answers_again_did_not_die(memory: PoisonMemory, living: d
         memory.check("m", POISON)
 
 
-def test_what_an_engine_survived_is_innocent(memory: PoisonMemory) -> None:
+def test_what_an_engine_survived_is_innocent(memory: PoisonCache) -> None:
     """A prompt that everybody sends is near every death, and got its tokens in between."""
     lose(memory, "a", POISON, OTHER)
     memory.survived("m", OTHER)
@@ -79,7 +79,7 @@ def test_what_an_engine_survived_is_innocent(memory: PoisonMemory) -> None:
         memory.check("m", POISON)
 
 
-def test_of_several_each_is_tried_without_the_others(memory: PoisonMemory) -> None:
+def test_of_several_each_is_tried_without_the_others(memory: PoisonCache) -> None:
     """The one that is tried first survives, then the other one kills its worker."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
@@ -93,7 +93,7 @@ def test_of_several_each_is_tried_without_the_others(memory: PoisonMemory) -> No
     memory.check("m", OTHER)
 
 
-def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonMemory) -> None:
+def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonCache) -> None:
     """What died with it has shown nothing against them."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
@@ -106,7 +106,7 @@ def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonMemory) 
     memory.check("m", submit(7))
 
 
-def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonMemory, time: Clock) -> None:
+def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonCache, time: Clock) -> None:
     """Its client may have left."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
@@ -115,13 +115,13 @@ def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonMemory, time: Cl
     memory.check("m", POISON)
 
 
-def test_memory_is_bounded(memory: PoisonMemory) -> None:
+def test_memory_is_bounded(memory: PoisonCache) -> None:
     """However many workers die, and of however many requests."""
     for number in range(200):
         lose(memory, f"a{number}", submit(number))
     assert len(memory._deaths) == 64
     for number in range(3000):
-        memory.convict("m", submit(number))
+        memory.add("m", submit(number))
     assert len(memory._refused) == 1024
 
 

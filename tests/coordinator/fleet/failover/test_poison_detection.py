@@ -4,11 +4,11 @@ import pytest
 
 from tests.clock import Clock
 from tests.workers import Listener
-from tokenwire.coordinator.fleet.failover.poison_detection import Suspicion, is_undecided
+from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, is_undecided
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
 
 
-class Keeper:
+class FailoverPolicy:
     """Keeps nothing."""
 
     def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
@@ -28,83 +28,83 @@ def time() -> Clock:
 
 
 @pytest.fixture
-def suspicion(time: Clock) -> Suspicion:
+def detector(time: Clock) -> PoisonDetector:
     """Nobody is suspect."""
-    return Suspicion(clock=time)
+    return PoisonDetector(clock=time)
 
 
 def sequence(tokens: int = 0, request: object | None = None) -> ResumableSequence:
     """Return a sequence that got so many tokens from its worker."""
-    made = ResumableSequence(request or object(), 0, Listener(), Keeper())
+    made = ResumableSequence(request or object(), 0, Listener(), FailoverPolicy())
     made.step([1] * tokens, None)
     return made
 
 
 def open_until_ended(request: object) -> bool:
-    """Keep every trial open."""
+    """Keep every isolated open."""
     return True
 
 
-def test_the_first_death_blames_nobody(suspicion: Suspicion) -> None:
+def test_the_first_death_blames_nobody(detector: PoisonDetector) -> None:
     """Whoever was there goes on."""
     lost = [sequence(), sequence(100)]
-    assert suspicion.judge("a", lost).innocent == lost
+    assert detector.judge("a", lost).cleared == lost
 
 
-def test_the_only_one_that_began_on_two_dead_workers_is_guilty(suspicion: Suspicion) -> None:
+def test_the_only_one_that_began_on_two_dead_workers_is_guilty(detector: PoisonDetector) -> None:
     """Neighbours in mid-reply are not, nor those that only began on the second one."""
     poison, neighbour, moved = sequence(), sequence(100), sequence(100)
-    suspicion.judge("a", [poison, moved])
+    detector.judge("a", [poison, moved])
     moved = sequence(1, moved.request)  # it has just begun at its second worker
 
-    verdict = suspicion.judge("b", [poison, neighbour, moved])
+    verdict = detector.judge("b", [poison, neighbour, moved])
 
-    assert verdict.guilty == [poison]
-    assert verdict.innocent == [neighbour, moved]
+    assert verdict.poisoned == [poison]
+    assert verdict.cleared == [neighbour, moved]
 
 
-def test_all_sequences_of_a_guilty_request_are_stopped(suspicion: Suspicion) -> None:
+def test_all_sequences_of_a_guilty_request_are_stopped(detector: PoisonDetector) -> None:
     """A request is one suspect, however many choices it has."""
     request = object()
     both = [sequence(request=request), sequence(request=request)]
-    suspicion.judge("a", both)
-    assert suspicion.judge("b", both).guilty == both
+    detector.judge("a", both)
+    assert detector.judge("b", both).poisoned == both
 
 
-def test_a_worker_that_dies_twice_for_a_coordinator_is_one(suspicion: Suspicion) -> None:
+def test_a_worker_that_dies_twice_for_a_coordinator_is_one(detector: PoisonDetector) -> None:
     """The same process, lost again after its network came back, is no second death."""
     suspect = sequence()
-    suspicion.judge("a", [suspect])
-    assert suspicion.judge("a", [suspect]).innocent == [suspect]
+    detector.judge("a", [suspect])
+    assert detector.judge("a", [suspect]).cleared == [suspect]
 
 
-def test_deaths_far_apart_have_nothing_in_common(suspicion: Suspicion, time: Clock) -> None:
+def test_deaths_far_apart_have_nothing_in_common(detector: PoisonDetector, time: Clock) -> None:
     """After a minute the first one is forgiven."""
     suspect = sequence()
-    suspicion.judge("a", [suspect])
+    detector.judge("a", [suspect])
     time.now += 61
-    assert suspicion.judge("b", [suspect]).innocent == [suspect]
+    assert detector.judge("b", [suspect]).cleared == [suspect]
 
 
-def test_several_suspects_are_tried_one_after_the_other(suspicion: Suspicion) -> None:
-    """Who makes tokens on its trial is free; who loses a third worker on it is guilty, alone."""
+def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector) -> None:
+    """Who makes tokens on its isolated is free; who loses a third worker on it is poisoned, alone."""
     first, second, third = sequence(), sequence(), sequence()
-    suspicion.judge("a", [first, second, third])
-    verdict = suspicion.judge("b", [first, second, third])
-    assert not verdict.guilty
-    assert not verdict.innocent
+    detector.judge("a", [first, second, third])
+    verdict = detector.judge("b", [first, second, third])
+    assert not verdict.poisoned
+    assert not verdict.cleared
 
-    assert list(suspicion.next_trial(open_until_ended)) == [first]
-    assert not suspicion.next_trial(open_until_ended)
+    assert list(detector.next_isolated_retry(open_until_ended)) == [first]
+    assert not detector.next_isolated_retry(open_until_ended)
     assert is_undecided(first)
     first.step([1] * 5, None)
     assert not is_undecided(first)
 
-    assert list(suspicion.next_trial(lambda request: False)) == [second]
-    assert suspicion.judge("c", [second]).guilty == [second]
-    assert list(suspicion.next_trial(open_until_ended)) == [third]
-    assert not suspicion.next_trial(lambda request: False)
-    assert not suspicion.trying
+    assert list(detector.next_isolated_retry(lambda request: False)) == [second]
+    assert detector.judge("c", [second]).poisoned == [second]
+    assert list(detector.next_isolated_retry(open_until_ended)) == [third]
+    assert not detector.next_isolated_retry(lambda request: False)
+    assert not detector.retrying
 
 
 class Processes:
@@ -125,39 +125,39 @@ def processes() -> Processes:
 
 
 @pytest.fixture
-def careful(processes: Processes, time: Clock) -> Suspicion:
+def careful(processes: Processes, time: Clock) -> PoisonDetector:
     """Somebody who asks for the processes."""
-    return Suspicion(processes, time)
+    return PoisonDetector(processes, time)
 
 
 @pytest.mark.parametrize("alive", ["a", "b"])
-def test_a_connection_that_was_cut_is_no_death(careful: Suspicion, processes: Processes, alive: str) -> None:
+def test_a_connection_that_was_cut_is_no_death(careful: PoisonDetector, processes: Processes, alive: str) -> None:
     """The verdict waits until it is known what became of both workers; one that answers again forgives."""
     suspect = sequence()
-    assert careful.judge("a", [suspect]).innocent == [suspect]
+    assert careful.judge("a", [suspect]).cleared == [suspect]
 
     at_once = careful.judge("b", [suspect])
-    assert (at_once.innocent, at_once.guilty, careful.trying) == ([], [], True)
+    assert (at_once.cleared, at_once.poisoned, careful.retrying) == ([], [], True)
 
     processes.fates[alive] = True
-    assert careful.review().innocent == [suspect]
-    assert not careful.trying
+    assert careful.review().cleared == [suspect]
+    assert not careful.retrying
 
 
-def test_two_workers_that_are_known_to_be_dead_make_guilty(careful: Suspicion, processes: Processes) -> None:
+def test_two_workers_that_are_known_to_be_dead_make_guilty(careful: PoisonDetector, processes: Processes) -> None:
     """As soon as the last one of them is."""
     suspect = sequence()
     careful.judge("a", [suspect])
     careful.judge("b", [suspect])
     processes.fates["b"] = False
-    assert careful.review().guilty == []
+    assert careful.review().poisoned == []
 
     processes.fates["a"] = False
 
-    assert careful.review().guilty == [suspect]
+    assert careful.review().poisoned == [suspect]
 
 
-def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: Suspicion, processes: Processes) -> None:
+def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: PoisonDetector, processes: Processes) -> None:
     """Its connection may be there for a moment longer, and a hanging engine's worker may well answer again."""
     suspect = sequence()
     processes.fates.update(a=True, b=False)
@@ -165,10 +165,10 @@ def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: Suspicion, pr
     careful.judge("b", [sequence()])
     processes.fates["b"] = True
 
-    assert careful.judge("c", [suspect], certain=True).guilty == [suspect]
+    assert careful.judge("c", [suspect], certain=True).poisoned == [suspect]
 
 
-def test_a_verdict_does_not_wait_for_ever(careful: Suspicion, time: Clock) -> None:
+def test_a_verdict_does_not_wait_for_ever(careful: PoisonDetector, time: Clock) -> None:
     """Workers that stay away are taken for dead."""
     suspect = sequence()
     careful.judge("a", [suspect])
@@ -176,10 +176,10 @@ def test_a_verdict_does_not_wait_for_ever(careful: Suspicion, time: Clock) -> No
 
     time.now += 31
 
-    assert careful.review().guilty == [suspect]
+    assert careful.review().poisoned == [suspect]
 
 
-def test_whoever_ended_meanwhile_is_not_judged(careful: Suspicion, processes: Processes) -> None:
+def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processes: Processes) -> None:
     """Its client left."""
     suspect = sequence()
     careful.judge("a", [suspect])
@@ -190,21 +190,21 @@ def test_whoever_ended_meanwhile_is_not_judged(careful: Suspicion, processes: Pr
 
     verdict = careful.review()
 
-    assert (verdict.innocent, verdict.guilty, careful.trying) == ([], [], False)
+    assert (verdict.cleared, verdict.poisoned, careful.retrying) == ([], [], False)
 
 
-def test_a_cut_on_trial_is_no_proof(careful: Suspicion, processes: Processes) -> None:
-    """Who is on trial goes on with it when the worker only lost its connection."""
+def test_a_cut_on_trial_is_no_proof(careful: PoisonDetector, processes: Processes) -> None:
+    """Who is on isolated goes on with it when the worker only lost its connection."""
     one, two = sequence(), sequence()
     processes.fates.update(a=False, b=False)
     careful.judge("a", [one, two])
     careful.judge("b", [one, two])
-    tried = careful.next_trial(open_until_ended)
+    tried = careful.next_isolated_retry(open_until_ended)
 
     processes.fates["c"] = None
-    assert careful.judge("c", tried).guilty == []
+    assert careful.judge("c", tried).poisoned == []
     processes.fates["c"] = True
-    assert careful.review().innocent == tried
+    assert careful.review().cleared == tried
     processes.fates["d"] = False
 
-    assert careful.judge("d", tried).guilty == tried
+    assert careful.judge("d", tried).poisoned == tried

@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, Submission
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
@@ -74,7 +74,7 @@ class Cluster:
         for name in list(self._workers):
             await self.lose(name)
 
-    def send(self, n: int = 1, **sampling: Any) -> tuple[Submission, list[Listener]]:
+    def send(self, n: int = 1, **sampling: Any) -> tuple[RequestHandle, list[Listener]]:
         """Submit a request."""
         listeners = [Listener() for _ in range(n)]
         return self.failover.submit("simulated", request(**sampling), listeners), listeners
@@ -180,8 +180,8 @@ async def test_a_sequence_that_cannot_go_on_fails_alone(cluster: Cluster) -> Non
     holder = await cluster.holder()
     others: list[Listener] = []
     while len(others) < 2:
-        submission, (listener,) = cluster.send()
-        if submission.explain().split(";")[0].endswith(f"{holder}.sock"):
+        handle, (listener,) = cluster.send()
+        if handle.explain().split(";")[0].endswith(f"{holder}.sock"):
             others.append(listener)
     await some_tokens(others[-1])
 
@@ -247,8 +247,8 @@ async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Liste
     await cluster.lose("two")
     await cluster.start("two", step_ms=4, generators=True, seed=99)
     listener = Listener()
-    submission = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
-    if submission.explain().endswith("two.sock"):
+    handle = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    if handle.explain().endswith("two.sock"):
         listener = Listener()
         cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
     await some_tokens(listener)
@@ -319,7 +319,7 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     class Below:
         def submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> Submission:
+        ) -> RequestHandle:
             sent.append(submit)
             return cluster.pool.submit(model, submit, listeners, placement)
 
@@ -333,10 +333,10 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
 
 async def test_an_aborted_request_does_not_come_back(cluster: Cluster) -> None:
     """A client that left while its worker died is forgotten."""
-    submission, (listener,) = cluster.send()
+    handle, (listener,) = cluster.send()
     await some_tokens(listener)
     await cluster.lose(await cluster.holder())
-    submission.abort()
+    handle.abort()
 
     await until(lambda: cluster.pool.open_slots == 0)
     assert listener.steps_after_end == 0
@@ -423,7 +423,7 @@ class Sessionless:
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Submission:
+    ) -> RequestHandle:
         """Fail."""
         for listener in listeners:
             listener.fail(self._error)

@@ -7,7 +7,7 @@ from tests.coordinator.output.test_choice import Letters
 from tests.coordinator.output.test_sse import Reader, Shape
 from tests.workers import Listener, accept
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
-from tokenwire.coordinator.fleet.frames import deal
+from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.output.choice import Choice
@@ -20,7 +20,7 @@ from tokenwire.v1 import inference_pb2 as pb
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
 
 
-class Keeper:
+class FailoverPolicy:
     """Remembers what became of sequences."""
 
     def __init__(self) -> None:
@@ -71,29 +71,29 @@ def end(finish: pb.Finish = STOP) -> pb.StepFrame:
 
 async def test_a_reply_that_breaks_on_its_last_tokens_ends_with_the_error() -> None:
     """As when its parser breaks there: the client gets the error and the end of the stream."""
-    reply, reader, keeper = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), Keeper()
+    reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
-    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), keeper))
-    deal(pb.StepFrame(slots=[0], token_ids=[1]), slots)
+    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), policy))
+    dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots)
 
-    deal(end(), slots)
+    dispatch(end(), slots)
 
     await reply.wait()
     assert reader.data == b"<[0 b 1]!the parser broke" + DONE
-    assert (keeper.ends, keeper.losses, slots.open) == (1, [], 0)
+    assert (policy.ends, policy.losses, slots.open) == (1, [], 0)
 
 
 async def test_an_ending_that_cannot_be_understood_is_an_error() -> None:
     """As when what is to be handed on to the next stage is no JSON."""
-    reply, reader, keeper = StreamedReply(Shape(), 1, 3), Reader(), Keeper()
+    reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
-    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), keeper))
+    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), policy))
 
-    deal(end(pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP, kv_transfer_params_json="{")), slots)
+    dispatch(end(pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP, kv_transfer_params_json="{")), slots)
 
     await reply.wait()
     assert reader.data.startswith(b"<!The reply could not be processed")
-    assert keeper.ends == 1
+    assert policy.ends == 1
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), Unavailable("history is away")])
@@ -104,13 +104,13 @@ def test_what_a_listener_raises_is_never_a_loss(error: Exception) -> None:
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
             raise error
 
-    listener, keeper = Raising(), Keeper()
-    slots = placed(ResumableSequence(None, 0, listener, keeper))
+    listener, policy = Raising(), FailoverPolicy()
+    slots = placed(ResumableSequence(None, 0, listener, policy))
 
-    assert deal(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
+    assert dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
 
     assert isinstance(listener.error, EngineFailed)
-    assert (keeper.ends, keeper.losses) == (1, [])
+    assert (policy.ends, policy.losses) == (1, [])
 
 
 def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
@@ -121,20 +121,20 @@ def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
             sequence.abandon()
             return super().step(token_ids, finish)
 
-    listener, keeper = Leaving(), Keeper()
-    sequence = ResumableSequence(None, 0, listener, keeper)
+    listener, policy = Leaving(), FailoverPolicy()
+    sequence = ResumableSequence(None, 0, listener, policy)
 
-    deal(end(), placed(sequence))
+    dispatch(end(), placed(sequence))
 
-    assert (keeper.ends, listener.finish, listener.error) == (1, STOP, None)
+    assert (policy.ends, listener.finish, listener.error) == (1, STOP, None)
 
 
 def test_a_listener_that_cannot_even_fail_is_over() -> None:
     """There is nobody else to tell."""
-    listener, keeper = Breaking("step", fails=False), Keeper()
-    slots = placed(ResumableSequence(None, 0, listener, keeper))
+    listener, policy = Breaking("step", fails=False), FailoverPolicy()
+    slots = placed(ResumableSequence(None, 0, listener, policy))
 
-    deal(end(), slots)
+    dispatch(end(), slots)
 
     assert isinstance(listener.error, TokenwireError)
-    assert (keeper.ends, slots.open) == (1, 0)
+    assert (policy.ends, slots.open) == (1, 0)

@@ -12,10 +12,10 @@ import pytest
 from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
 from tests.workers import PROMPT, Listener, accept, running_session, submission, until
 from tokenwire.coordinator.fleet.aborts import Aborts
-from tokenwire.coordinator.fleet.control_client import ask
+from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
-from tokenwire.coordinator.fleet.transport.vllm_http.settings import StockSettings
-from tokenwire.coordinator.fleet.transport.vllm_http.transport import StockConversation
+from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.errors import InvalidRequest, Overloaded, Unavailable, Unsupported, WorkerLost
 from tokenwire.v1 import control_pb2
@@ -43,8 +43,8 @@ async def server() -> AsyncIterator[FakeStockServer]:
 @asynccontextmanager
 async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
     """Run a session with a stock server."""
-    settings = StockSettings(directory, "secret")
-    session = WorkerSession(server.url, "test", accept, converse=partial(StockConversation, settings))
+    settings = VllmHttpSettings(directory, "secret")
+    session = WorkerSession(server.url, "test", accept, open_transport=partial(VllmHttpTransport, settings))
     async with running_session(session):
         yield session
 
@@ -70,7 +70,7 @@ async def test_a_server_is_known_by_its_lists_and_its_models_directory(
     assert model.architecture == "LlamaForCausalLM"
     assert session.instance_id
     assert server.keys == {"Bearer secret"}
-    assert "secret" not in repr(StockSettings(None, "secret"))
+    assert "secret" not in repr(VllmHttpSettings(None, "secret"))
 
 
 async def test_tokens_come_as_they_are_made(server: FakeStockServer, session: WorkerSession) -> None:
@@ -282,7 +282,7 @@ async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockS
     assert isinstance(listener.error, InvalidRequest)
     assert listener.error.message == "logprob_token_ids is not possible on a stock vLLM server."
     with pytest.raises(Unsupported, match="cannot be steered"):
-        await ask(session, lambda stub: stub.Sleep(control_pb2.SleepRequest()))
+        await call_worker(session, lambda stub: stub.Sleep(control_pb2.SleepRequest()))
 
 
 @pytest.mark.parametrize("count", [0, 2, -1])
@@ -345,9 +345,9 @@ async def test_commands_that_break_end_the_session(server: FakeStockServer, dire
         raise ValueError("unforeseen")
         yield pb.SessionRequest()
 
-    conversation = StockConversation(StockSettings(directory, "secret"), server.url, commands())
-    assert await conversation.read() is not None
+    transport = VllmHttpTransport(VllmHttpSettings(directory, "secret"), server.url, commands())
+    assert await transport.read() is not None
 
     with pytest.raises(Unavailable, match="unforeseen"):
-        await conversation.read()
-    await conversation.close()
+        await transport.read()
+    await transport.close()
