@@ -16,7 +16,6 @@ import psutil
 
 from benchmarks.long_prompts import corpus, write_model
 from tokenwire.coordinator.generation.prompts import prepare_prompt
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.history.turns import Turn
@@ -24,7 +23,7 @@ from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import ChatPrompt, ExactHistory
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, ServedModel
 
 _LENGTHS = (2_000, 16_000, 64_000)
 _MESSAGE_TOKENS = (200, 800)

@@ -2,10 +2,48 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from tokenwire.coordinator.parsing.message import Parsers
+from tokenwire.coordinator.text.detokenizer import TextRules
+from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter that requests may name."""
+
+    model: str
+    """First name of the model that it changes."""
+    lora: pb.LoraAdapter
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that requests may name."""
+
+    names: Sequence[str]
+    root: str
+    max_model_len: int
+    max_token_id: int
+    tokenizer_digest: str
+    default_sampling_params: dict[str, Any]
+    """The generation config's sampling defaults, with vLLM's names."""
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    token_texts: TokenTexts
+    parsers: Parsers
+    adapter: Adapter | None = None
+    """The LoRA adapter that this name stands for; None for a model itself."""
+
+    @property
+    def fleet_name(self) -> str:
+        """The name under which the fleet knows the model: an adapter's is the model's own."""
+        return self.adapter.model if self.adapter is not None else self.names[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +103,6 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
 @dataclass(frozen=True, slots=True)
-class TextRules:
-    """How token ids become text, and which text ends a sequence. Never sent to a worker."""
-
-    stop: tuple[str, ...] = ()
-    include_stop_str_in_output: bool = False
-    skip_special_tokens: bool = True
-    spaces_between_special_tokens: bool = True
-    unread: bool = False
-    """Whether nobody sees the text: then it is decoded only to find stop strings."""
-
-
-@dataclass(frozen=True, slots=True)
 class Truncation:
     """Cuts a prompt that is too long, as the client asked for."""
 
@@ -96,7 +122,7 @@ class GenerationRequest:
     sampling: pb.SamplingParams
     """As the client asked: absent fields are filled from the model's defaults."""
     n: int = 1
-    text: TextRules = TextRules()
+    text: TextRules = field(default=TextRules())
     max_tokens_param: str | None = "max_tokens"
     """The field that max_tokens came from, for error messages; None: more than the context is no error."""
     priority: int = 0
@@ -150,21 +176,6 @@ class Usage:
         if self.reasoning_tokens is not None:
             usage["completion_tokens_details"] = {"reasoning_tokens": self.reasoning_tokens}
         return usage
-
-
-class ScoredToken(NamedTuple):
-    """A token with its log-probability at one position. A tuple, since scoring a prompt makes very many."""
-
-    token_id: int
-    text: str
-    """Decoded; empty while it is a part of a character that later tokens complete."""
-    logprob: float
-    rank: int
-    """Place in the vocabulary at this position; 1 is the likeliest."""
-
-
-ScoredPosition = Sequence[ScoredToken]
-"""The token that stands at a position, then others by rank. No token twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ TokenwireError
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import grpc
 
@@ -218,3 +218,8 @@ def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:
     kinds = (InvalidRequest, NotFound, Unsupported, Superseded, CannotAdopt, Overloaded, Unavailable)
     kind = next((kind for kind in kinds if kind.grpc_code is code), EngineFailed)
     return kind(message)
+
+
+def error_body(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
+    """Return OpenAI's error object."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

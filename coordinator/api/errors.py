@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from tokenwire.coordinator.api.anthropic.errors import anthropic_error
 from tokenwire.coordinator.observability.record import record_of
-from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError
+from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +22,6 @@ _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
 _CLIENT_CLOSED_REQUEST = 499
 _HTTP_TYPES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "RequestEntityTooLargeError"}
-
-
-def error_body(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
-    """Return OpenAI's error object."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 ErrorBody = Callable[[str, str, int, str | None], dict[str, Any]]

@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.history.conversation import Message
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 Kind = Literal["reasoning", "text", "tool_call"]

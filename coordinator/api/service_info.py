@@ -27,14 +27,11 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
         if readiness.stopping:
             raise Unavailable("This coordinator is about to stop.", retry_after_s=1)
         if not pool.is_ready():
-            reasons = (
-                "; ".join(
-                    f"{session.address}: {pool.out_of_sync(session) if session.control is not None else session.last_error}"
-                    for session in pool.sessions
-                )
-                or "none is known"
-            )
-            raise Unavailable(f"No worker is ready: {reasons}", retry_after_s=2)
+            reasons = [
+                f"{session.address}: {session.last_error if session.control is None else pool.out_of_sync(session)}"
+                for session in pool.sessions
+            ]
+            raise Unavailable(f"No worker is ready: {'; '.join(reasons) or 'none is known'}", retry_after_s=2)
         return Response()
 
     @router.get("/version")

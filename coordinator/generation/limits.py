@@ -5,8 +5,7 @@ import math
 from collections.abc import Sequence
 
 from tokenwire.coordinator.generation.grammar_limits import check_grammar
-from tokenwire.coordinator.generation.registry import ServedModel
-from tokenwire.coordinator.types import GenerationRequest, Truncation
+from tokenwire.coordinator.types import GenerationRequest, ServedModel, Truncation
 from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tokenwire.coordinator.generation.limits import check_text_length, truncated_length
-from tokenwire.coordinator.generation.registry import ServedModel
+from tokenwire.coordinator.generation.limits import check_ids, check_text_length, truncated_length
 from tokenwire.coordinator.history.conversation import Conversation
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
-from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, TokenPrompt, Truncation
+from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import InvalidRequest
 
 
@@ -63,7 +62,11 @@ async def _conversation(
     if history is None or not isinstance(prompt, ChatPrompt) or prompt.history is None:
         return None
     # What is cut, or framed by special tokens, is not what the next prompt goes on from.
-    return None if truncation is not None or prompt.add_special_tokens else await history.open(prompt, model)
+    if truncation is not None or prompt.add_special_tokens:
+        return None
+    if prompt.history.prefix is not None:
+        check_ids(prompt.history.prefix.token_ids, model, prompt.history.prefix.param)
+    return await history.open(prompt, model)
 
 
 def _check_prefix(prepared: PreparedPrompt, prefix: KnownPrefix) -> None:

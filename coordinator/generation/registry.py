@@ -7,53 +7,28 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from tokenwire import tokenizer_files
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
+from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.parsing.loader import load_parsers
-from tokenwire.coordinator.parsing.message import Parsers
 from tokenwire.coordinator.parsing.settings import ModelFacts
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
 from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
 from tokenwire.coordinator.text.tokenizer import Tokenizer, read_directory
+from tokenwire.coordinator.types import Adapter, ServedModel
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A model that requests may name."""
-
-    names: Sequence[str]
-    root: str
-    max_model_len: int
-    max_token_id: int
-    tokenizer_digest: str
-    default_sampling_params: dict[str, Any]
-    """The generation config's sampling defaults, with vLLM's names."""
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    token_texts: TokenTexts
-    parsers: Parsers
-    adapter: Adapter | None = None
-    """The LoRA adapter that this name stands for; None for a model itself."""
-
-    @property
-    def fleet_name(self) -> str:
-        """The name under which the fleet knows the model: an adapter's is the model's own."""
-        return self.adapter.model if self.adapter is not None else self.names[0]
 
 
 class ModelDirectory:

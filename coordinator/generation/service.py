@@ -10,14 +10,14 @@ from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
-from tokenwire.coordinator.generation.registry import ModelDirectory, ServedModel
+from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
-from tokenwire.coordinator.types import GenerationRequest, Prompt, TokenPrompt, Truncation
+from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded
 from tokenwire.for_each import for_each, unhurried
 from tokenwire.v1 import inference_pb2 as pb

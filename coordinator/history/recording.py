@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from tokenwire.coordinator.history.conversation import Conversation, Message
 from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.output.choice import Reply
-from tokenwire.coordinator.types import Finish, ScoredPosition
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish
 
 
 @dataclass(slots=True)

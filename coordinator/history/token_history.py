@@ -3,14 +3,12 @@
 from array import array
 from itertools import islice
 
-from tokenwire.coordinator.generation.limits import check_ids
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.conversation import Continuation, Conversation, Record, Source
 from tokenwire.coordinator.history.digests import Transcript, digest
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.tail import TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
-from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix, ServedModel
 
 # Candidates whose tail is tried: where two have none that is certain, the template is the reason.
 _MAX_TRIES = 2
@@ -28,7 +26,7 @@ class TokenHistory:
         await self._store.close()
 
     async def open(self, prompt: ChatPrompt, model: ServedModel) -> Conversation:
-        """Find what a prompt continues. Raises InvalidRequest for ids that the model does not have.
+        """Find what a prompt continues.
 
         Ids that the client knows come first, then what was stored; without either the prompt is the template's.
         """
@@ -55,7 +53,6 @@ class TokenHistory:
         return Conversation(stored, Record(self._store, transcript, unfinished) if kept else None)
 
     async def _behind_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
-        check_ids(prefix.token_ids, target.model, prefix.param)
         if prefix.message is None or not prefix.token_ids:
             return None
         turn = Turn(array("I", prefix.token_ids), ending=_guessed_ending(prefix, target.model))

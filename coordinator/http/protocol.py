@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tokenwire.coordinator.api.errors import error_body
+from tokenwire.errors import error_body
 
 log = logging.getLogger(__name__)
 

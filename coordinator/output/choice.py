@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, WeightSpan
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Prefill, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 

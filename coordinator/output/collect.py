@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.output.progress import Progress
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Prefill
 from tokenwire.errors import TokenwireError
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tokenwire.coordinator.output.progress import Progress
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, reply_error
 
 DONE = b"data: [DONE]\n\n"

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers.decoders import DecodeStream
@@ -9,7 +10,6 @@ from tokenizers.decoders import DecodeStream
 from tokenwire.coordinator.text.priming import prime, without_echo
 from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import TextRules
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,18 @@ StepText = tuple[str, int, str | None]
 """New text, how many of the step's tokens count, and the stop string that matched."""
 
 _INVALID_PREFIX = "Invalid prefix encountered"
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """How token ids become text, and which text ends a sequence. Never sent to a worker."""
+
+    stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    unread: bool = False
+    """Whether nobody sees the text: then it is decoded only to find stop strings."""
 
 
 class TextStreams:

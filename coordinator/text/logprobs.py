@@ -2,14 +2,29 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import ScoredPosition, ScoredToken
 from tokenwire.v1 import inference_pb2 as pb
 
 _BROKEN = "\ufffd"
 # A character has at most four bytes: so many tokens before the last of them can be parts of it.
 _CONTEXT = 3
+
+
+class ScoredToken(NamedTuple):
+    """A token with its log-probability at one position. A tuple, since scoring a prompt makes very many."""
+
+    token_id: int
+    text: str
+    """Decoded; empty while it is a part of a character that later tokens complete."""
+    logprob: float
+    rank: int
+    """Place in the vocabulary at this position; 1 is the likeliest."""
+
+
+ScoredPosition = Sequence[ScoredToken]
+"""The token that stands at a position, then others by rank. No token twice."""
 
 
 class TokenTexts:

@@ -1,4 +1,4 @@
-"""The wheel, built once."""
+"""What a release builds, built once."""
 
 import subprocess
 import sys
@@ -10,8 +10,29 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel as a release would."""
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the archive of sources, and the wheel from that; returns their folder."""
+    folder = tmp_path_factory.mktemp("distributions")
+    command = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, timeout=240)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(distributions: Path) -> Path:
+    """Return the wheel that was built from the archive of sources."""
+    return next(distributions.glob("tokenwire-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def sdist(distributions: Path) -> Path:
+    """Return the archive of sources."""
+    return next(distributions.glob("tokenwire-*.tar.gz"))
+
+
+@pytest.fixture(scope="session")
+def checkout_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel from the checkout, as `pip install .` does."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, timeout=240)

@@ -49,6 +49,9 @@ def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
     install = [*uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), str(wheel)]
     subprocess.run(install, check=True, timeout=400)
     arguments, program = ["serve", "--engine", "sim", "--port", "0"], [environment / "bin" / "tokenwire"]
+    tokenwire = str(program[0])
+    assert "tokenwire" in subprocess.check_output([tokenwire, "--version"], text=True, cwd=tmp_path)
+    assert "--worker" in subprocess.check_output([tokenwire, "coordinator", "--help"], text=True, cwd=tmp_path)
     serve = Process(arguments, tmp_path / "log", {"PYTHONPATH": ""}, program=program)
     try:
         url = serve.wait_for(r"is ready: (http://\S+)", 60)[1]

@@ -1,5 +1,6 @@
 """What is in the wheel, and what it says of itself."""
 
+import tarfile
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -10,6 +11,16 @@ import pytest
 from tests.packaging.conftest import ROOT
 
 pytestmark = pytest.mark.slow
+
+
+def package_files() -> set[str]:
+    """Return what the package is to hold, by paths in the wheel."""
+    found = {}
+    for folder, inside in (("tokenwire", ""), ("coordinator", "tokenwire/"), ("worker", "tokenwire/")):
+        for path in (ROOT / folder).rglob("*"):  # which follows no links
+            if path.is_file() and "__pycache__" not in path.parts:
+                found[inside + path.relative_to(ROOT).as_posix()] = path
+    return set(found)
 
 
 @pytest.fixture(scope="module")
@@ -27,24 +38,36 @@ def metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
-def test_every_package_is_typed(names: list[PurePosixPath]) -> None:
-    """A wheel that says Typed has the marker that type checkers look for, in each package."""
-    packages = {name.parts[0] for name in names if name.suffix == ".py"}
-
-    assert packages == {"tokenwire", "coordinator", "worker"}
-    assert {PurePosixPath(package, "py.typed") for package in packages} <= set(names)
+def test_one_package_is_installed(names: list[PurePosixPath]) -> None:
+    """Other packages may be called coordinator or worker. A wheel that says Typed has the marker of type checkers."""
+    assert {name.parts[0] for name in names if not name.parts[0].endswith(".dist-info")} == {"tokenwire"}
+    assert PurePosixPath("tokenwire/py.typed") in names
 
 
-def test_all_of_each_package_is_there(names: list[PurePosixPath]) -> None:
+def test_all_of_the_package_is_there(names: list[PurePosixPath]) -> None:
     """Also what is no Python: the status page, stubs."""
-    ours = {
-        path.relative_to(ROOT).as_posix()
-        for package in ("tokenwire", "coordinator", "worker")
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    assert package_files() == {name.as_posix() for name in names if name.parts[0] == "tokenwire"}
 
-    assert ours <= {name.as_posix() for name in names}
+
+def test_a_wheel_of_the_checkout_is_the_same(names: list[PurePosixPath], checkout_wheel: Path) -> None:
+    """The links that put two folders into the package are not in the archive of sources, and are not missed."""
+    with zipfile.ZipFile(checkout_wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(name.as_posix() for name in names)
+
+
+def test_sources_keep_their_layout(sdist: Path) -> None:
+    """Whoever unpacks them finds the folders where they are in the repository, each once."""
+    with tarfile.open(sdist) as archive:
+        names = [PurePosixPath(*PurePosixPath(member.name).parts[1:]).as_posix() for member in archive]
+
+    assert len(names) == len(set(names))
+    assert {
+        "coordinator/app.py",
+        "worker/server.py",
+        "tokenwire/errors.py",
+        "proto/tokenwire/v1/inference.proto",
+    } <= set(names)
+    assert not [name for name in names if name.startswith(("tokenwire/coordinator", "tokenwire/worker"))]
 
 
 def test_the_projects_home_is_named(metadata: Message) -> None:

@@ -94,11 +94,10 @@ class TokenSource:
         early = self._generated < rules.min_tokens
         bound = rules.min_tokens if early else rules.max_tokens
         count = min(count, bound - self._generated)
-        ids = (
-            self._draw(count, rules.early if early else rules.choice)
-            if rules.script is None
-            else self._next_scripted(count)
-        )
+        if rules.script is None:
+            ids = self._draw(count, rules.early if early else rules.choice)
+        else:
+            ids = self._next_scripted(count)
         if not early and not rules.stops.isdisjoint(ids):
             self._stop(ids)
         self._generated += len(ids)

@@ -10,7 +10,8 @@ from tokenwire.coordinator.api.fields.resumption import shown_resumption
 from tokenwire.coordinator.api.message_parts import Part
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.json_text import compact
-from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import TokenwireError
 
 _PING = 'event: ping\ndata: {"type":"ping"}\n\n'

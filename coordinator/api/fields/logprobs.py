@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.types import ScoredPosition, ScoredToken
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
 _FLOOR = -9999.0
 """Stands for minus infinity, which JSON has no word for."""

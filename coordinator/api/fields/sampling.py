@@ -14,7 +14,7 @@ from tokenwire.coordinator.api.fields.wire_values import (
     logit_bias,
 )
 from tokenwire.coordinator.generation.limits import MAX_STOP_STRINGS
-from tokenwire.coordinator.types import TextRules
+from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel
 from tokenwire.seeds import NO_SEED

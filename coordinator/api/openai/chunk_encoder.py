@@ -13,7 +13,8 @@ from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versio
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.output.sse import DONE
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
 
 # Completions name every field in every chunk, as vLLM does.

@@ -19,7 +19,8 @@ from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.settings import ApiSettings
-from tokenwire.coordinator.types import GenerationRequest, Prompt, ScoredPosition, TextPrompt, TokenPrompt, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt, Usage
 from tokenwire.errors import InvalidRequest
 
 # Known to vLLM's completions route only, not served, with the values that change nothing.

@@ -9,7 +9,8 @@ from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.history.conversation import Message
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
-from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Usage
 
 
 class ParsedChatChunks(ChatChunks):

@@ -18,7 +18,8 @@ from tokenwire.coordinator.api.responses.response import (
     text_part,
 )
 from tokenwire.coordinator.output.json_text import compact
-from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import TokenwireError
 
 _DELTAS = {

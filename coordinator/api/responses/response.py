@@ -11,7 +11,8 @@ from tokenwire.coordinator.api.message_parts import Part
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
 from tokenwire.coordinator.api.responses.tools import Tools
-from tokenwire.coordinator.types import Finish, ScoredPosition, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import InvalidRequest, TokenwireError
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]

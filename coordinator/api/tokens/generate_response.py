@@ -12,7 +12,8 @@ from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.output.sse import DONE
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
 
 _FLOOR = -9999.0

@@ -24,10 +24,8 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 def sglang_routes(generation: Generation) -> APIRouter:
     """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
     router = api_router()
-    gate, params_gate = (
-        UnsupportedFields(NOT_SERVED, HARMLESS),
-        UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS),
-    )
+    gate = UnsupportedFields(NOT_SERVED, HARMLESS)
+    params_gate = UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
 
     @router.post("/generate")
     @router.put("/generate")

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from tokenwire.coordinator.types import ScoredPosition, ScoredToken
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
 Scored = Sequence[Sequence[ScoredPosition | None]]
 """For each sequence the positions to show; None where nothing is known of one."""

@@ -6,7 +6,8 @@ from tests.coordinator.api.replies import STOP, call_of, tool_call
 from tokenwire.coordinator.api.message_parts import Part, PartStream, aborted, whole_parts
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ToolCall
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 

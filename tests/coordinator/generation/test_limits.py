@@ -6,7 +6,8 @@ import pytest
 
 from tests.coordinator.fakes import served_model
 from tokenwire.coordinator.generation import limits
-from tokenwire.coordinator.types import GenerationRequest, TextRules
+from tokenwire.coordinator.text.detokenizer import TextRules
+from tokenwire.coordinator.types import GenerationRequest
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 

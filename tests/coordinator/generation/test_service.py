@@ -10,13 +10,14 @@ from tests.coordinator.fakes import ids, served_model, token_history
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.coordinator.generation.registry import ModelDirectory, ServedModel
+from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.stops import StopAutomaton
-from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TextRules, TokenPrompt
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TextPrompt, TokenPrompt
 from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 

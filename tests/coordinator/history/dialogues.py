@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.history.turns import Ending
@@ -15,7 +14,7 @@ from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import ChatPrompt, ExactHistory
+from tokenwire.coordinator.types import ChatPrompt, ExactHistory, ServedModel
 
 Message = dict[str, Any]
 

@@ -6,8 +6,8 @@ import re
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from tests.coordinator.history.dialogues import model_of
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
+from tokenwire.coordinator.types import ServedModel
 
 _MARKS = re.compile(r"<\|[a-z_]+\|>|</?[a-z_]+>|</s>")
 

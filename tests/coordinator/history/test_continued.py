@@ -5,8 +5,8 @@ import pytest
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.types import ServedModel
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}

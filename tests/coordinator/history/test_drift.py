@@ -10,10 +10,10 @@ from tests.coordinator.history.models import CHATML, MARKER, THINKING, small_mod
 from tests.coordinator.text.template.conversations import TOOLS
 from tests.tokenizers import npm_tokenizer_directory
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.coordinator.types import ServedModel
 
 CONVERSATIONS = 84
 TURNS = 4

@@ -24,10 +24,10 @@ from tests.coordinator.history.models import (
     small_model,
 )
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.tail import MARK, TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.types import ServedModel
 
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}

@@ -8,10 +8,9 @@ import pytest
 
 from tests.coordinator.history.dialogues import Dialogue, Message, new_history
 from tests.coordinator.history.models import CHATML, encoded, small_model
-from tokenwire.coordinator.generation.registry import ServedModel
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.template.options import TemplateOptions
-from tokenwire.coordinator.types import ExactHistory, KnownPrefix
+from tokenwire.coordinator.types import ExactHistory, KnownPrefix, ServedModel
 from tokenwire.errors import InvalidRequest
 
 USER: Message = {"role": "user", "content": "One?"}

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from tokenwire.coordinator.output.choice import Choice
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, WeightSpan
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, Prefill, WeightSpan
 from tokenwire.errors import EngineFailed, TokenwireError, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 

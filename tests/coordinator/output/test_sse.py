@@ -1,7 +1,8 @@
 """Streamed replies: order, merging for slow readers, endings."""
 
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
-from tokenwire.coordinator.types import Finish, Prefill, ScoredPosition, ScoredToken, Usage
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 

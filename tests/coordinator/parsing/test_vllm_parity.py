@@ -22,9 +22,8 @@ from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.batching import Pace
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
-from tokenwire.coordinator.text.detokenizer import TextStreams
+from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import TextRules
 
 pytest.importorskip("vllm")
 

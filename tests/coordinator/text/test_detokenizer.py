@@ -8,10 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coordinator.text import reference, tiny
-from tokenwire.coordinator.text.detokenizer import NullTextStream, StoppingTextStream, TextStream, TextStreams
+from tokenwire.coordinator.text.detokenizer import (
+    NullTextStream,
+    StoppingTextStream,
+    TextRules,
+    TextStream,
+    TextStreams,
+)
 from tokenwire.coordinator.text.stops import compile_stops
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import TextRules
 
 BYTES = tiny.byte_level()
 FALLBACK = tiny.byte_fallback(strip=False)

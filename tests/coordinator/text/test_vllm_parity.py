@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.coordinator.text import tiny
 from tests.coordinator.text.template import conversations
-from tokenwire.coordinator.text.detokenizer import TextStreams
+from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.jinja import compile_template
 from tokenwire.coordinator.text.template.messages import parse_messages
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.coordinator.types import TextRules
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 

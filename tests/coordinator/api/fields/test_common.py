@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.api.fields.common import Headers, RequestFields, check_stream_options, request_id
-from tokenwire.coordinator.types import TextRules, Truncation
+from tokenwire.coordinator.text.detokenizer import TextRules
+from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
 
 

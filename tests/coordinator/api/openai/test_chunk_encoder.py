@@ -15,17 +15,8 @@ from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChun
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.parsing.message import MessageDelta
-from tokenwire.coordinator.types import (
-    Finish,
-    GenerationRequest,
-    Prefill,
-    Prompt,
-    ScoredPosition,
-    ScoredToken,
-    TokenPrompt,
-    Usage,
-    WeightSpan,
-)
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, Prompt, TokenPrompt, Usage, WeightSpan
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 

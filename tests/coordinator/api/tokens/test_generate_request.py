@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
-from tokenwire.coordinator.types import GenerationRequest, TextRules, TokenPrompt
+from tokenwire.coordinator.text.detokenizer import TextRules
+from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 

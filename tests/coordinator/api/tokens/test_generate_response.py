@@ -10,16 +10,8 @@ from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, generate_logprobs
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.types import (
-    Finish,
-    GenerationRequest,
-    Prefill,
-    ScoredPosition,
-    ScoredToken,
-    TokenPrompt,
-    Usage,
-    WeightSpan,
-)
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, Usage, WeightSpan
 from tokenwire.errors import WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 

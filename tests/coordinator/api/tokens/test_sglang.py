@@ -10,16 +10,8 @@ from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
 from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks, finish_reason
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.types import (
-    Finish,
-    GenerationRequest,
-    Prefill,
-    ScoredPosition,
-    ScoredToken,
-    TextPrompt,
-    TokenPrompt,
-    WeightSpan,
-)
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TextPrompt, TokenPrompt, WeightSpan
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 

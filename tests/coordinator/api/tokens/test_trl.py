@@ -9,7 +9,8 @@ from fastapi.exceptions import RequestValidationError
 
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
-from tokenwire.coordinator.types import ChatPrompt, ScoredPosition, ScoredToken, TextPrompt, TokenPrompt
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import ChatPrompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 INF = float("inf")

@@ -13,7 +13,8 @@ from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.output.choice import Choice
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
 from tokenwire.coordinator.parsing.message import ParserFailed
-from tokenwire.coordinator.types import Finish, ScoredPosition
+from tokenwire.coordinator.text.logprobs import ScoredPosition
+from tokenwire.coordinator.types import Finish
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 

@@ -1,0 +1,134 @@
+"""`python -m benchmarks.walk`: one chat's way through the coordinator, from its arrival to its submission."""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from http.client import HTTPConnection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from benchmarks.processes import measured
+from tokenwire.coordinator.server import CoordinatorServer
+from tokenwire.coordinator.settings import CoordinatorSettings
+
+_ROOT = Path(__file__).resolve().parents[1]
+_WARM_UP, _WALKS = 3, 5
+_CHAT = {"messages": [{"role": "user", "content": "Say hello, please."}], "max_tokens": 3, "stream": True}
+
+_JSON = {"Content-Type": "application/json"}
+
+Step = tuple[str, str]
+"""A file of the repository and the function in it that was called."""
+
+
+class Walk:
+    """A profile function for sys.setprofile: notes each call that enters another file than the call before it."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.on = False
+        self._names: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Wait for the next request."""
+        self.steps = []
+        self.on = True
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Note a call, beginning with the parser's first callback and ending with the session's submit."""
+        if not self.on or event != "call":
+            return
+        name, function = self._name(frame.f_code.co_filename), frame.f_code.co_qualname
+        if not name or not (self.steps or function.endswith("on_message_begin")):
+            return
+        if not self.steps or self.steps[-1][0] != name:
+            self.steps.append((name, function))
+        if function == "WorkerSession.submit":
+            self.on = False
+
+    def _name(self, path: str) -> str:
+        """Return the path in the repository; empty for what is not a part of the coordinator."""
+        if path not in self._names:
+            real = Path(os.path.realpath(path))
+            inside = real.is_relative_to(_ROOT)
+            name = str(real.relative_to(_ROOT)) if inside else ""
+            counts = name.startswith(("coordinator/", "tokenwire/")) and not name.startswith("tokenwire/v1/")
+            self._names[path] = name if counts else ""
+        return self._names[path]
+
+
+def _ask(port: int, model: str) -> None:
+    connection = HTTPConnection("127.0.0.1", port)
+    connection.request("POST", "/v1/chat/completions", json.dumps({**_CHAT, "model": model}), _JSON)
+    reply = connection.getresponse()
+    text = reply.read().decode()
+    if reply.status != 200:
+        raise RuntimeError(text)
+
+
+def _model(port: int) -> str:
+    while True:
+        connection = HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/v1/models")
+        models = json.load(connection.getresponse())["data"]
+        if models:
+            return str(models[0]["id"])
+        time.sleep(0.05)
+
+
+def walk() -> list[Step]:
+    """Return the shortest of a few walks: what runs beside a request, such as a heartbeat, is in the others."""
+    walked = Walk()
+    walks: list[list[Step]] = []
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
+        address = f"unix:{folder}/worker.sock"
+        server = CoordinatorServer(CoordinatorSettings((address,)), bound)
+
+        def ask() -> None:
+            port = bound.getsockname()[1]
+            model = _model(port)
+            try:
+                for index in range(_WARM_UP + _WALKS):
+                    walked.begin()
+                    _ask(port, model)
+                    if index >= _WARM_UP:
+                        walks.append(walked.steps)
+            finally:
+                server.should_exit = True
+
+        with measured(["worker", "--engine", "sim", "--listen", address]):
+            client = threading.Thread(target=ask)
+            client.start()
+            sys.setprofile(walked)  # of this thread alone
+            try:
+                server.run_bound()
+            finally:
+                sys.setprofile(None)
+                client.join()
+    return min(walks, key=len)
+
+
+def files(steps: Sequence[Step]) -> list[str]:
+    """Return the files of a walk, in the order in which they are first entered."""
+    return list(dict.fromkeys(name for name, _ in steps))
+
+
+@click.command()
+def main() -> None:
+    """Print a chat's way from its arrival to its submission, and how many files and moves between files it takes."""
+    steps = walk()
+    for name, function in steps:
+        click.echo(f"{name:50} {function}")
+    click.echo(f"{len(files(steps))} files, {len(steps) - 1} moves between files")
+
+
+if __name__ == "__main__":
+    main()
