@@ -11,9 +11,8 @@ from fastapi import FastAPI
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import control_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
-from tokenwire.coordinator.api.debug_headers import DebugHeaders
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.api.fields.resumption import ResumptionHeader
+from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
 from tokenwire.coordinator.api.openai.render import render_routes
@@ -26,7 +25,7 @@ from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.tokens.routes import token_routes
 from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 from tokenwire.coordinator.auth.api_keys import open_keys
-from tokenwire.coordinator.auth.middleware import FREE_PATHS, AuthMiddleware
+from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
 from tokenwire.coordinator.fleet.aborts import Aborts
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
@@ -43,14 +42,12 @@ from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.history.open_store import open_store
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.http.body_limit import BodyLimit
-from tokenwire.coordinator.http.drain import DrainDeadline
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.middleware import RecordMiddleware, RequestListener
 from tokenwire.coordinator.observability.open_tracing import open_tracing
+from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.peer_auth.client import Link
@@ -129,19 +126,20 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     security = Security(keys is not None, settings.control.admin_key is not None, free_paths, gate.guards)
     app.include_router(documentation_routes(app.routes, security))
     install_error_handlers(app)
-    if settings.api.debug_headers:
-        app.add_middleware(DebugHeaders)
-    app.add_middleware(ResumptionHeader)
-    app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes)
-    if keys is not None:
-        app.add_middleware(AuthMiddleware, keys=keys, free_paths=free_paths, guarded=steering.routes)
-    if settings.allowed_hosts or is_loopback(settings.host):
-        app.add_middleware(AllowedHosts, allowed=settings.allowed_hosts)
     listeners: list[RequestListener] = [metrics.requests]
     if settings.observation.request_log:
         listeners.append(RequestLog())
     if tracing is not None:
         listeners.append(tracing)
-    app.add_middleware(DrainDeadline, readiness=readiness)
-    app.add_middleware(RecordMiddleware, listeners=listeners, keeps_prompts=settings.observation.log_prompts)
+    checks_host = settings.allowed_hosts or is_loopback(settings.host)
+    app.add_middleware(
+        RequestMiddleware,
+        listeners,
+        readiness=readiness,
+        authenticator=None if keys is None else Authenticator(keys, free_paths, steering.routes),
+        allowed_hosts=AllowedHosts(settings.allowed_hosts) if checks_host else None,
+        max_body_bytes=settings.max_body_bytes,
+        records_prompts=settings.observation.log_prompts,
+        names_workers=settings.api.debug_headers,
+    )
     return app

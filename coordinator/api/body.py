@@ -1,16 +1,17 @@
 """Bodies of requests: JSON whose strings are Unicode text, without what no client may ask of an engine."""
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 
 from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.generation.context import context_of
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
-from tokenwire.coordinator.observability.record import record_of
 from tokenwire.errors import Malformed
 from tokenwire.gc_tuning import uncollected
 
@@ -43,13 +44,25 @@ def _check_text(name: str, value: Any) -> None:
 class _TextRequest(Request):
     hands_on_transfers = False
 
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body, piece by piece. Raises HTTPException as soon as it is larger than it may be."""
+        received, limit = 0, context_of(self.scope).max_body_bytes
+        async for piece in super().stream():
+            received += len(piece)
+            if limit is not None and received > limit:
+                # The one exception that FastAPI passes through while it reads a body.
+                raise HTTPException(
+                    413, f"The request's body is larger than {limit} bytes.", headers={"connection": "close"}
+                )
+            yield piece
+
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             body = await self.body()
             await check_shape(body)
             with uncollected():
                 self._json = parse_json(body)
-            record_of(self.scope).set_body(self._json)
+            context_of(self.scope).record.set_body(self._json)
             if not self.hands_on_transfers:
                 check_no_transfer_fields(self._json)
         return self._json

@@ -10,12 +10,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tokenwire.coordinator.api.debug_headers import note_run
-from tokenwire.coordinator.auth.caller import caller_of, patience_of
+from tokenwire.coordinator.auth.caller import timeout_of
+from tokenwire.coordinator.generation.context import context_of
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.http.connection import Connection, connection_of
-from tokenwire.coordinator.http.drain import cancelled_by_drain
-from tokenwire.coordinator.observability.record import RequestRecord, record_of
+from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
 
@@ -29,17 +28,17 @@ async def _running(
     scope: Scope,
 ) -> AsyncIterator[None]:
     """Submit a request; at the end of the block nothing of it runs any more, and its record is whole."""
-    caller, record = caller_of(scope), record_of(scope)
+    context = context_of(scope)
+    record = context.record
     _begin_record(record, prepared)
-    run = await generation.start(prepared, reply, caller, patience_of(scope), record)
-    note_run(scope, run)
+    run = context.handle = await generation.start(prepared, reply, context, timeout_of(scope))
     try:
         yield
     finally:
         run.abort()
         _end_record(record, prepared, reply, connection)
         connection.release()
-        caller.charge(record.completion_tokens)
+        context.caller.charge(record.completion_tokens)
 
 
 async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
@@ -97,7 +96,7 @@ async def _to_the_end(reply: StreamedReply, scope: Scope) -> None:
     try:
         await reply.wait()
     except asyncio.CancelledError:
-        error = cancelled_by_drain(scope)
+        error = context_of(scope).drain_error
         if error is None:
             raise
         reply.fail(error)

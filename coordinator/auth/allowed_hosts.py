@@ -1,11 +1,10 @@
-"""ASGI middleware against DNS rebinding: a server on loopback answers only to names that nobody else can give it."""
+"""Against DNS rebinding: a server on loopback answers only to names that nobody else can give it."""
 
 import ipaddress
 from collections.abc import Collection
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from tokenwire.coordinator.api.errors import error_response
 from tokenwire.errors import Forbidden
 
 _LOCAL_DOMAINS = (".localhost", ".internal")
@@ -20,19 +19,15 @@ def is_loopback(address: str) -> bool:
 class AllowedHosts:
     """Refuses requests to other hosts: a page whose own name was made to point here would send its own."""
 
-    def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
+    def __init__(self, allowed: Collection[str] = ()) -> None:
         """`allowed` are further names, in lower case."""
-        self._app = app
         self._allowed = frozenset({"", "localhost", *allowed})
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            hosts = [_name(value) for name, value in scope["headers"] if name == b"host"]
-            other = next((host for host in hosts if not self._allows(host)), None)
-            if other is not None:
-                await error_response(_refusal(other), scope)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    def check(self, scope: Scope) -> None:
+        """Check every Host header of a request. Raises Forbidden."""
+        for name, value in scope["headers"]:
+            if name == b"host" and not self._allows(_name(value)):
+                raise _refusal(_name(value))
 
     def _allows(self, host: str) -> bool:
         return host in self._allowed or host.endswith(_LOCAL_DOMAINS) or _is_address(host)

@@ -9,7 +9,6 @@ from starlette.types import Scope
 
 from tokenwire.errors import Forbidden, InvalidRequest
 
-_CALLER = "tokenwire.caller"
 _TIMEOUT_HEADER = "x-request-timeout"
 
 
@@ -43,18 +42,7 @@ class Caller:
 ANYBODY = Caller()
 
 
-def note_caller(scope: Scope, caller: Caller) -> None:
-    """Remember who makes a request."""
-    scope[_CALLER] = caller
-
-
-def caller_of(scope: Scope) -> Caller:
-    """Return who makes a request: anybody, where no keys are asked for."""
-    caller: Caller = scope.get(_CALLER, ANYBODY)
-    return caller
-
-
-def patience_of(scope: Scope) -> float | None:
+def timeout_of(scope: Scope) -> float | None:
     """Return how many seconds a client gives its whole request; None: it does not say. Raises InvalidRequest."""
     text = Headers(scope=scope).get(_TIMEOUT_HEADER)
     if text is None:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
+from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.choice import Choice, Reply
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
@@ -167,21 +166,19 @@ class Generation:
         self,
         prepared: PreparedRequest,
         reply: Reply,
-        caller: Caller = ANYBODY,
-        patience_s: float | None = None,
-        record: RequestRecord | None = None,
+        context: RequestContext | None = None,
+        timeout_s: float | None = None,
     ) -> Run:
-        """Submit every prompt for a caller; the reply hears of all choices, or that the time is over.
-
-        The record hears which workers got them.
+        """Submit every prompt; the reply gets all choices, or a timeout. The context's record gets their workers.
 
         Raises Unavailable, Overloaded or Forbidden; then nothing runs.
         """
-        record = record or RequestRecord()
+        context = context or RequestContext()
+        caller, record = context.caller, context.record
         caller.check_model(prepared.request.model or prepared.model.names[0], *prepared.model.names)
         run = Run()
         texts = TextStreams(prepared.model.tokenizer, prepared.request.text, prepared.request.sampling.min_tokens)
-        limits_s = [seconds for seconds in (patience_s, self._timeout_s) if seconds is not None]
+        limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
         if prepared.recording is not None:
             reply = prepared.recording.listen(reply)
         try:

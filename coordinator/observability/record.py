@@ -3,14 +3,10 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from starlette.types import Scope
+from typing import Any, Literal, Protocol
 
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
-
-_RECORD = "tokenwire.record"
 
 Outcome = Literal["ok", "invalid", "refused", "unavailable", "error", "deadline", "client_left", "client_slow"]
 _OUTCOMES: dict[int, Outcome] = {
@@ -125,15 +121,14 @@ class RequestRecord:
             self.workers.append(address)
 
 
-def note_record(scope: Scope, record: RequestRecord) -> None:
-    """Remember the record of a request."""
-    scope[_RECORD] = record
+class RequestListener(Protocol):
+    """Whoever counts, logs or traces requests."""
 
+    def on_start(self, record: RequestRecord) -> None:
+        """A request has come."""
 
-def record_of(scope: Scope) -> RequestRecord:
-    """Return the record of a request; one that nobody reads where nobody observes."""
-    record: RequestRecord | None = scope.get(_RECORD)
-    return RequestRecord() if record is None else record
+    def on_end(self, record: RequestRecord) -> None:
+        """A request is over; its record is complete."""
 
 
 def _between(start: float | None, end: float | None) -> float | None:

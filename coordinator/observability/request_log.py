@@ -29,10 +29,10 @@ class RequestLog:
     def __init__(self) -> None:
         log.setLevel(logging.INFO)
 
-    def began(self, record: RequestRecord) -> None:
+    def on_start(self, record: RequestRecord) -> None:
         """Nothing to say yet."""
 
-    def ended(self, record: RequestRecord) -> None:
+    def on_end(self, record: RequestRecord) -> None:
         """Say what became of it."""
         if record.method not in _LOOKS:
             log.info("request", extra={"fields": fields_of(record)})

@@ -33,7 +33,7 @@ class Tracing:
         self._context = TraceContextTextMapPropagator()
         self._spans: dict[int, Span] = {}
 
-    def began(self, record: RequestRecord) -> None:
+    def on_start(self, record: RequestRecord) -> None:
         """Begin its span, inside of its client's; the worker's will be inside of ours."""
         if record.method != "POST":
             return
@@ -45,7 +45,7 @@ class Tracing:
         self._context.inject(headers, set_span_in_context(span))
         record.trace_headers = headers
 
-    def ended(self, record: RequestRecord) -> None:
+    def on_end(self, record: RequestRecord) -> None:
         """End its span, with what happened inside."""
         span = self._spans.pop(id(record), None)
         if span is None:

@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_ide
 from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
-from tokenwire.coordinator.auth.caller import caller_of
+from tokenwire.coordinator.generation.context import context_of
 from tokenwire.coordinator.settings import ApiSettings
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
@@ -132,7 +132,7 @@ class Headers:
     @classmethod
     def of(cls, request: Request) -> "Headers":
         """Read a request's headers, and whose it is. Raises InvalidRequest."""
-        return cls(request.headers, caller_of(request.scope).tenant)
+        return cls(request.headers, context_of(request.scope).caller.tenant)
 
     def identifier(self, name: str) -> str | None:
         """Return a header that names something. Raises InvalidRequest."""

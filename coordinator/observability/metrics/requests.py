@@ -31,11 +31,11 @@ class RequestMetrics:
         self._completion = counter("completion_tokens", "Tokens of replies.", "model")
         self._finished = counter("sequences_finished", "Sequences that ended.", "model", "reason")
 
-    def began(self, record: RequestRecord) -> None:
+    def on_start(self, record: RequestRecord) -> None:
         """Count it as being served."""
         self._in_flight.inc()
 
-    def ended(self, record: RequestRecord) -> None:
+    def on_end(self, record: RequestRecord) -> None:
         """Count it."""
         self._in_flight.dec()
         self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 
 
@@ -16,8 +17,8 @@ async def answer(request: Request) -> Response:
 
 
 def client_of(*allowed: str) -> httpx.AsyncClient:
-    """Return a client of a server behind the gate."""
-    app = AllowedHosts(Starlette(routes=[Route("/", answer)]), allowed)
+    """Return a client of a server behind the check."""
+    app = RequestMiddleware(Starlette(routes=[Route("/", answer)]), allowed_hosts=AllowedHosts(allowed))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 

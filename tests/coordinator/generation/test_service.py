@@ -10,6 +10,7 @@ from tests.coordinator.fakes import ids, served_model, token_history
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -202,7 +203,9 @@ async def test_a_caller_is_known_to_the_fleet() -> None:
     caller = Caller("search", min_priority=3, charge=charged.append)
 
     await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), caller
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))),
+        CollectedReply(2),
+        RequestContext(caller=caller),
     )
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
@@ -211,12 +214,14 @@ async def test_a_caller_is_known_to_the_fleet() -> None:
     assert charged == [2]
 
 
-async def test_the_record_hears_of_workers_and_its_trace_goes_to_them() -> None:
+async def test_the_record_gets_workers_and_its_trace_goes_to_them() -> None:
     """A request that went on elsewhere has several; a worker's spans are a part of the client's trace."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
-    await generation.start(await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), record=record)
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), RequestContext(record)
+    )
 
     (part,) = fleet.parts
     assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
@@ -231,20 +236,22 @@ async def test_a_caller_may_be_kept_from_a_model() -> None:
     generation = Generation(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
 
-    await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"alias"})))
+    await generation.start(prepared, CollectedReply(1), RequestContext(caller=Caller(models=frozenset({"alias"}))))
     with pytest.raises(Forbidden, match="may not use the model `digits`"):
-        await generation.start(prepared, CollectedReply(1), Caller(models=frozenset({"letters"})))
+        await generation.start(
+            prepared, CollectedReply(1), RequestContext(caller=Caller(models=frozenset({"letters"})))
+        )
 
     assert len(fleet.parts) == 1
 
 
 async def test_a_request_ends_when_its_time_is_over() -> None:
-    """The shorter of the client's patience and the server's counts; what runs or waits is given up."""
+    """The shorter of the client's timeout and the server's counts; what runs or waits is given up."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
-    await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, patience_s=0.01)
+    await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, timeout_s=0.01)
 
     with pytest.raises(DeadlineExceeded, match="took longer"):
         await reply.wait()

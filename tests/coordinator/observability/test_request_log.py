@@ -56,9 +56,9 @@ def test_a_prompt_is_logged_where_it_was_kept() -> None:
 def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Probes and scrapers would fill the log."""
     caplog.set_level(logging.INFO)
-    RequestLog().ended(_record(method="GET"))
+    RequestLog().on_end(_record(method="GET"))
     assert not caplog.records
-    RequestLog().ended(_record())
+    RequestLog().on_end(_record())
     assert [record.message for record in caplog.records] == ["request"]
 
 

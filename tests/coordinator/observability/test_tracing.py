@@ -27,9 +27,9 @@ async def _trace(collector: Collector, record: RequestRecord) -> str:
     """Observe one request; returns the context that its worker would get."""
     tracing = open_tracing(collector.endpoint)
     assert isinstance(tracing, Tracing)
-    tracing.began(record)
+    tracing.on_start(record)
     parent = record.trace_headers.get("traceparent", "")
-    tracing.ended(record)
+    tracing.on_end(record)
     await asyncio.to_thread(tracing.close)
     return parent
 

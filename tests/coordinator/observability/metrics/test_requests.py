@@ -11,8 +11,8 @@ from tokenwire.coordinator.types import Finish
 def _counted(record: RequestRecord) -> CollectorRegistry:
     registry = CollectorRegistry()
     metrics = RequestMetrics(registry)
-    metrics.began(record)
-    metrics.ended(record)
+    metrics.on_start(record)
+    metrics.on_end(record)
     return registry
 
 

@@ -1,4 +1,4 @@
-"""The gate in front of the application: who passes, at what cost, and what the routes hear of it."""
+"""API keys in front of the application: who passes, at what cost, and what routes know of it."""
 
 import asyncio
 from typing import Any
@@ -10,9 +10,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.auth.api_keys import ApiKeys, parse_keys
-from tokenwire.coordinator.auth.caller import caller_of
-from tokenwire.coordinator.auth.middleware import AuthMiddleware
+from tokenwire.coordinator.auth.authenticator import Authenticator
+from tokenwire.coordinator.generation.context import context_of
 
 KEYS = """[
   {"tenant": "search", "key": "sesame", "tokens_per_minute": 100},
@@ -32,7 +33,7 @@ class Application:
         """Answer."""
         self.entered.set()
         await self.go_on.wait()
-        caller = caller_of(request.scope)
+        caller = context_of(request.scope).caller
         caller.charge(len(await request.body()))
         return JSONResponse({"tenant": caller.tenant})
 
@@ -42,11 +43,12 @@ class Application:
 
 
 def client_of(application: Application) -> httpx.AsyncClient:
-    """Return a client of the application behind the gate."""
+    """Return a client of the application behind the check."""
     steering = [Route("/pause", application.steer, methods=["POST"])]
     routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
     routes.append(Route("/health", application.ask))
-    app = AuthMiddleware(Router([*routes, *steering]), keys=lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=steering)
+    authenticator = Authenticator(lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=steering)
+    app = RequestMiddleware(Router([*routes, *steering]), authenticator=authenticator)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -107,7 +109,7 @@ async def test_a_refusal_reads_nothing(declared: tuple[bytes, bytes], closes: bo
 
     app: ASGIApp = application
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": "/v1/x", "headers": [declared]}
-    await AuthMiddleware(app, keys=lambda: ApiKeys([]))(scope, receive, send)
+    await RequestMiddleware(app, authenticator=Authenticator(lambda: ApiKeys([])))(scope, receive, send)
 
     assert sent[0]["status"] == 401
     assert ((b"connection", b"close") in sent[0]["headers"]) == closes

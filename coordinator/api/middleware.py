@@ -1,0 +1,134 @@
+"""The one ASGI middleware: each request's context and record, who may ask, response headers, and the end of a drain."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tokenwire.coordinator.api.errors import error_response
+from tokenwire.coordinator.api.fields.resumption import RESUMED_HEADER
+from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts
+from tokenwire.coordinator.auth.authenticator import Authenticator
+from tokenwire.coordinator.auth.rate_limit import Account
+from tokenwire.coordinator.generation.context import RequestContext, attach_context
+from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.observability.record import RequestListener, RequestRecord
+from tokenwire.coordinator.observability.trace_context import trace_headers
+from tokenwire.errors import TokenwireError, TooLarge
+from tokenwire.for_each import for_each
+
+WORKER_HEADER = "X-Tokenwire-Worker"
+_CLIENT_CLOSED_REQUEST = 499
+_SMALL_BODY_BYTES = 64 * 1024
+
+
+class RequestMiddleware:
+    """Surrounds the whole application: what is refused here is recorded too."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listeners: Sequence[RequestListener] = (),
+        *,
+        readiness: Readiness | None = None,
+        authenticator: Authenticator | None = None,
+        allowed_hosts: AllowedHosts | None = None,
+        max_body_bytes: int | None = None,
+        records_prompts: bool = False,
+        names_workers: bool = False,
+    ) -> None:
+        """`listeners` get each record when its request begins and when it has ended.
+
+        names_workers: tell in a header which worker had the request, and why.
+        """
+        self._app = app
+        self._listeners = listeners
+        self._readiness = readiness or Readiness()
+        self._authenticator = authenticator
+        self._allowed_hosts = allowed_hosts
+        self._max_body_bytes = max_body_bytes
+        self._records_prompts = records_prompts
+        self._names_workers = names_workers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(
+            scope["method"], trace_headers=trace_headers(scope["headers"]), keeps_prompt=self._records_prompts
+        )
+        context = RequestContext(record, readiness=self._readiness, max_body_bytes=self._max_body_bytes)
+        attach_context(scope, context)
+        for_each(self._listeners, lambda listener: listener.on_start(record))
+        try:
+            await self._serve(context, scope, receive, send)
+        except Exception:
+            record.status = record.status or 500
+            raise
+        finally:
+            record.ended_at = time.monotonic()
+            record.status = record.status or _CLIENT_CLOSED_REQUEST
+            record.route = getattr(scope.get("route"), "path", record.route)
+            record.tenant = context.caller.tenant
+            for_each(self._listeners, lambda listener: listener.on_end(record))
+
+    async def _serve(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+        account: Account | None = None
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.record.status = message["status"]
+                self._add_headers(message, context, account)
+            await send(message)
+
+        try:
+            account = self._admit(context, scope)
+            if account is not None:
+                account.enter()
+        except TokenwireError as error:
+            await _refuse(error, scope, receive, send_with_headers)
+            return
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            # A response that has begun is for its route to end.
+            if context.drain_error is None:
+                raise
+            if not context.record.status:
+                await error_response(context.drain_error, scope)(scope, receive, send_with_headers)
+        finally:
+            if account is not None:
+                account.leave()
+
+    def _admit(self, context: RequestContext, scope: Scope) -> Account | None:
+        """Check what can be checked unread; returns the account that pays. Raises Forbidden, Unauthorized, TooLarge."""
+        if self._allowed_hosts is not None:
+            self._allowed_hosts.check(scope)
+        account = None
+        if self._authenticator is not None:
+            context.caller, account = self._authenticator.authenticate(scope)
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        limit = self._max_body_bytes
+        if limit is not None and declared.isdigit() and int(declared) > limit:
+            raise TooLarge(f"The request's body is larger than {limit} bytes.")
+        return account
+
+    def _add_headers(self, message: Message, context: RequestContext, account: Account | None) -> None:
+        headers = MutableHeaders(scope=message)
+        if account is not None:
+            headers.update(account.headers())
+        if any(finish.resumed for finish in context.record.finishes):
+            headers[RESUMED_HEADER] = "true"
+        if self._names_workers and context.handle is not None:
+            headers[WORKER_HEADER] = context.handle.explain()  # certain only now
+
+
+async def _refuse(error: TokenwireError, scope: Scope, receive: Receive, send: Send) -> None:
+    response = error_response(error, scope)
+    length = Headers(scope=scope).get("content-length", "")
+    if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):
+        # The body was not read, and to let it come only to throw it away is what the sender may want.
+        response.headers["connection"] = "close"
+    await response(scope, receive, send)

@@ -1,0 +1,162 @@
+"""The middleware around the application: records, drains and headers; keys and hosts have tests in auth."""
+
+import asyncio
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.http.readiness import Readiness
+from tokenwire.coordinator.observability.record import RequestRecord
+from tokenwire.coordinator.types import Finish
+
+
+class Listener:
+    """Remembers records."""
+
+    def __init__(self) -> None:
+        self.begun: list[RequestRecord] = []
+        self.records: list[RequestRecord] = []
+
+    def on_start(self, record: RequestRecord) -> None:
+        """Remember."""
+        self.begun.append(record)
+
+    def on_end(self, record: RequestRecord) -> None:
+        """Remember."""
+        self.records.append(record)
+
+
+async def _receive() -> Message:
+    return {"type": "http.request"}
+
+
+async def _send(message: Message) -> None:
+    pass
+
+
+async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
+    """What the application notes and answers is in it."""
+    listener = Listener()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert listener.begun == [context_of(scope).record]
+        context_of(scope).record.model = "digits"
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+
+    await RequestMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+    (record,) = listener.records
+    assert (record.model, record.status, record.outcome) == ("digits", 404, "invalid")
+    assert record.duration_s >= 0
+
+
+async def test_a_listener_that_breaks_breaks_alone() -> None:
+    """The request is served, and the other listeners hear of it."""
+
+    class Broken(Listener):
+        def on_start(self, record: RequestRecord) -> None:
+            raise ValueError("cannot begin")
+
+        def on_end(self, record: RequestRecord) -> None:
+            raise ValueError("cannot end")
+
+    listener, sent = Listener(), []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        sent.append(scope)
+
+    await RequestMiddleware(app, [Broken(), listener])(
+        {"type": "http", "method": "GET", "headers": []}, _receive, _send
+    )
+
+    assert (len(sent), len(listener.begun), len(listener.records)) == (1, 1, 1)
+
+
+async def test_an_application_that_breaks_is_observed_as_an_error() -> None:
+    """The exception goes on to whoever answers it."""
+    listener = Listener()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await RequestMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
+    assert listener.records[0].outcome == "error"
+
+
+class Sent:
+    """Collects a response."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """Headers of the response."""
+        return dict(self.messages[0]["headers"])
+
+
+class Handle:
+    """What runs for a request."""
+
+    def abort(self) -> None:
+        pass
+
+    def explain(self) -> str:
+        """Name the worker."""
+        return "10.0.0.7:50051"
+
+
+SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions"}
+
+
+@pytest.mark.parametrize("names_workers", [True, False])
+async def test_headers_tell_of_workers(names_workers: bool) -> None:
+    """Who has a request where that is wanted, and always that another worker went on with it."""
+    sent = Sent()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        context = context_of(scope)
+        context.handle, context.record.finishes = Handle(), [Finish("stop", resumed=True)]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    await RequestMiddleware(app, names_workers=names_workers)({**SCOPE, "headers": []}, _receive, sent)
+
+    assert sent.headers[b"x-tokenwire-resumed"] == b"true"
+    assert sent.headers.get(b"x-tokenwire-worker") == (b"10.0.0.7:50051" if names_workers else None)
+
+
+async def test_a_request_that_outlasts_a_drain_is_answered() -> None:
+    """The server cancels it, and its client gets a 503 with Retry-After; any other cancellation goes on."""
+    readiness, listener = Readiness(), Listener()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise asyncio.CancelledError
+
+    middleware = RequestMiddleware(app, [listener], readiness=readiness)
+    with pytest.raises(asyncio.CancelledError):
+        await middleware({**SCOPE, "headers": []}, _receive, _send)
+    readiness.out_of_time = True
+    sent = Sent()
+    await middleware({**SCOPE, "headers": []}, _receive, sent)
+
+    assert sent.messages[0]["status"] == 503
+    assert b"retry-after" in sent.headers
+    assert [record.status for record in listener.records] == [499, 503]
+
+
+async def test_a_response_that_has_begun_is_not_begun_again() -> None:
+    """Its route ends it; all that is left here is to stop."""
+    readiness, sent = Readiness(out_of_time=True), Sent()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise asyncio.CancelledError
+
+    await RequestMiddleware(app, readiness=readiness)({**SCOPE, "headers": []}, _receive, sent)
+
+    assert [message["type"] for message in sent.messages] == ["http.response.start"]
