@@ -17,6 +17,7 @@ from vllm.tool_parsers import ToolParserManager
 
 from tokenwire.coordinator.parsing import grammar
 from tokenwire.coordinator.parsing.batching import Pace
+from tokenwire.coordinator.parsing.brief_logs import tell_in_brief
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
@@ -70,6 +71,7 @@ class VllmParsers:
         if self.is_harmony:  # before a parser tries to download what it needs
             _load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
+        tell_in_brief(part for part in (cls, cls.reasoning_parser_cls, cls.tool_parser_cls) if part is not None)
         self.answer_parser_cls = type("AnswerParser", (cls,), {"reasoning_parser_cls": None})
         """The same for what comes behind reasoning."""
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None

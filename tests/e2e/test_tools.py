@@ -169,3 +169,17 @@ def test_wrong_choices_are_named(scripted: Service, service: Service) -> None:
         service.url + CHAT, json={"messages": MESSAGES, "tools": TOOLS, "tool_choice": "none", "max_tokens": 3}
     )
     assert fine.status_code == 200
+
+
+@pytest.mark.parametrize("limit", [30, 60])
+def test_a_call_that_the_limit_cut_is_what_vllm_makes_of_it(scripted: Service, limit: int) -> None:
+    """Streamed as far as it came, and text in whole answers; no traceback is in the log for it."""
+    options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
+    whole = ask(scripted, "only-calls", **options)
+    streamed = stream(scripted, "only-calls", **options)
+
+    assert (whole["finish_reason"], streamed.finish_reason) == ("length", "length")
+    assert whole["message"]["content"].strip().startswith('<tool_call>\n{"name": "get_weather"')
+    assert not whole["message"].get("tool_calls")
+    assert [call["name"] for call in streamed.calls.values()] == ["get_weather"]
+    assert "Traceback" not in scripted.coordinator.log
