@@ -159,7 +159,7 @@ class Generation:
     async def prepare_prompt(
         self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
     ) -> PreparedPrompt:
-        """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See coordinator.prompts."""
+        """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See tokenwire.coordinator.generation.prompts."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
     async def start(

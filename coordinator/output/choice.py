@@ -21,14 +21,14 @@ _REASONS = {
 
 
 class TextSource(Protocol):
-    """Decodes one sequence; see coordinator.text.detokenizer."""
+    """Decodes one sequence; see tokenwire.coordinator.text.detokenizer."""
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> tuple[str, int, str | None]:
         """Take tokens; return new text, how many of the tokens count, and the stop string that matched."""
 
 
 class LogprobSource(Protocol):
-    """Decodes log-probabilities of one sequence or prompt; see coordinator.text.logprobs."""
+    """Decodes log-probabilities of one sequence or prompt; see tokenwire.coordinator.text.logprobs."""
 
     def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
         """Decode rows in the order of the sequence."""

@@ -1,7 +1,7 @@
 """A Responses request's tools and tool choice in chat's form.
 
 Functions in a namespace are called `<namespace>__<name>` in the prompt, as in vLLM, and get their own names back in
-the reply. Custom tools and the local shell are functions in the prompt, see coordinator.api.responses.calls. Tools that
+the reply. Custom tools and the local shell are functions in the prompt, see tokenwire.coordinator.api.responses.calls. Tools that
 OpenAI's servers run are left out of the prompt: clients offer them, and do without.
 """
 

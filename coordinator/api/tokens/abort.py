@@ -13,7 +13,7 @@ from tokenwire.request_model import RequestModel
 
 
 class Aborts(Protocol):
-    """Ends requests on all workers; see coordinator.fleet.aborts."""
+    """Ends requests on all workers; see tokenwire.coordinator.fleet.aborts."""
 
     async def by_id(self, request_ids: list[str]) -> int:
         """End these requests; returns how many sequences that ended. Raises Unavailable."""

@@ -27,7 +27,7 @@ _MAX_REASON = 4096
 
 
 class UntrustedRenderer(Protocol):
-    """Renders templates that requests bring; see coordinator.text.isolation."""
+    """Renders templates that requests bring; see tokenwire.coordinator.text.template.renderer_process."""
 
     async def render(self, template: str, job: Mapping[str, Any]) -> str:
         """Render messages by a template out of harm's way. Raises InvalidRequest."""

@@ -111,7 +111,7 @@ METHODS: Mapping[str, Callable[..., int]] = {
 
 
 class Metered(Protocol):
-    """Knows the rendering under way; see coordinator.text.sandbox."""
+    """Knows the rendering under way; see tokenwire.coordinator.text.template.sandbox."""
 
     @property
     def budget(self) -> Budget:

@@ -14,7 +14,7 @@ import pytest
 from tokenwire.cli.model_source import check_model
 from tokenwire.errors import NotFound
 
-_CHECK = "import sys; from tokenwire.model_source import check_model; check_model(sys.argv[1], sys.argv[2:])"
+_CHECK = "import sys; from tokenwire.cli.model_source import check_model; check_model(sys.argv[1], sys.argv[2:])"
 _TOKEN = "hf_fake"
 
 
