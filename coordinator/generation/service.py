@@ -159,7 +159,7 @@ class Generation:
     async def prepare_prompt(
         self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
     ) -> PreparedPrompt:
-        """Turn one prompt into ids, which are not checked. Raises InvalidRequest. See tokenwire.coordinator.generation.prompts."""
+        """Turn one prompt into ids, which are not checked; see `prepare_prompt`. Raises InvalidRequest."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
     async def start(

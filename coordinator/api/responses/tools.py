@@ -1,8 +1,8 @@
 """A Responses request's tools and tool choice in chat's form.
 
 Functions in a namespace are called `<namespace>__<name>` in the prompt, as in vLLM, and get their own names back in
-the reply. Custom tools and the local shell are functions in the prompt, see tokenwire.coordinator.api.responses.calls. Tools that
-OpenAI's servers run are left out of the prompt: clients offer them, and do without.
+the reply. Custom tools and the local shell are functions in the prompt (calls.py). Tools that OpenAI's servers run are
+left out of the prompt: clients offer them, and do without.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The child process of tokenwire.coordinator.text.template.renderer_process: reads jobs, renders, writes texts, until its input ends."""
+"""The child process of renderer_process.py: reads jobs, renders and writes texts until its input ends."""
 
 import json
 import resource
