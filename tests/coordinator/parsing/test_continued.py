@@ -2,18 +2,20 @@
 
 import json
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from coordinator.parsing.message import MessageDelta, MessageParser, joined
 from coordinator.parsing.settings import ModelFacts, ParserSettings
 from coordinator.text.tokenizer import Tokenizer
+from tests.lazily import Lazily
 from tests.tokenizers import npm_tokenizer_files
 
-pytest.importorskip("vllm")
+if TYPE_CHECKING:
+    from coordinator.parsing.vllm_parsers import VllmParsers
 
-from coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+vllm_parsers = Lazily("coordinator.parsing.vllm_parsers")
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -40,10 +42,11 @@ def tokenizer() -> Tokenizer:
 
 
 @cache
-def parsers(reasoning: str, tools: str | None) -> VllmParsers:
+def parsers(reasoning: str, tools: str | None) -> "VllmParsers":
     """Load parsers."""
     settings = ParserSettings(tools, reasoning, enable_auto_tool_choice=tools is not None)
-    return VllmParsers(settings, ModelFacts(), npm_tokenizer_files("qwen3"))
+    loaded: VllmParsers = vllm_parsers.VllmParsers(settings, ModelFacts(), npm_tokenizer_files("qwen3"))
+    return loaded
 
 
 def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:

@@ -12,7 +12,7 @@ import json
 import random
 from copy import copy
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,11 +24,13 @@ from coordinator.text.detokenizer import TextStreams
 from coordinator.text.tokenizer import Tokenizer
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
+from tests.lazily import Lazily
 from tests.tokenizers import npm_tokenizer_files
 
-pytest.importorskip("vllm")
+if TYPE_CHECKING:
+    from coordinator.parsing.vllm_parsers import VllmParsers
 
-from coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+vllm_parsers = Lazily("coordinator.parsing.vllm_parsers")
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -46,12 +48,13 @@ PACES = {
 
 
 @cache
-def _loaded(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> VllmParsers:
+def _loaded(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> "VllmParsers":
     settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
-    return VllmParsers(settings, ModelFacts(), npm_tokenizer_files(tokenizer))
+    loaded: VllmParsers = vllm_parsers.VllmParsers(settings, ModelFacts(), npm_tokenizer_files(tokenizer))
+    return loaded
 
 
-def parsers_for(name: str, pace: str) -> VllmParsers:
+def parsers_for(name: str, pace: str) -> "VllmParsers":
     """Load the parsers of a case; loading is what takes long, so cases share it."""
     case = CASES[name]
     parsers = copy(_loaded(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
