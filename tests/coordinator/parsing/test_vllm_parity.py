@@ -18,19 +18,16 @@ import pytest
 
 from coordinator.parsing.batching import Pace
 from coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
-from coordinator.parsing.settings import ModelFacts, ParserSettings
 from coordinator.request import TextRules
 from coordinator.text.detokenizer import TextStreams
 from coordinator.text.tokenizer import Tokenizer
+from tests.coordinator.parsing import loaded
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
-from tests.lazily import Lazily
 from tests.tokenizers import npm_tokenizer_files
 
 if TYPE_CHECKING:
     from coordinator.parsing.vllm_parsers import VllmParsers
-
-vllm_parsers = Lazily("coordinator.parsing.vllm_parsers")
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -47,17 +44,10 @@ PACES = {
 }
 
 
-@cache
-def _loaded(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> "VllmParsers":
-    settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
-    loaded: VllmParsers = vllm_parsers.VllmParsers(settings, ModelFacts(), npm_tokenizer_files(tokenizer))
-    return loaded
-
-
 def parsers_for(name: str, pace: str) -> "VllmParsers":
     """Load the parsers of a case; loading is what takes long, so cases share it."""
     case = CASES[name]
-    parsers = copy(_loaded(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
+    parsers = copy(loaded.parsers(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
     parsers.pace = PACES[pace]
     return parsers
 
