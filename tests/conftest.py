@@ -1,9 +1,24 @@
 """What holds for all tests."""
 
+import sys
+from functools import cache
+
+import httpx
+import pytest
+from httpx._transports import default as httpx_transports
 from hypothesis import settings
 
-pytest_plugins = ["tests.skips"]
+pytest_plugins = ["tests.skips", "tests.scheduling"]
 
 # Tests run side by side on busy machines: how long an example takes says nothing of the code.
 settings.register_profile("tokenwire", deadline=None)
 settings.load_profile("tokenwire")
+
+# Every client, so every httpx.get, reads all certificates that the machine trusts: 30 ms, mostly to speak plain HTTP.
+httpx_transports.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
+
+
+def pytest_collection_finish() -> None:
+    """Refuse tests that import vLLM where they are only collected: it takes ten seconds of every process."""
+    if "vllm" in sys.modules:
+        raise pytest.UsageError("vLLM was imported while tests were collected; see tests/lazily.py")

@@ -7,9 +7,12 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 CACHE = Path(__file__).parent / ".cache"
 
@@ -21,6 +24,12 @@ def making(folder: Path) -> Iterator[None]:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@cache
+def tokenizer_in(folder: Path) -> Tokenizer:
+    """Load the tokenizer in a directory, once for all tests: a large one takes seconds."""
+    return Tokenizer.from_directory(folder)
 
 
 def npm_tokenizer_directory(name: str) -> Path:

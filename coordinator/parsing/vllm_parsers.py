@@ -60,14 +60,19 @@ class VllmParsers:
     """The parsers of one model. Plans may be made in any thread, parsers belong to one each."""
 
     def __init__(
-        self, settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes], pace: Pace | None = None
+        self,
+        settings: ParserSettings,
+        model: ModelFacts,
+        files: Mapping[str, bytes],
+        pace: Pace | None = None,
+        tokenizer: Any = None,
     ) -> None:
-        """Load the tokenizer and the parsers' classes. Raises ParserUnusable."""
+        """Load the parsers' classes, and the tokenizer of these files if it is not given. Raises ParserUnusable."""
         self.pace = pace
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)
-        self.tokenizer = _tokenizer(files)
+        self.tokenizer = load_tokenizer(files) if tokenizer is None else tokenizer
         if self.is_harmony:  # before a parser tries to download what it needs
             _load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
@@ -208,7 +213,8 @@ class VllmPlan:
         )
 
 
-def _tokenizer(files: Mapping[str, bytes]) -> Any:
+def load_tokenizer(files: Mapping[str, bytes]) -> Any:
+    """Load a model's tokenizer as vLLM's parsers take it. Raises ParserUnusable."""
     # Straight from tokenizer.json, as the coordinator's own: some classes that a tokenizer_config.json names build
     # another tokenizer out of its vocabulary. No class of a model's own code is ever imported.
     with folder_of(files) as folder:

@@ -1,5 +1,6 @@
 """Token-exact history on every route that is a chat underneath, by real clients that send back what they got."""
 
+import re
 import time
 from abc import ABC, abstractmethod
 from typing import Any
@@ -30,23 +31,27 @@ class Talk(ABC):
 
     def ask(self, stream: bool, limit: int = 400) -> tuple[int, int, int]:
         """Get the next reply; return how many tokens its prompt has, how many of these are old, and the reply's own."""
-        before = self._counted("prompt_tokens"), self._counted("prompt_tokens_reused")
+        tokens, reused = self._counted()
         prompt, completion = self._ask(stream, limit)
         deadline = time.monotonic() + 10
-        while self._counted("prompt_tokens") == before[0]:
+        while (counted := self._counted())[0] == tokens:
             assert time.monotonic() < deadline, "the request was not counted"
             time.sleep(0.005)
-        assert self._counted("prompt_tokens") - before[0] == prompt
-        return prompt, int(self._counted("prompt_tokens_reused") - before[1]), completion
+        assert counted[0] - tokens == prompt
+        return prompt, int(counted[1] - reused), completion
 
     def answer(self) -> None:
         """Send back the result of each call, or else a question."""
         self.turns += self._results() or [{"role": "user", "content": "Go on."}]
 
-    def _counted(self, what: str) -> float:
-        line = f'tokenwire_{what}_total{{model="{self.model}"}} '
-        lines = [each for each in httpx.get(f"{self.url}/metrics").text.splitlines() if each.startswith(line)]
-        return float(lines[0].removeprefix(line)) if lines else 0.0
+    def _counted(self) -> tuple[float, float]:
+        """Return the tokens of all prompts, and how many of them were used again: both from one look at the metrics."""
+        metrics = httpx.get(f"{self.url}/metrics").text
+        names = ("prompt_tokens", "prompt_tokens_reused")
+        pattern = r'^tokenwire_{}_total{{model="{}"}} (\S+)$'
+        found = [re.search(pattern.format(name, re.escape(self.model)), metrics, re.MULTILINE) for name in names]
+        tokens, reused = (float(match[1]) if match else 0.0 for match in found)
+        return tokens, reused
 
     @abstractmethod
     def _ask(self, stream: bool, limit: int) -> tuple[int, int]:

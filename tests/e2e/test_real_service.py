@@ -8,19 +8,21 @@ from typing import Any
 
 import httpx
 import pytest
-from transformers import AutoTokenizer
 
 from tests.conformance.servers import serving
 from tests.e2e.checkpoints import adapter, changed_weights
+from tests.lazily import Lazily
 from tests.processes import Service
 from tokenwire.paths import default_cache_dir
 from tokenwire.worker.embedded_model import prepare_embedded_model
+
+transformers = Lazily("transformers")
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 CHAT = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
-TOKENS = 100
+TOKENS = 60
 _ID_TOKENS = 24
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "short": [{"role": "user", "content": "What is the capital of France?"}],
@@ -47,7 +49,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """What a trainer has: the model's folder and transformers."""
-    return AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
+    return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
 
 
 def post(service: Service, path: str, body: dict[str, Any]) -> Any:

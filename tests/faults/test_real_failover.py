@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, environment
+from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, lean_environment
 from tests.faults.test_real_engine import announce, ask
 from tests.processes import Process, coordinator, running
 
@@ -36,7 +36,7 @@ async def test_a_seeded_reply_of_a_killed_worker_goes_on(tmp_path: Path) -> None
         for number in range(2):
             listen = f"unix:{tmp_path}/{number}.sock"
             arguments = ["worker", "--listen", listen, "--no-warm-up", "--", *ENGINE_ARGUMENTS]
-            name, binding = f"worker-{number}", environment(first=not number)
+            name, binding = f"worker-{number}", lean_environment(first=not number)
             workers.append(stack.enter_context(running(arguments, tmp_path, name, binding)))
         for worker in workers:
             await asyncio.to_thread(worker.wait_for, r"ready: .* on (\S+)", START_TIMEOUT_S)

@@ -8,11 +8,10 @@ import pytest
 from tests.coordinator.history.dialogues import Babble, Dialogue, Message, id_of, model_of
 from tests.coordinator.history.models import CHATML, MARKER, THINKING, small_model
 from tests.coordinator.text.template.conversations import TOOLS
-from tests.tokenizers import npm_tokenizer_directory
+from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.text.template.options import TemplateOptions
-from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.coordinator.types import ServedModel
 
 CONVERSATIONS = 84
@@ -54,7 +53,7 @@ SMALL = {
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tokenizer)
 async def test_no_conversation_drifts(case: Case) -> None:
     """Each prompt is the last one and its completion, bit for bit, and then what the template writes behind them."""
-    model = model_of(Tokenizer.from_directory(npm_tokenizer_directory(case.tokenizer)))
+    model = model_of(tokenizer_in(npm_tokenizer_directory(case.tokenizer)))
 
     assert await drift_of_templates(model, case) > 0.3, "templates alone should drift, or this shows nothing"
 

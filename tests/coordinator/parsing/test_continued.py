@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.coordinator.parsing import loaded
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
-from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-
-pytest.importorskip("vllm")
-
-from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -37,13 +33,6 @@ REST = " is four."
 def tokenizer() -> Tokenizer:
     """Return a tokenizer with the marks that parsers look for."""
     return Tokenizer.from_files(npm_tokenizer_files("qwen3"))
-
-
-@cache
-def parsers(reasoning: str, tools: str | None) -> VllmParsers:
-    """Load parsers."""
-    settings = ParserSettings(tools, reasoning, enable_auto_tool_choice=tools is not None)
-    return VllmParsers(settings, ModelFacts(), npm_tokenizer_files("qwen3"))
 
 
 def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:
@@ -78,7 +67,7 @@ def body_of(tools: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
 def test_an_answer_that_goes_on_is_no_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
     """The parser sees that the message has thought; the engine's grammar does not wait for it to think again."""
-    plan = parsers(reasoning, tools).plan(body_of(tools))
+    plan = loaded.parsers(tools, reasoning, "qwen3").plan(body_of(tools))
     assert plan is not None
     begun = tokenizer().encode(BEGUN, add_special_tokens=False)
 
@@ -104,7 +93,7 @@ CALLS = {
 @pytest.mark.parametrize("tools", CALLS)
 def test_calls_behind_a_message_that_goes_on_are_all_there(tools: str, stream: bool) -> None:
     """Each once, with its name and its arguments."""
-    plan = parsers("qwen3", tools).plan(body_of(tools))
+    plan = loaded.parsers(tools, "qwen3", "qwen3").plan(body_of(tools))
     assert plan is not None
     begun = tokenizer().encode(BEGUN, add_special_tokens=False)
 

@@ -12,22 +12,21 @@ import json
 import random
 from copy import copy
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.coordinator.parsing import loaded
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.batching import Pace
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
-from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 
-pytest.importorskip("vllm")
-
-from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers  # behind the check for vLLM
+if TYPE_CHECKING:
+    from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
@@ -44,16 +43,10 @@ PACES = {
 }
 
 
-@cache
-def _loaded(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> VllmParsers:
-    settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
-    return VllmParsers(settings, ModelFacts(), npm_tokenizer_files(tokenizer))
-
-
-def parsers_for(name: str, pace: str) -> VllmParsers:
+def parsers_for(name: str, pace: str) -> "VllmParsers":
     """Load the parsers of a case; loading is what takes long, so cases share it."""
     case = CASES[name]
-    parsers = copy(_loaded(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
+    parsers = copy(loaded.parsers(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
     parsers.pace = PACES[pace]
     return parsers
 

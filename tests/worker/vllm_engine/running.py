@@ -2,14 +2,16 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
 from tokenwire.worker.frame_buffer import Outbox
-from tokenwire.worker.vllm_engine.engine import VllmEngine
+
+if TYPE_CHECKING:
+    from tokenwire.worker.vllm_engine.engine import VllmEngine
 
 
 @dataclass
@@ -25,7 +27,7 @@ class Result:
     """Set whenever something is told."""
 
 
-async def take_over(engine: VllmEngine, use_pump: bool) -> None:
+async def take_over(engine: "VllmEngine", use_pump: bool) -> None:
     """Drive a started engine anew, one way or the other: a start costs more than all that is asked of it."""
     await engine._started().stop()
     handler, engine.llm.output_handler = engine.llm.output_handler, None
@@ -38,7 +40,7 @@ async def take_over(engine: VllmEngine, use_pump: bool) -> None:
 class Run:
     """Runs requests on an engine and keeps the invariants of its steps in view."""
 
-    def __init__(self, engine: VllmEngine) -> None:
+    def __init__(self, engine: "VllmEngine") -> None:
         self.engine = engine
         self.tokenizer: Tokenizer = Tokenizer.from_str(engine.tokenizer_files()["tokenizer.json"].decode())
         self.load = pb.Load()

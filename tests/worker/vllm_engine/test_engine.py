@@ -7,27 +7,29 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 import pytest_asyncio
 
+from tests.lazily import Lazily
+from tests.worker.vllm_engine.running import Result, Run, take_over
+from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
 from tokenwire.paths import default_cache_dir
+from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 from tokenwire.worker.engine import PauseMode
-
-pytest.importorskip("vllm")
-
-from tests.worker.vllm_engine.running import Result, Run, take_over
-from tests.workers import until
-from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.worker.prefix_cache import CacheChange
-from tokenwire.worker.vllm_engine.arguments import parse_engine_args
-from tokenwire.worker.vllm_engine.core_driver import missing_internals
-from tokenwire.worker.vllm_engine.engine import VllmEngine
+
+if TYPE_CHECKING:
+    from tokenwire.worker.vllm_engine.engine import VllmEngine
+
+arguments_read = Lazily("tokenwire.worker.vllm_engine.arguments")
+engines = Lazily("tokenwire.worker.vllm_engine.engine")
+pump = Lazily("tokenwire.worker.vllm_engine.core_driver")
 
 pytestmark = [
     pytest.mark.engine,
@@ -45,12 +47,12 @@ ARGUMENTS += ["--worker-extension-cls", "tests.worker.vllm_engine.compilations.C
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[VllmEngine]:
+async def engine() -> AsyncIterator["VllmEngine"]:
     """The embedded model."""
     model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        engine = VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=True, kv_events=True)
+        engine = engines.VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=True, kv_events=True)
         await engine.start()
     yield engine
     await engine.stop()
@@ -58,7 +60,7 @@ async def engine() -> AsyncIterator[VllmEngine]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
-async def run(request: pytest.FixtureRequest, engine: VllmEngine) -> AsyncIterator[Run]:
+async def run(request: pytest.FixtureRequest, engine: "VllmEngine") -> AsyncIterator[Run]:
     """The engine, driven one way, as if it had just been started."""
     before = _metrics(engine)
     if not request.param:
@@ -264,7 +266,7 @@ async def test_cached_prompt_tokens_are_told(run: Run) -> None:
     assert prefill.created_cache_tokens >= 256
 
 
-def _metrics(engine: VllmEngine) -> dict[str, float]:
+def _metrics(engine: "VllmEngine") -> dict[str, float]:
     """Return the engine's metrics, added up over their labels but one that says how requests ended."""
     values: dict[str, float] = {}
     for family in engine.metrics():
@@ -531,18 +533,19 @@ async def test_the_tokenizer_can_be_rebuilt_from_its_files(run: Run) -> None:
     assert json.loads(files["tokenizer.json"])["truncation"] is None
 
 
-async def test_a_killed_engine_fails_every_sequence(engine: VllmEngine) -> None:
+async def test_a_killed_engine_fails_every_sequence(engine: "VllmEngine") -> None:
     """When the core is killed while it is idle, waiting sequences get an ERROR finish and the steps end with an error.
 
+    Nothing stays of the processes that the core had started.
     The last test of the engine: it leaves it dead.
     """
     await take_over(engine, use_pump=True)
     run = Run(engine)
     await run.engine.pause(PauseMode.KEEP, clear_cache=False)
     (sequence,) = await run.start(SUM, max_tokens=2)
-    for process in psutil.Process().children(recursive=True):
-        if "EngineCore" in process.name():
-            process.kill()
+    (core,) = [each for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()]
+    below = core.children(recursive=True)
+    core.kill()
     finish = (await run.until(sequence)).finish
     assert finish is not None
     assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; its log says why.")
@@ -552,6 +555,8 @@ async def test_a_killed_engine_fails_every_sequence(engine: VllmEngine) -> None:
         await run.start(SUM)
     with pytest.raises(TokenwireError):
         await run.engine.is_paused()
+    assert below
+    assert not (await asyncio.to_thread(psutil.wait_procs, below, 60))[1]
 
 
 @pytest.mark.parametrize(
@@ -566,7 +571,7 @@ async def test_a_killed_engine_fails_every_sequence(engine: VllmEngine) -> None:
 )
 async def test_wrong_engine_arguments_are_named(arguments: list[str], message: str) -> None:
     """A wrong vLLM argument fails the start with vLLM's words, without ending the process."""
-    engine = VllmEngine("a-model", arguments, [])
+    engine = engines.VllmEngine("a-model", arguments, [])
     with pytest.raises(EngineFailed) as failed:
         await engine.start()
     assert message in failed.value.message
@@ -576,7 +581,7 @@ async def test_wrong_engine_arguments_are_named(arguments: list[str], message: s
 async def test_engine_arguments_reach_vllm() -> None:
     """Arguments mean what they mean to vLLM, underscores and dotted JSON included."""
     arguments = ["--max_model_len", "1k", "--override-generation-config.temperature", "0.5", "--enable-lora"]
-    parsed = parse_engine_args("a-model", arguments)
+    parsed = arguments_read.parse_engine_args("a-model", arguments)
     assert (parsed.model, parsed.max_model_len, parsed.enable_lora) == ("a-model", 1000, True)
     assert parsed.override_generation_config == {"temperature": 0.5}
 
@@ -592,7 +597,7 @@ async def test_a_vllm_with_other_internals_is_noticed() -> None:
         output_handler = None
         engine_core = OtherCore()
 
-    missing = missing_internals(OtherLLM())
+    missing = pump.missing_internals(OtherLLM())
     assert "AsyncLLM.engine_core.get_output_async" in missing
     assert "AsyncLLM.input_processor.process_inputs" in missing
     assert "AsyncLLM.engine_core.add_request_async" not in missing
@@ -600,7 +605,7 @@ async def test_a_vllm_with_other_internals_is_noticed() -> None:
 
 async def test_an_engine_that_never_started_can_be_stopped() -> None:
     """Stopping is safe before the start and twice."""
-    engine = VllmEngine("a-model", [], [])
+    engine = engines.VllmEngine("a-model", [], [])
     await engine.stop()
     await engine.stop()
     with pytest.raises(Unavailable):

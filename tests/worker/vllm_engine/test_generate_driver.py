@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
+from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
 from tokenwire.worker.frame_buffer import Outbox
-
-pytest.importorskip("vllm")
-
-from tokenwire.worker.vllm_engine import generate_driver as generate
 from tokenwire.worker.vllm_engine.driver import Admission
-from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
-from tokenwire.worker.vllm_engine.grammars import GrammarCheck
-from tokenwire.worker.vllm_engine.sampling import to_vllm
+
+generate = Lazily("tokenwire.worker.vllm_engine.generate_driver")
+grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
+sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 
 pytestmark = pytest.mark.engine
 
@@ -43,12 +41,12 @@ class _SilentLlm:
 
 async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is noticed while the engine is idle: sequences end with an error and may go on elsewhere, then steps end."""
-    monkeypatch.setattr(generate, "_HEALTH_INTERVAL_S", 0.001)
+    monkeypatch.setattr("tokenwire.worker.vllm_engine.generate_driver._HEALTH_INTERVAL_S", 0.001)
     llm = _SilentLlm()
-    driver = GenerateDriver(llm, GrammarCheck(None, None))
+    driver = generate.GenerateDriver(llm, grammars.GrammarCheck(None, None))
     await driver.start()
     sequence = Sequence(Outbox(), slot=0, request_id="r", index=0)
-    admission = Admission("r", None, to_vllm(pb.SamplingParams(), 1), {}, {})
+    admission = Admission("r", None, sampling.to_vllm(pb.SamplingParams(), 1), {}, {})
     await driver.submit(admission, [sequence])
 
     llm.errored = True

@@ -2,20 +2,21 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lazily import Lazily
 from tokenwire.errors import InvalidRequest
 from tokenwire.paths import default_cache_dir
 from tokenwire.worker.embedded_model import prepare_embedded_model
 
-pytest.importorskip("vllm")
+if TYPE_CHECKING:
+    from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 
-from transformers import AutoTokenizer
-from vllm.sampling_params import SamplingParams, StructuredOutputsParams
-
-from tokenwire.worker.vllm_engine.grammars import GrammarCheck
+checks = Lazily("tokenwire.worker.vllm_engine.grammars")
+transformers = Lazily("transformers")
+vllm_sampling = Lazily("vllm.sampling_params")
 
 pytestmark = pytest.mark.engine
 
@@ -26,54 +27,55 @@ ENCODED = '{"$ref": "#/$defs/a%62", "$defs": {"ab": {"type": "string"}}}'
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """The embedded model's."""
-    return AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
+    return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
 
 
 @pytest.fixture
-def check(tokenizer: Any) -> GrammarCheck:
+def check(tokenizer: Any) -> "GrammarCheck":
     """A check that has seen no grammar."""
     config = SimpleNamespace(
         structured_outputs_config=SimpleNamespace(disable_any_whitespace=False, disable_additional_properties=False),
         model_config=SimpleNamespace(get_vocab_size=lambda: 49152, hf_config=SimpleNamespace(model_type="llama")),
         speculative_config=None,
     )
-    return GrammarCheck(config, tokenizer)
+    fresh: GrammarCheck = checks.GrammarCheck(config, tokenizer)
+    return fresh
 
 
-async def look(check: GrammarCheck, compiler: str, **grammar: Any) -> None:
+async def look(check: "GrammarCheck", compiler: str, **grammar: Any) -> None:
     """Check a grammar that vLLM has verified for a compiler."""
-    params = SamplingParams(structured_outputs=StructuredOutputsParams(**grammar))
+    params = vllm_sampling.SamplingParams(structured_outputs=vllm_sampling.StructuredOutputsParams(**grammar))
     params.structured_outputs._backend = compiler
     await check.refuse_stuck(params)
 
 
 @pytest.mark.parametrize("compiler", ["xgrammar", "guidance"])
 @pytest.mark.parametrize("grammar", [{"json": STUCK}, {"grammar": "root ::= root"}, {"regex": r"[^\s\S]"}])
-async def test_what_allows_nothing_is_refused(check: GrammarCheck, compiler: str, grammar: dict[str, str]) -> None:
+async def test_what_allows_nothing_is_refused(check: "GrammarCheck", compiler: str, grammar: dict[str, str]) -> None:
     """By both of the compilers that vLLM chooses from."""
     with pytest.raises(InvalidRequest, match="allows no output at all"):
         await look(check, compiler, **grammar)
 
 
 @pytest.mark.parametrize("compiler", ["xgrammar", "guidance"])
-async def test_what_allows_something_passes(check: GrammarCheck, compiler: str) -> None:
+async def test_what_allows_something_passes(check: "GrammarCheck", compiler: str) -> None:
     """Several at a time, too."""
     grammars = ({"regex": "a*"}, {"regex": ""}, {"json": '{"type": "object"}'}, {"grammar": 'root ::= "x"'})
     await asyncio.gather(*(look(check, compiler, **grammar) for grammar in grammars))
 
 
-async def test_the_first_grammar_chooses_the_compiler(check: GrammarCheck) -> None:
+async def test_the_first_grammar_chooses_the_compiler(check: "GrammarCheck") -> None:
     """Guidance knows references with escapes, xgrammar does not; the engine's core asks one of them alone."""
     await look(check, "guidance", json=ENCODED)
     await look(check, "xgrammar", json=ENCODED)
 
     with pytest.raises(InvalidRequest, match="cannot be compiled: 'Cannot find field a%62 in"):
-        await look(GrammarCheck(check._config, check._tokenizer), "xgrammar", json=ENCODED)
+        await look(checks.GrammarCheck(check._config, check._tokenizer), "xgrammar", json=ENCODED)
     with pytest.raises(InvalidRequest, match="allows no output"):
         await look(check, "xgrammar", json=STUCK)
 
 
-async def test_what_no_known_compiler_takes_is_left_to_vllm(check: GrammarCheck) -> None:
+async def test_what_no_known_compiler_takes_is_left_to_vllm(check: "GrammarCheck") -> None:
     """So is what has no grammar."""
     await look(check, "outlines", json=STUCK)
-    await check.refuse_stuck(SamplingParams())
+    await check.refuse_stuck(vllm_sampling.SamplingParams())

@@ -5,34 +5,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.lazily import Lazily
 from tokenwire.v1 import inference_pb2 as pb
 
-pytest.importorskip("vllm")
-
-from vllm.logprobs import FlatLogprobs
-from vllm.outputs import CompletionOutput, RequestOutput
-
-from tokenwire.worker.vllm_engine.logprobs import flat_rows, sampled_rows
+containers = Lazily("vllm.logprobs")
+vllm_outputs = Lazily("vllm.outputs")
+ours = Lazily("tokenwire.worker.vllm_engine.logprobs")
 
 pytestmark = pytest.mark.engine
 
 
-def _output(*rows: tuple[list[int], list[float], int]) -> RequestOutput:
+def _output(*rows: tuple[list[int], list[float], int]) -> Any:
     """One step's output: for each token the sampled id and the likeliest ones, their values, the sampled id's rank."""
-    logprobs = FlatLogprobs()
+    logprobs = containers.FlatLogprobs()
     for token_ids, values, rank in rows:
         ranks: Any = [rank, *range(1, len(token_ids))]
         logprobs.append_fast(token_ids, values, ranks, [None] * len(token_ids))
     ids = [row[0][0] for row in rows]
-    completion = CompletionOutput(0, "", ids, cumulative_logprob=0.0, logprobs=logprobs)
-    return RequestOutput("r", None, [1], None, [completion], finished=False)
+    completion = vllm_outputs.CompletionOutput(0, "", ids, cumulative_logprob=0.0, logprobs=logprobs)
+    return vllm_outputs.RequestOutput("r", None, [1], None, [completion], finished=False)
 
 
-def _merged(*outputs: RequestOutput) -> pb.LogprobRows:
+def _merged(*outputs: Any) -> Any:
     first = outputs[0]
     for output in outputs[1:]:
         first.add(output, aggregate=True)
-    return flat_rows(first.outputs[0].logprobs)
+    return ours.flat_rows(first.outputs[0].logprobs)
 
 
 def test_steps_that_vllm_merged_have_the_rows_of_each() -> None:
@@ -62,12 +60,12 @@ def test_a_sampled_token_returns_to_its_place_among_the_likeliest() -> None:
 
 def test_a_prompts_first_token_has_no_row() -> None:
     """Positions without log-probabilities are left out; without any there are no rows."""
-    prompt = FlatLogprobs()
+    prompt = containers.FlatLogprobs()
     prompt.append(None)
-    assert flat_rows(prompt) == pb.LogprobRows()
+    assert ours.flat_rows(prompt) == pb.LogprobRows()
     ranks: Any = [5, 1]
     prompt.append_fast([8, 4], [-2.0, -1.0], ranks, [None, None])
-    rows = flat_rows(prompt)
+    rows = ours.flat_rows(prompt)
     assert (rows.width, list(rows.token_ids), list(rows.sampled_ranks)) == (2, [8, 4], [5])
 
 
@@ -84,6 +82,6 @@ def test_rows_have_the_width_that_the_request_asked_for(
 ) -> None:
     """Whatever else is in the batch and makes the engine's rows wider or narrower: rows are merged on their way."""
     engine = (np.array([[7, 5], [8, 5]]), np.array([[-1.0, -3.0], [-2.0, -4.0]]), np.array([1, 2]))
-    rows = sampled_rows(engine, columns)
+    rows = ours.sampled_rows(engine, columns)
     assert (rows.width, list(rows.sampled_ranks)) == (columns, [1, 2])
     assert (list(rows.token_ids), list(rows.logprobs)) == (token_ids, logprobs)

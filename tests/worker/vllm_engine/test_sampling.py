@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.lazily import Lazily
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-vllm = pytest.importorskip("vllm")
-exceptions = pytest.importorskip("vllm.exceptions")
-msgspec = pytest.importorskip("msgspec")
-
-from tokenwire.worker.vllm_engine.sampling import child_params, to_vllm  # noqa: E402
+vllm = Lazily("vllm")
+exceptions = Lazily("vllm.exceptions")
+msgspec = Lazily("msgspec")
+sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 
 pytestmark = pytest.mark.engine
 
@@ -34,7 +34,7 @@ _NOT_ON_THE_WIRE = {
 
 def test_absent_fields_have_vllms_defaults_and_no_token_limit() -> None:
     """Empty parameters are vLLM's defaults, but for max_tokens: absent, the context is the limit."""
-    built = to_vllm(pb.SamplingParams(), 1)
+    built = sampling.to_vllm(pb.SamplingParams(), 1)
     default = vllm.SamplingParams(max_tokens=None)
     for name in default.__struct_fields__:
         if name not in _NOT_ON_THE_WIRE:
@@ -50,7 +50,7 @@ def test_every_field_of_vllm_is_on_the_wire() -> None:
 
 def test_text_stays_out_and_deltas_come_back() -> None:
     """Whatever is asked, the engine neither detokenizes nor accumulates."""
-    built = to_vllm(pb.SamplingParams(), 1)
+    built = sampling.to_vllm(pb.SamplingParams(), 1)
     assert (built.detokenize, built.output_kind.name, built.skip_clone, built.stop) == (False, "DELTA", True, [])
 
 
@@ -85,7 +85,7 @@ def test_text_stays_out_and_deltas_come_back() -> None:
 def test_a_field_arrives_unchanged(name: str, value: Any) -> None:
     """A field that is set has the same value on the engine's side."""
     given: dict[str, Any] = {name: value}
-    built = to_vllm(pb.SamplingParams(**given), 1)
+    built = sampling.to_vllm(pb.SamplingParams(**given), 1)
     assert getattr(built, name) == value
 
 
@@ -93,27 +93,28 @@ def test_a_field_arrives_unchanged(name: str, value: Any) -> None:
 def test_zero_is_not_absent(name: str, default: object) -> None:
     """A field that is set to zero is sent as zero, not as vLLM's default."""
     given: dict[str, Any] = {name: 0}
-    built = to_vllm(pb.SamplingParams(**given), 1)
+    built = sampling.to_vllm(pb.SamplingParams(**given), 1)
     assert getattr(built, name) == 0
-    assert getattr(to_vllm(pb.SamplingParams(), 1), name) == default
+    assert getattr(sampling.to_vllm(pb.SamplingParams(), 1), name) == default
 
 
 def test_logit_bias_is_clamped_as_vllm_clamps_it() -> None:
     """Biases beyond 100 count as 100."""
-    assert to_vllm(pb.SamplingParams(logit_bias={3: -250.0, 4: 1.5}), 1).logit_bias == {3: -100.0, 4: 1.5}
+    assert sampling.to_vllm(pb.SamplingParams(logit_bias={3: -250.0, 4: 1.5}), 1).logit_bias == {3: -100.0, 4: 1.5}
 
 
 def test_prompt_ids_to_score_arrive_as_rows() -> None:
     """Ids to score per prompt row stay nested, padding included."""
     rows = [pb.TokenIds(ids=[1, 2]), pb.TokenIds(ids=[3, -1])]
-    assert to_vllm(pb.SamplingParams(prompt_logprob_token_ids=rows), 1).prompt_logprob_token_ids == [[1, 2], [3, -1]]
+    built = sampling.to_vllm(pb.SamplingParams(prompt_logprob_token_ids=rows), 1)
+    assert built.prompt_logprob_token_ids == [[1, 2], [3, -1]]
 
 
 def test_two_kinds_of_prompt_logprobs_are_refused() -> None:
     """A prompt has one matrix of rows: asking for two is an error that names the field."""
     wire = pb.SamplingParams(prompt_logprob_token_ids=[pb.TokenIds(ids=[1])], prompt_logprobs=1)
     with pytest.raises(InvalidRequest) as refused:
-        to_vllm(wire, 1)
+        sampling.to_vllm(wire, 1)
     assert refused.value.param == "prompt_logprob_token_ids"
 
 
@@ -132,7 +133,7 @@ def test_each_kind_of_grammar_arrives(wire: pb.StructuredOutputs, name: str, val
     """Each constraint becomes vLLM's of the same meaning, with its options."""
     wire.disable_any_whitespace = True
     wire.whitespace_pattern = " ?"
-    built = to_vllm(pb.SamplingParams(structured_outputs=wire), 1).structured_outputs
+    built = sampling.to_vllm(pb.SamplingParams(structured_outputs=wire), 1).structured_outputs
     assert getattr(built, name) == value
     assert (built.disable_any_whitespace, built.disable_additional_properties, built.whitespace_pattern) == (
         True,
@@ -144,13 +145,13 @@ def test_each_kind_of_grammar_arrives(wire: pb.StructuredOutputs, name: str, val
 def test_a_grammar_without_a_constraint_is_refused_by_vllm() -> None:
     """Structured outputs that constrain nothing are vLLM's own error."""
     with pytest.raises(exceptions.VLLMValidationError, match="structured outputs constraint"):
-        to_vllm(pb.SamplingParams(structured_outputs=pb.StructuredOutputs()), 1)
+        sampling.to_vllm(pb.SamplingParams(structured_outputs=pb.StructuredOutputs()), 1)
 
 
 def test_repetition_detection_arrives() -> None:
     """Repetition detection keeps its three numbers."""
     wire = pb.RepetitionDetection(max_pattern_size=8, min_pattern_size=2, min_count=3)
-    built = to_vllm(pb.SamplingParams(repetition_detection=wire), 1).repetition_detection
+    built = sampling.to_vllm(pb.SamplingParams(repetition_detection=wire), 1).repetition_detection
     assert (built.max_pattern_size, built.min_pattern_size, built.min_count) == (8, 2, 3)
 
 
@@ -161,7 +162,7 @@ def test_transfer_parameters_join_the_extra_arguments() -> None:
         kv_transfer_params_json=json.dumps({"do_remote_decode": True}),
         ec_transfer_params_json=json.dumps({"y": 2}),
     )
-    extra = to_vllm(wire, 1).extra_args
+    extra = sampling.to_vllm(wire, 1).extra_args
     assert extra == {"x": 1, "kv_transfer_params": {"do_remote_decode": True}, "ec_transfer_params": {"y": 2}}
 
 
@@ -171,32 +172,32 @@ def test_bad_json_is_refused_by_name(name: str, text: str) -> None:
     """Text that is not a JSON object is an error that names the field."""
     given: dict[str, Any] = {f"{name}_json": text}
     with pytest.raises(InvalidRequest) as refused:
-        to_vllm(pb.SamplingParams(**given), 1)
+        sampling.to_vllm(pb.SamplingParams(**given), 1)
     assert refused.value.param == name
 
 
 def test_greedy_sampling_of_several_is_refused_by_vllm() -> None:
     """Several greedy sequences would be equal: vLLM refuses them."""
     with pytest.raises(exceptions.VLLMValidationError, match="greedy"):
-        to_vllm(pb.SamplingParams(temperature=0), 2)
+        sampling.to_vllm(pb.SamplingParams(temperature=0), 2)
 
 
 def test_children_count_their_seeds_up() -> None:
     """Sequence i samples with seed + i and n = 1; without a seed it has none; the parent stays as it is."""
-    parent = to_vllm(pb.SamplingParams(seed=10), 3)
-    children = [child_params(parent, index) for index in range(3)]
+    parent = sampling.to_vllm(pb.SamplingParams(seed=10), 3)
+    children = [sampling.child_params(parent, index) for index in range(3)]
     assert [(child.n, child.seed) for child in children] == [(1, 10), (1, 11), (1, 12)]
     assert (parent.n, parent.seed) == (3, 10)
-    assert child_params(to_vllm(pb.SamplingParams(), 2), 1).seed is None
+    assert sampling.child_params(sampling.to_vllm(pb.SamplingParams(), 2), 1).seed is None
 
 
 def test_each_sequence_of_a_seeded_request_has_a_seed() -> None:
     """Also where counting up comes to -1, which the engine's process reads as none."""
-    params = to_vllm(pb.SamplingParams(seed=-2), n=2)
+    params = sampling.to_vllm(pb.SamplingParams(seed=-2), n=2)
 
     seeds = []
     for index in range(2):
-        on_the_way = msgspec.msgpack.encode(child_params(params, index))
+        on_the_way = msgspec.msgpack.encode(sampling.child_params(params, index))
         seeds.append(msgspec.msgpack.decode(on_the_way, type=vllm.SamplingParams).seed)
 
     assert seeds[0] == -2

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from tests.coordinator.text import requests
 from tests.coordinator.text.template.real_templates import real_templates
 from tests.coordinator.text.template.vllm_renderer import VllmRenderer
-from tests.tokenizers import npm_tokenizer_directory
+from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools
-from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.errors import InvalidRequest
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
@@ -42,7 +40,7 @@ class Ours:
     """Our way from a chat request to its prompt."""
 
     def __init__(self, folder: Path, source: str | None = None, exclude_tools: bool = False, **settings: Any) -> None:
-        self.tokenizer = _tokenizer(folder)
+        self.tokenizer = tokenizer_in(folder)
         self.template = ChatTemplate(
             source or self.tokenizer.chat_template, self.tokenizer.special_tokens, untrusted=InProcess(), **settings
         )
@@ -57,11 +55,6 @@ class Ours:
         )
         text = await self.template.render_messages_async(body["messages"], options)
         return text, self.tokenizer.encode(text, body.get("add_special_tokens", False))
-
-
-@cache
-def _tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.from_directory(folder)
 
 
 async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, requests.Body]]) -> int:

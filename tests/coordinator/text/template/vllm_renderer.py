@@ -23,7 +23,7 @@ class VllmRenderer:
         trust_request: bool = True,
     ) -> None:
         online = pytest.importorskip("vllm.renderers.online_renderer")
-        self._tokenizer = _tokenizer(folder)
+        self._tokenizer = transformers_tokenizer(folder)
         self._model_config = _model_config(folder)
         self._online = online.OnlineRenderer.__new__(online.OnlineRenderer)
         vars(self._online).update(
@@ -68,7 +68,8 @@ class VllmRenderer:
 
 
 @cache
-def _tokenizer(folder: Path) -> Any:
+def transformers_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer as transformers does, once for all tests: it takes seconds."""
     return pytest.importorskip("transformers").PreTrainedTokenizerFast.from_pretrained(folder)
 
 
