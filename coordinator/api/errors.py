@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from tokenwire.coordinator.api.anthropic.errors import anthropic_error
 from tokenwire.coordinator.generation.context import context_of
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
@@ -22,6 +21,21 @@ _MAX_REPORTED = 10
 _MAX_INPUT_CHARS = 200
 _CLIENT_CLOSED_REQUEST = 499
 _HTTP_TYPES = {404: "NotFoundError", 405: "MethodNotAllowedError", 413: "RequestEntityTooLargeError"}
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+
+
+def anthropic_error(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
+    """Return Anthropic's error object. Its type goes by the status; kind and param have no place in it."""
+    type_ = _ANTHROPIC_TYPES.get(code, "api_error" if code >= 500 else "invalid_request_error")
+    return {"type": "error", "error": {"type": type_, "message": message}}
 
 
 ErrorBody = Callable[[str, str, int, str | None], dict[str, Any]]
@@ -33,6 +47,12 @@ def error_event(error: TokenwireError) -> bytes:
     """Render an error inside a stream."""
     body = error_body(error.message, error.openai_type, error.http_status, error.param)
     return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+def anthropic_error_event(error: TokenwireError) -> bytes:
+    """Render an error inside a stream."""
+    body = anthropic_error(error.message, error.openai_type, error.http_status)
+    return b"event: error\ndata: " + json.dumps(body).encode() + b"\n\n"
 
 
 def error_response(error: TokenwireError, scope: Scope, reason: str | None = None) -> JSONResponse:

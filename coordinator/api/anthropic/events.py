@@ -4,8 +4,8 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.anthropic.blocks import Message
-from tokenwire.coordinator.api.anthropic.errors import anthropic_error_event
 from tokenwire.coordinator.api.anthropic.response import new_signature, opened_block, returned, shown_usage, stop
+from tokenwire.coordinator.api.errors import anthropic_error_event
 from tokenwire.coordinator.api.fields.resumption import shown_resumption
 from tokenwire.coordinator.api.message_parts import Part
 from tokenwire.coordinator.api.openai.chat import ChatCall

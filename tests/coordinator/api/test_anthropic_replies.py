@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.coordinator.api.replies import STOP, Event, call_of, events_of, streamed, tool_call
-from tokenwire.coordinator.api.anthropic.errors import anthropic_error
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.response import stop, whole_block
+from tokenwire.coordinator.api.errors import anthropic_error
 from tokenwire.coordinator.api.message_parts import Part, PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.parsing.message import MessageDelta

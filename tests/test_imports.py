@@ -1,0 +1,54 @@
+"""Which parts of the project may import which: the contracts of pyproject.toml's [tool.importlinter]."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LINTER = [
+    sys.executable,
+    "-c",
+    "from importlinter.cli import lint_imports_command; lint_imports_command()",
+    "--no-cache",
+]
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check a folder's package by the project's contracts."""
+    command = [*LINTER, "--config", str(ROOT / "pyproject.toml")]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_no_part_imports_what_it_must_not_know() -> None:
+    """Text knows no fleet, the fleet no text, coordinator and worker never each other; nothing imports upward."""
+    checked = lint(ROOT)
+
+    assert checked.returncode == 0, checked.stdout
+
+
+FORBIDDEN = {
+    "The command line starts both halves": ("coordinator/app.py", "tokenwire.worker.engine"),
+    "No room of the coordinator": ("coordinator/text/stops.py", "tokenwire.coordinator.fleet.slots"),
+    "Packages have no import circles": ("coordinator/api/fields/resumption.py", "tokenwire.coordinator.api.errors"),
+    "The fleet deals in token ids": ("coordinator/fleet/slots.py", "tokenwire.coordinator.text.stops"),
+    "The API alone": ("coordinator/generation/limits.py", "fastapi"),
+    "Replies are written": ("coordinator/output/sse.py", "socket"),
+    "Only vLLM's parsers": ("coordinator/text/tokenizer.py", "transformers"),
+}
+"""For each contract a module, and what it must not import."""
+
+
+def test_a_forbidden_import_is_found(tmp_path: Path) -> None:
+    """Each contract is broken by one line, so none of them passes for want of anything to look at."""
+    for name in ("tokenwire", "coordinator", "worker"):
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for module, imported in FORBIDDEN.values():
+        path = tmp_path / module
+        path.write_text(f"{path.read_text()}\nimport {imported}\n")
+
+    checked = lint(tmp_path)
+
+    broken = checked.stdout.partition("Broken contracts")[2]
+    assert checked.returncode == 1
+    assert not [contract for contract in FORBIDDEN if contract not in broken], checked.stdout
