@@ -66,93 +66,103 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel(
             "Tokens",
-            "Tokens of replies, and those of prompts.",
+            "Completion and prompt tokens.",
             "short",
             {
-                "{{model}} replies": rate("tokenwire_completion_tokens_total", "model"),
-                "{{model}} prompts": rate("tokenwire_prompt_tokens_total", "model"),
+                "{{model}} completion": rate("tokenwire_completion_tokens_total", "model"),
+                "{{model}} prompt": rate("tokenwire_prompt_tokens_total", "model"),
             },
         ),
         Panel(
-            "Endings",
-            "Sequences by how they ended.",
+            "Finished sequences",
+            "By finish reason.",
             "short",
             {"{{reason}}": rate("tokenwire_sequences_finished_total", "reason")},
             stacked=True,
         ),
     ],
     "Latency": [
-        Panel("Time to first token", "Waiting included.", "s", quantiles("tokenwire_time_to_first_token_seconds")),
+        Panel(
+            "Time to first token",
+            "Including time in the queue.",
+            "s",
+            quantiles("tokenwire_time_to_first_token_seconds"),
+        ),
         Panel(
             "Time between tokens",
-            "As they come from the workers.",
+            "As received from the workers.",
             "s",
             quantiles("tokenwire_inter_token_latency_seconds"),
         ),
         Panel(
-            "Whole requests", "From the request to its last byte.", "s", quantiles("tokenwire_request_duration_seconds")
+            "Request duration",
+            "From the request to the end of its response.",
+            "s",
+            quantiles("tokenwire_request_duration_seconds"),
         ),
         Panel(
             "Time per output token",
-            "The mean of each request.",
+            "Mean per request.",
             "s",
             quantiles("tokenwire_time_per_output_token_seconds"),
         ),
     ],
     "Queue": [
         Panel(
-            "Requests in line",
-            "They wait for a worker with room.",
+            "Queued requests",
+            "Waiting for a worker with free capacity.",
             "short",
             {
                 "{{model}} requests": f"sum by (model) (tokenwire_queue_requests{{{_MODEL}}})",
                 "{{model}} sequences": f"sum by (model) (tokenwire_queue_sequences{{{_MODEL}}})",
             },
         ),
-        Panel("Time in line", "Until a worker got the request.", "s", quantiles("tokenwire_queue_time_seconds")),
+        Panel("Queue time", "Until a worker got the request.", "s", quantiles("tokenwire_queue_time_seconds")),
         Panel(
-            "Refused",
-            "full: no place in the line; timeout: no worker in time; no_worker: none at all.",
+            "Rejected requests",
+            "full: the queue was full; timeout: no worker in time; no_worker: none at all.",
             "reqps",
-            {"{{model}} {{reason}}": rate("tokenwire_queue_refused_total", "model", "reason")},
+            {"{{model}} {{reason}}": rate("tokenwire_queue_rejected_total", "model", "reason")},
             stacked=True,
         ),
     ],
     "Workers": [
         Panel(
             "States",
-            "Workers by what any coordinator thinks of them.",
+            "Workers by state, as any coordinator sees them.",
             "short",
             {"{{state}}": f"sum by (state) (max by (worker, state) (tokenwire_worker_state{{{_WORKER}}}))"},
             stacked=True,
         ),
-        Panel("Running", "Sequences that a worker runs.", "short", of_workers("tokenwire_worker_requests_running")),
-        Panel("Waiting", "Sequences in a worker's queue.", "short", of_workers("tokenwire_worker_requests_waiting")),
-        Panel("KV cache", "Part of it in use.", "percentunit", of_workers("tokenwire_worker_kv_cache_usage_ratio")),
+        Panel("Running", "Sequences running on a worker.", "short", of_workers("tokenwire_worker_requests_running")),
+        Panel(
+            "Waiting", "Sequences in a worker's own queue.", "short", of_workers("tokenwire_worker_requests_waiting")
+        ),
+        Panel("KV cache", "Fraction in use.", "percentunit", of_workers("tokenwire_worker_kv_cache_usage_ratio")),
         Panel(
             "Open sequences",
-            "Those of all coordinators.",
+            "Of all coordinators.",
             "short",
             {"{{worker}}": f"sum by (worker) (tokenwire_worker_open_slots{{{_WORKER}}})"},
         ),
         Panel(
             "Failovers",
-            "Sequences that lost their worker: resumed and replayed ones went on elsewhere.",
+            "Sequences that lost their worker; resumed and replayed ones continued on another.",
             "short",
             {"{{result}}": rate("tokenwire_failover_sequences_total", "result", where=_OURS)},
         ),
     ],
-    "Work saved, work wasted": [
-        Panel("Prompts found in caches", "Part of the prompt tokens.", "percentunit", {"{{model}}": _RATIO}, 12),
+    "Saved and wasted work": [
+        Panel("Prefix cache hit rate", "Fraction of the prompt tokens.", "percentunit", {"{{model}}": _RATIO}, 12),
         Panel(
-            "Tokens in vain",
-            "They came for sequences that had been given up.",
+            "Overshoot tokens",
+            "Received for sequences that had already ended or been aborted.",
             "short",
             {"{{model}}": rate("tokenwire_overshoot_tokens_total", "model")},
             12,
         ),
     ],
-    "Engines, as they say themselves": [
+    "Engines (reported by workers)": [
         Panel(
             "Running and waiting",
             "",
@@ -163,7 +173,7 @@ ROWS: dict[str, list[Panel]] = {
             },
         ),
         Panel(
-            "Tokens made",
+            "Generated tokens",
             "For all coordinators.",
             "short",
             {"{{worker}}": of_engines(f"rate(vllm:generation_tokens_total{{{_ENGINE}}}[$__rate_interval])")},
@@ -179,13 +189,13 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel(
             "Prefix cache",
-            "Part of the looked-up tokens that was there.",
+            "Hit rate of queried tokens.",
             "percentunit",
             {"{{worker}}": f"{_HITS} / {_QUERIES}"},
         ),
         Panel(
             "Preemptions",
-            "Sequences thrown out for want of memory.",
+            "Sequences preempted for lack of KV cache.",
             "short",
             {"{{worker}}": of_engines(f"rate(vllm:num_preemptions_total{{{_ENGINE}}}[$__rate_interval])")},
         ),
@@ -193,7 +203,7 @@ ROWS: dict[str, list[Panel]] = {
     "Coordinators": [
         Panel(
             "Event loop lag",
-            "How late a timer rings: what blocks the loop delays every stream.",
+            "Delay of a timer. A blocked loop delays every stream.",
             "s",
             {
                 "{{instance}} p99": "histogram_quantile(0.99, "
@@ -203,13 +213,13 @@ ROWS: dict[str, list[Panel]] = {
         ),
         Panel(
             "CPU",
-            "Seconds a second.",
+            "Seconds per second.",
             "short",
             {"{{instance}}": rate("process_cpu_seconds_total", "instance", where=_OURS)},
         ),
         Panel(
             "Memory",
-            "Resident.",
+            "Resident set size.",
             "bytes",
             {"{{instance}}": f"sum by (instance) (process_resident_memory_bytes{{{_OURS}}})"},
         ),
@@ -232,7 +242,7 @@ ROWS: dict[str, list[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """Return what Grafana imports."""
+    """Return the dashboard as Grafana imports it."""
     return {
         "title": "tokenwire",
         "uid": "tokenwire",

@@ -122,4 +122,4 @@ def _end_record(
     record.cached_tokens = sum(progress.cached_tokens[:: prepared.request.n])
     record.completion_tokens = sum(map(reply.tokens_of, range(prepared.choices)))
     if connection.lost:
-        record.client = "client_slow" if connection.was_cut else "client_left"
+        record.client = "client_slow" if connection.was_cut else "client_disconnected"

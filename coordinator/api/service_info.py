@@ -17,7 +17,7 @@ from tokenwire.errors import Unavailable
 
 
 def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
-    """Return routes that tell about the service itself."""
+    """Return the routes about the service itself."""
     router = api_router()
     started = int(time.time())
 
@@ -25,13 +25,13 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
     @router.get("/health/")
     async def health() -> Response:
         if readiness.stopping:
-            raise Unavailable("This coordinator is about to stop.", retry_after_s=1)
+            raise Unavailable("This coordinator is shutting down.", retry_after_s=1)
         if not pool.is_ready():
             reasons = [
                 f"{session.address}: {session.last_error if session.control is None else pool.out_of_sync(session)}"
                 for session in pool.sessions
             ]
-            raise Unavailable(f"No worker is ready: {'; '.join(reasons) or 'none is known'}", retry_after_s=2)
+            raise Unavailable(f"No worker is ready: {'; '.join(reasons) or 'no workers found'}", retry_after_s=2)
         return Response()
 
     @router.get("/version")

@@ -23,9 +23,9 @@ class LossReason(enum.StrEnum):
 
     CLOSED = "closed"
     """Its connection ended."""
-    SILENT = "silent"
+    HEARTBEAT_TIMEOUT = "heartbeat_timeout"
     """It sent no heartbeat: the machine, its process or the network."""
-    BROKEN = "broken"
+    PROTOCOL_ERROR = "protocol_error"
     """Its session broke the rules of the wire."""
     STALLED = "stalled"
     """It sent heartbeats, and its engine made no step."""
@@ -72,7 +72,7 @@ class LivenessMonitor:
         self.begin()
         while not self.is_overdue():  # noqa: ASYNC110 (time is what it waits for)
             await asyncio.sleep(_LOOK_S)
-        self.lost_by = LossReason.SILENT
+        self.lost_by = LossReason.HEARTBEAT_TIMEOUT
         return f"silent for {self._settings.heartbeat_timeout_s:g} s"
 
     def connected(self) -> None:

@@ -168,12 +168,12 @@ class WorkerPool:
     def out_of_sync(self, session: WorkerSession, adapter_id: int = 0) -> str:
         """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
         out_of_sync = self._desired.out_of_sync(session.name, session.serving, adapter_id)
-        problem = self._reconciler.problem(session)
-        return f"{out_of_sync} ({problem})" if out_of_sync and problem else out_of_sync
+        error = self._reconciler.reconcile_error(session)
+        return f"{out_of_sync} ({error})" if out_of_sync and error else out_of_sync
 
-    def problem(self, session: WorkerSession) -> str:
-        """Say why a worker cannot be made like the others; empty when nothing is known against it."""
-        return self._reconciler.problem(session)
+    def reconcile_error(self, session: WorkerSession) -> str:
+        """Return the last error of reconciling a worker; empty without one."""
+        return self._reconciler.reconcile_error(session)
 
     def lives(self, instance_id: str) -> bool | None:
         """Tell whether a worker's process still runs; None while that has yet to show, after its session was lost."""
@@ -203,7 +203,7 @@ class WorkerPool:
         """Say why no worker can take a request for a model; empty when one can."""
         if self._able(model, adapter_id):
             return ""
-        reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "none is known"
+        reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "no workers found"
         return f"No worker serves {model} right now: {reasons}"
 
     def submit(

@@ -1,4 +1,4 @@
-"""Brings workers that missed fleet operations to the target, again and again until they are there."""
+"""Reconciles workers that missed fleet operations with the desired state, and retries until they match."""
 
 import asyncio
 import logging
@@ -11,12 +11,12 @@ from tokenwire.v1 import control_pb2
 log = logging.getLogger(__name__)
 
 _SETTLE_S = 1.0
-"""An operation reaches workers one after the other: those that were steered before get this long to follow."""
+"""An operation reaches workers one after another: those already under management get this long to follow."""
 _LAST_RETRY_S = 30.0
 
 
 class Reconciler:
-    """Watches sessions; at most one attempt at a time for each."""
+    """Runs at most one reconciliation at a time for each session."""
 
     def __init__(self, desired: DesiredStates, first_retry_s: float = 1.0, timeout_s: float = 600.0) -> None:
         self._desired = desired
@@ -26,31 +26,31 @@ class Reconciler:
         self._errors: dict[WorkerSession, str] = {}
 
     def consider(self, session: WorkerSession) -> None:
-        """Look at a worker; begins to bring it along when it is behind."""
+        """Start reconciling a worker if it has drifted."""
         running = self._tasks.get(session)
         if (running is None or running.done()) and self._has_drifted(session):
             self._tasks[session] = task = asyncio.create_task(self._reconcile(session))
             task.add_done_callback(lambda done: self._on_done(session, done))
 
-    def problem(self, session: WorkerSession) -> str:
-        """Say why a worker could not be brought to the target; empty when nothing is known against it."""
+    def reconcile_error(self, session: WorkerSession) -> str:
+        """Return the last error of reconciling a worker; empty without one."""
         return self._errors.get(session, "")
 
     def forget(self, session: WorkerSession) -> None:
-        """Leave a worker as it is: it does not come back."""
+        """Stop reconciling a worker that was removed."""
         if task := self._tasks.get(session):
             task.cancel()
         self._errors.pop(session, None)
 
     async def stop(self) -> None:
-        """Leave all workers as they are."""
+        """Stop all reconciliations."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _on_done(self, session: WorkerSession, done: asyncio.Task[None]) -> None:
-        if self._tasks.get(session) is done:  # another one may have begun since
+        if self._tasks.get(session) is done:  # another one may have started since
             del self._tasks[session]
 
     def _has_drifted(self, session: WorkerSession) -> bool:
@@ -62,7 +62,7 @@ class Reconciler:
         while self._has_drifted(session):
             try:
                 answer = await call_worker(session, self._adopt(session))
-            except Exception as error:  # whatever it is: a worker that is left behind gets no requests
+            except Exception as error:  # of any kind: a worker that stays out of sync gets no requests
                 self._record_error(session, str(error))
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
@@ -76,7 +76,7 @@ class Reconciler:
         request = control_pb2.AdoptStateRequest(target=self._desired.of(session.name))
         return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
 
-    def _record_error(self, session: WorkerSession, problem: str) -> None:
-        if self._errors.get(session) != problem:
-            log.warning("worker %s cannot be made like the others: %s", session.address, problem)
-        self._errors[session] = problem
+    def _record_error(self, session: WorkerSession, error: str) -> None:
+        if self._errors.get(session) != error:
+            log.warning("worker %s cannot be reconciled: %s", session.address, error)
+        self._errors[session] = error

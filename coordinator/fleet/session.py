@@ -221,12 +221,12 @@ class WorkerSession:
             await (self._listen_closely(transport) if event.welcome.heartbeat_ms else self._listen(transport))
             self.last_error = "closed by the worker"
         except ProtocolError as error:
-            self._liveness.lost_by, self.last_error = LossReason.BROKEN, error.message
+            self._liveness.lost_by, self.last_error = LossReason.PROTOCOL_ERROR, error.message
         except TokenwireError as error:
             self.last_error = error.message
         except Exception as error:
             log.exception("session with %s broke", self.address)
-            self._liveness.lost_by = LossReason.BROKEN
+            self._liveness.lost_by = LossReason.PROTOCOL_ERROR
             self.last_error = f"its session broke: {error}"
         return True
 

@@ -1,1 +1,1 @@
-"""What is told about requests and the fleet."""
+"""Metrics, logs and traces."""

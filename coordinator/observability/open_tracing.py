@@ -1,4 +1,4 @@
-"""Loads OpenTelemetry, where it is wanted."""
+"""Loads OpenTelemetry only if tracing is enabled."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def open_tracing(endpoint: str | None) -> "Tracing | None":
-    """Return a listener that sends spans there; None where nobody wants any. Raises InvalidRequest."""
+    """Return a listener that exports spans to an endpoint; None without one. Raises InvalidRequest."""
     if endpoint is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Words that the API itself is made of: they may be logged wherever they stand, since no client made them up."""
+"""The API's own words, which may be logged anywhere because they are not a client's text."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -9,11 +9,11 @@ from tokenwire.request_model import RequestModel
 _MORE = frozenset(
     {
         *("application/json", "prompt_token_ids", "required", "tool_reference", "tool_result", "tool_use"),
-        # Types of parts and tools that are refused by name.
+        # Types of content parts and tools that are rejected by name.
         *("image", "image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
         *("video_url", "video_embeds", "prompt_embeds", "document", "file", "input_file", "search_result"),
         *("custom", "web_search", "file_search", "computer_use_preview", "code_interpreter", "image_generation", "mcp"),
-        # Types of JSON and of Python, as messages name them.
+        # Types of JSON and of Python that appear in error messages.
         *("str", "int", "float", "bool", "list", "dict", "NoneType", "null", "true", "false", "True", "False", "None"),
     }
 )
@@ -21,7 +21,7 @@ _MORE = frozenset(
 
 @cache
 def public_words() -> frozenset[str]:
-    """Return the names of all fields and of the options that they have."""
+    """Return the names of all fields and of their literal values."""
     return frozenset(_words(RequestModel)) | _MORE
 
 

@@ -1,4 +1,4 @@
-"""One request, as metrics, logs and traces see it: filled in on the way, read at its end."""
+"""The record of one request for metrics, logs and traces: filled in as it proceeds, read at its end."""
 
 import time
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
 
-Outcome = Literal["ok", "invalid", "refused", "unavailable", "error", "deadline", "client_left", "client_slow"]
+Outcome = Literal["ok", "invalid", "rejected", "unavailable", "error", "deadline", "client_disconnected", "client_slow"]
 _OUTCOMES: dict[int, Outcome] = {
     408: "deadline",
-    429: "refused",
-    499: "client_left",
+    429: "rejected",
+    499: "client_disconnected",
     503: "unavailable",
     504: "deadline",
 }
@@ -20,61 +20,61 @@ _OUTCOMES: dict[int, Outcome] = {
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of a request. Times are those of time.monotonic; None: it did not get there."""
+    """One request. Times are from time.monotonic; None: that point was not reached."""
 
     method: str = ""
     began_at: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     route: str = "none"
-    """The template of its path; "none" for paths that there are not, and for requests that no route got."""
+    """The template of its path; "none" for unknown paths and for requests that reached no route."""
     status: int = 0
-    """Of the response; 0 while there is none, 499 where its client left before."""
+    """Of the response; 0 before there is one, 499 if the client disconnected first."""
     trace_headers: dict[str, str] = field(default_factory=dict)
-    """W3C trace context that workers get: the client's, or that of our own span."""
+    """W3C trace context for workers: the client's, or that of our own span."""
     tenant: str = ""
     request_id: str = ""
-    """Empty for what generates nothing."""
+    """Empty for requests that generate nothing."""
     model: str = ""
-    """First name of the model itself, also for its adapters."""
+    """First name of the model itself, also for adapters."""
     keeps_prompt: bool = False
-    """Whether somebody wants the prompt."""
+    """Whether a listener needs the prompt."""
     prompt: str | None = None
-    """Text of the prompt, or of the first one, where somebody wants it."""
+    """Text of the (first) prompt, if a listener needs it."""
     choices: int = 0
     prompt_tokens: int = 0
     reused_tokens: int = 0
-    """Prompt tokens that were taken from the history of chats."""
+    """Prompt tokens reused from the history of chats."""
     cached_tokens: int = 0
-    """Prompt tokens that workers had in their caches."""
+    """Prompt tokens found in workers' prefix caches."""
     completion_tokens: int = 0
     workers: list[str] = field(default_factory=list)
-    """Who got it, and who went on with it."""
+    """The worker that got it, and those that it was resumed on."""
     submitted_at: float | None = None
     placed_at: float | None = None
-    """When a worker got it."""
+    """When it was dispatched to a worker."""
     first_token_at: float | None = None
     last_token_at: float | None = None
     finishes: Sequence[Finish] = ()
-    """Of the choices that came to their end."""
+    """Of the finished choices."""
     error: TokenwireError | None = None
-    """What a reply ended with that had begun."""
+    """The error that ended a reply in mid-stream."""
     requested_model: str = ""
-    """The name that a refused request asked for, whatever a client put there: no label for metrics."""
+    """The model named by a rejected request: the client's own text, so never a metric label."""
     reason: str = ""
-    """Why it was refused; the client's own text may stand in it, between quotes."""
+    """Why it was rejected; may quote text of the client."""
     param: str | None = None
-    """The field that was wrong."""
-    client: Literal["", "client_left", "client_slow"] = ""
-    """What the client did before it had the reply."""
+    """The invalid field."""
+    client: Literal["", "client_disconnected", "client_slow"] = ""
+    """How the client ended the request early."""
 
     @property
     def generates(self) -> bool:
-        """Whether it came as far as wanting tokens."""
+        """Whether it got as far as generation."""
         return bool(self.request_id)
 
     @property
     def outcome(self) -> Outcome:
-        """What became of it."""
+        """The outcome, as a metric label."""
         if self.client:
             return self.client
         status = self.status if self.error is None else self.error.http_status
@@ -84,37 +84,37 @@ class RequestRecord:
 
     @property
     def duration_s(self) -> float:
-        """How long it took."""
+        """Seconds from its start to its end, or until now."""
         return (time.monotonic() if self.ended_at is None else self.ended_at) - self.began_at
 
     @property
     def queue_s(self) -> float | None:
-        """How long it waited for a worker."""
+        """Seconds in the queue."""
         return _between(self.submitted_at, self.placed_at)
 
     @property
     def first_token_s(self) -> float | None:
-        """How long after its begin the first token came."""
+        """Seconds from its start to the first token."""
         return _between(self.began_at, self.first_token_at)
 
     @property
     def per_token_s(self) -> float | None:
-        """How long a choice took for each token after the first, on average."""
-        whole, gaps = _between(self.first_token_at, self.last_token_at), self.completion_tokens - self.choices
-        return None if whole is None or gaps <= 0 else whole * self.choices / gaps
+        """Mean seconds per token of a choice after its first."""
+        total, gaps = _between(self.first_token_at, self.last_token_at), self.completion_tokens - self.choices
+        return None if total is None or gaps <= 0 else total * self.choices / gaps
 
     def set_body(self, body: Any) -> None:
-        """Hear what was asked for."""
+        """Record the requested model."""
         model = body.get("model") if isinstance(body, dict) else None
         if isinstance(model, str):
             self.requested_model = model
 
     def set_refusal(self, reason: str, param: str | None) -> None:
-        """Hear why there is no reply."""
+        """Record why the request was rejected."""
         self.reason, self.param = reason, param
 
     def on_placed(self, address: str) -> None:
-        """Hear which worker got it."""
+        """Record the worker that it was dispatched to."""
         if self.placed_at is None:
             self.placed_at = time.monotonic()
         if address not in self.workers:
@@ -122,13 +122,13 @@ class RequestRecord:
 
 
 class RequestListener(Protocol):
-    """Whoever counts, logs or traces requests."""
+    """A subscriber to the start and end of requests."""
 
     def on_start(self, record: RequestRecord) -> None:
-        """A request has come."""
+        """Called when a request arrives."""
 
     def on_end(self, record: RequestRecord) -> None:
-        """A request is over; its record is complete."""
+        """Called when a request has ended, with its complete record."""
 
 
 def _between(start: float | None, end: float | None) -> float | None:

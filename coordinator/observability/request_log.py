@@ -1,4 +1,4 @@
-"""Logs a line for each request that has ended: what it was, what it took, what became of it."""
+"""The request log: one line for each finished request."""
 
 import logging
 import re
@@ -11,35 +11,32 @@ from tokenwire.errors import InvalidRequest
 log = logging.getLogger(__name__)
 
 _MAX_CHARS = 200
-"""Of what clients choose themselves."""
+"""Limit of values chosen by clients."""
 _MAX_REASON_CHARS = 2000
 _MAX_PROMPT_CHARS = 16 * 1024
-_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Texts of clients, which may be prompts: what stands between quotes, or behind the last one that opens.
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Text of clients, which may be prompts: between quotes, or after an opening quote that is never closed.
 _QUOTED = re.compile(r"""(?<!\w)(['"])((?:\\.|(?!\1(?!\w)).)*)(?:\1|\Z)""", re.DOTALL)
 _SIGNS = re.compile(r"\W{0,2}")
 
 
 class RequestLog:
-    """Hears of requests. Those that only look at something are not logged.
-
-    It has a switch of its own, so the log's level is not asked.
-    """
+    """A listener that logs all requests but reads. It has its own option, so it logs at any log level."""
 
     def __init__(self) -> None:
         log.setLevel(logging.INFO)
 
     def on_start(self, record: RequestRecord) -> None:
-        """Nothing to say yet."""
+        """Do nothing: a request is logged at its end."""
 
     def on_end(self, record: RequestRecord) -> None:
-        """Say what became of it."""
-        if record.method not in _LOOKS:
+        """Log a finished request."""
+        if record.method not in _READ_METHODS:
             log.info("request", extra={"fields": fields_of(record)})
 
 
 def fields_of(record: RequestRecord) -> dict[str, Any]:
-    """Return what is known of a request; nothing about what it did not get to."""
+    """Return the fields of a request's line, without those that it did not reach."""
     fields: dict[str, Any] = {"outcome": record.outcome, "status": record.status, "route": record.route}
     if record.tenant:
         fields["tenant"] = record.tenant
@@ -62,9 +59,9 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     if record.param is not None:
         fields["param"] = record.param[:_MAX_CHARS]
     if record.error is not None:
-        is_refusal = isinstance(record.error, InvalidRequest)  # a worker's, with the engine's own words
+        quotes_client = isinstance(record.error, InvalidRequest)  # a worker's, in the engine's own words
         message = record.error.message
-        fields["error"] = _without_texts(message) if is_refusal else message[:_MAX_CHARS]
+        fields["error"] = _without_texts(message) if quotes_client else message[:_MAX_CHARS]
     if record.prompt is not None:
         fields["prompt"] = record.prompt[:_MAX_PROMPT_CHARS]
     return fields
@@ -75,7 +72,7 @@ def _without_texts(reason: str) -> str:
 
 
 def _masked(quoted: re.Match[str]) -> str:
-    """Leave out what may be a client's: all but words of the API and single signs."""
+    """Mask text that may be a client's: all but words of the API and single symbols."""
     text = quoted[2]
     return quoted[0] if text in public_words() or _SIGNS.fullmatch(text) else "'...'"
 

@@ -1,4 +1,4 @@
-"""W3C trace context in headers: what of it goes on to workers."""
+"""W3C trace context: the headers propagated to workers."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _MAX_STATE = 512
 
 
 def trace_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return traceparent and tracestate of a request; nothing without a traceparent that is one."""
+    """Return traceparent and tracestate of a request; empty without a valid traceparent."""
     given = {
         name.decode(): value.decode("latin-1") for name, value in headers if name in (b"traceparent", b"tracestate")
     }

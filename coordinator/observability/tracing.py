@@ -1,6 +1,6 @@
-"""Traces by OpenTelemetry: a span for each request, and in it one for its wait and one for its generation.
+"""OpenTelemetry traces: a span for each request, with child spans for its time in the queue and its generation.
 
-Spans inside are made at the end, out of the record: nothing happens on the way. Loaded only where traces are wanted.
+Child spans are created from the record at the end, so the request path has no cost. Loaded only if tracing is enabled.
 """
 
 import os
@@ -22,7 +22,7 @@ _FAILURES = frozenset({"error", "unavailable", "deadline"})
 
 
 class Tracing:
-    """Hears of requests, and sends their spans to a collector."""
+    """A listener that exports the spans of requests to a collector."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         # OTEL_RESOURCE_ATTRIBUTES and OTEL_TRACES_SAMPLER are read by the provider itself.
@@ -34,7 +34,7 @@ class Tracing:
         self._spans: dict[int, Span] = {}
 
     def on_start(self, record: RequestRecord) -> None:
-        """Begin its span, inside of its client's; the worker's will be inside of ours."""
+        """Start a span as a child of the client's, and propagate it to workers as their parent."""
         if record.method != "POST":
             return
         span = self._tracer.start_span(
@@ -46,7 +46,7 @@ class Tracing:
         record.trace_headers = headers
 
     def on_end(self, record: RequestRecord) -> None:
-        """End its span, with what happened inside."""
+        """End the span, with its attributes and children."""
         span = self._spans.pop(id(record), None)
         if span is None:
             return
@@ -55,7 +55,7 @@ class Tracing:
         span.end(_at(record.began_at + record.duration_s))
 
     def close(self) -> None:
-        """Send what is left. Takes a while where nobody listens."""
+        """Export the remaining spans. Takes a while if the collector is unreachable."""
         self._provider.shutdown()
 
     def _describe(self, span: Span, record: RequestRecord) -> None:
@@ -72,21 +72,23 @@ class Tracing:
         if record.outcome in _FAILURES:
             span.set_status(StatusCode.ERROR, "" if record.error is None else record.error.message)
         if record.submitted_at is not None:
-            self._inside(span, "queue", SpanKind.INTERNAL, record.submitted_at, record.placed_at or record.ended_at, {})
+            self._add_child(
+                span, "queue", SpanKind.INTERNAL, record.submitted_at, record.placed_at or record.ended_at, {}
+            )
         if record.placed_at is not None:
             ended_at = record.last_token_at or record.ended_at
             name = f"{_operation(record.route)} {record.model}"
-            self._inside(span, name, SpanKind.CLIENT, record.placed_at, ended_at, dict(_generation(record)))
+            self._add_child(span, name, SpanKind.CLIENT, record.placed_at, ended_at, dict(_generation(record)))
 
-    def _inside(
-        self, outer: Span, name: str, kind: SpanKind, start: float, end: float | None, attributes: dict[str, Any]
+    def _add_child(
+        self, parent: Span, name: str, kind: SpanKind, start: float, end: float | None, attributes: dict[str, Any]
     ) -> None:
-        span = self._tracer.start_span(name, set_span_in_context(outer), kind, attributes, start_time=_at(start))
+        span = self._tracer.start_span(name, set_span_in_context(parent), kind, attributes, start_time=_at(start))
         span.end(_at(start if end is None else max(start, end)))
 
 
 def _generation(record: RequestRecord) -> Iterator[tuple[str, Any]]:
-    """Describe it by the semantic conventions for generative AI; latencies have vLLM's names."""
+    """Yield attributes by the semantic conventions for generative AI; latencies have vLLM's names."""
     yield "gen_ai.operation.name", _operation(record.route)
     yield "gen_ai.provider.name", "tokenwire"
     yield "gen_ai.request.model", record.model
@@ -108,12 +110,12 @@ def _operation(route: str) -> str:
 
 
 def _at(moment: float) -> int:
-    """Turn a time of time.monotonic into nanoseconds of the calendar."""
+    """Convert a time of time.monotonic to nanoseconds since the epoch."""
     return time.time_ns() - round((time.monotonic() - moment) * 1e9)
 
 
 def otlp_exporter(endpoint: str) -> SpanExporter:
-    """Return an exporter for a collector, by the protocol that OpenTelemetry's own variable names: grpc unless set."""
+    """Return an exporter for a collector, with the protocol of OpenTelemetry's own variable (default grpc)."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter

@@ -102,7 +102,7 @@ def test_a_dead_worker_is_reported_and_healed(fleet: Fleet, tmp_path: Path) -> N
     for number in range(2):
         state = fleet.state(number)
         assert (state["ready"], state["applied_weight_version"]) == (False, "step_1")
-        assert not state["workers"]["two"]["gets_requests"]
+        assert not state["workers"]["two"]["routable"]
         assert [lora["loaded_on"] for lora in state["loras"]] == [[fleet.address("one"), fleet.address("three")]]
     new, red = fleet.texts(), fleet.texts("red")
     assert [len(texts) for texts in (old, new, red)] == [1, 1, 1]

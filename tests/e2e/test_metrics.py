@@ -47,14 +47,14 @@ def test_requests_are_counted_by_route_outcome_and_tokens(service: Service) -> N
         return _gained(before, after, "requests_total", outcome=outcome, code=code, model=model, route=route)
 
     assert requests("ok", "200") == 3
-    assert requests("client_left", "200") == 1
+    assert requests("client_disconnected", "200") == 1
     assert requests("invalid", "400", model="") == 1
     assert requests("invalid", "404", model="", route="none") == 1
     assert _gained(before, after, "time_to_first_token_seconds_count", model="sim") == 4
     assert _gained(before, after, "prompt_tokens_total", model="sim") == 4 * prompt_tokens
     assert _gained(before, after, "completion_tokens_total", model="sim") >= 33
     assert _gained(before, after, "inter_token_latency_seconds_count", model="sim") >= 30
-    for reason, count in (("length", 2), ("stop_string", 1), ("client_left", 1)):
+    for reason, count in (("length", 2), ("stop_string", 1), ("client_disconnected", 1)):
         assert _gained(before, after, "sequences_finished_total", model="sim", reason=reason) == count
 
 

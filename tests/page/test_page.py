@@ -64,7 +64,7 @@ def test_it_shows_the_fleet(shown: Page, service: Service) -> None:
     rows = shown.text("#workers")
 
     assert all(address in rows for address in service.addresses)
-    assert "2 of 2 workers take requests" in shown.text("#state")
+    assert "2 of 2 workers ready" in shown.text("#state")
     assert NAME in rows
     assert NAME in shown.text("#models")
     assert shown.evaluate("document.querySelectorAll('img').length") == 0
@@ -175,7 +175,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, tmp_path: Path) -> N
             page.evaluate("document.querySelector('#key').focus()")
             page.type_key("Enter")
             if key == "wrong":
-                page.wait_for("document.querySelector('#key-problem').textContent")
+                page.wait_for("document.querySelector('#key-error').textContent")
         page.wait_for("document.querySelector('#key-form').hidden && document.querySelector('#workers tr')")
         send(page, "Hello", max_tokens=3)
         page.wait_for(f"{NONE_RUNS} && document.querySelector('.said ~ .note')")

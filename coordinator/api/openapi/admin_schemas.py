@@ -1,4 +1,4 @@
-"""Answers of the routes that steer and of those that tell about the service, as the OpenAPI document describes them."""
+"""Schemas of the responses of admin and service routes in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class Version(BaseModel):
-    """The release."""
+    """The version."""
 
     version: str
 
@@ -33,41 +33,41 @@ class DoneOrMessage(BaseModel):
 
 
 class Paused(BaseModel):
-    """Whether all workers are paused; each by itself where they differ."""
+    """Whether all workers are paused; per worker where they differ."""
 
     is_paused: bool
     workers: dict[str, bool] | None = None
 
 
 class Sleeping(BaseModel):
-    """Whether all workers sleep; each by itself where they differ."""
+    """Whether all workers are asleep; per worker where they differ."""
 
     is_sleeping: bool
     workers: dict[str, bool] | None = None
 
 
 class WeightInfo(BaseModel):
-    """The label of the weights; each worker's where they differ."""
+    """The weight version; per worker where they differ."""
 
     weight_version: str | None
     workers: dict[str, str] | None = None
 
 
 class VersionSet(BaseModel):
-    """The new label."""
+    """The new weight version."""
 
     success: bool
     new_version: str
 
 
 class Success(BaseModel):
-    """Whether every worker did it."""
+    """Whether every worker succeeded."""
 
     success: bool
 
 
 class WorldSizeAnswer(BaseModel):
-    """How many processes the engines have together."""
+    """The total number of engine processes."""
 
     world_size: int
 
@@ -83,13 +83,13 @@ class ServerInfoAnswer(BaseModel):
 
 
 class Results(BaseModel):
-    """What the method returned, one entry for each process."""
+    """The return values of the method, one for each process."""
 
     results: list[Any]
 
 
 class Liveness(BaseModel):
-    """Whether the engines answer."""
+    """Whether the engines respond."""
 
     status: Literal["ok", "engine_unresponsive"]
     message: str | None = None
@@ -97,22 +97,22 @@ class Liveness(BaseModel):
 
 
 class Worker(BaseModel):
-    """What is known of a worker."""
+    """The status of a worker."""
 
-    worker: str = Field(description="Its address.")
+    worker: str = Field(description="The worker's address.")
     session: str
     pause_state: Literal["running", "paused", "sleeping", "unknown"]
     weight_version: str | None
     weights_path: str | None
     loras: list[str]
     epoch: int | None
-    gets_requests: bool
-    reason: str | None = Field(description="Why it gets no requests.")
-    problem: str | None = Field(description="Why it cannot be made like the others.")
+    routable: bool
+    reason: str | None = Field(description="Why it gets no requests; null when routable.")
+    reconcile_error: str | None = Field(description="The last error of reconciling it; null without one.")
 
 
 class RlDone(BaseModel):
-    """An operation was carried out: every worker as it is now."""
+    """An operation was carried out: the state of every worker afterwards."""
 
     status: Literal["ok"]
     applied_weight_version: str | None
@@ -133,14 +133,14 @@ class RlState(BaseModel):
 
 
 class RlReady(BaseModel):
-    """Whether all workers are there and alike."""
+    """Whether all workers are connected and in sync."""
 
     ready: bool
     workers: list[Worker]
 
 
 class RlWeightVersion(BaseModel):
-    """The label of the weights that all workers have, and each one's."""
+    """The weight version common to all workers, and each worker's own."""
 
     weight_version: str | None
     workers: dict[str, str]
@@ -155,19 +155,19 @@ class RlWorkers(BaseModel):
 
 
 class PageWorker(Worker):
-    """A worker with its load; null where it does not tell."""
+    """A worker with its load; null where it does not report one."""
 
     model: str | None
     max_num_seqs: int | None
     running: int | None
     waiting: int | None
     kv_cache_usage: float | None
-    sequences_from_here: int
+    open_slots: int
     tokens: int
 
 
 class PageModel(BaseModel):
-    """A model and who waits for it."""
+    """A model and the requests queued for it."""
 
     names: list[str]
     adapters: list[str]
@@ -177,7 +177,7 @@ class PageModel(BaseModel):
 
 
 class PageStatus(BaseModel):
-    """What this process knows of its fleet, as the status page shows it."""
+    """The state of the fleet as this process sees it, for the status page."""
 
     process: str
     version: str

@@ -1,4 +1,4 @@
-"""Builds the OpenAPI document of the routes that are on: FastAPI knows paths and bodies, the rest is in OPERATIONS."""
+"""Builds the OpenAPI document of the routes that are on: paths and bodies from FastAPI, the rest from OPERATIONS."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ _SUMMARY = "Disaggregated LLM serving: text here, token ids on GPU workers."
 _DESCRIPTION = (
     "The routes that this server has. A streamed answer is `text/event-stream`; the schema beside it is that of the "
     "`data` of one event. OpenAI's streams, and those of ids, end with the data `[DONE]`; what goes wrong in the "
-    "middle of a stream is an event that holds an error. Fields that nobody knows are ignored."
+    "middle of a stream is an event that holds an error. Unknown fields are ignored."
 )
 _GROUPS = {
-    "OpenAI": "Chat, completions and responses, as OpenAI's clients and vLLM's know them.",
+    "OpenAI": "Chat, completions and responses, as in OpenAI's API and vLLM's.",
     "Anthropic": "The Messages API. Its errors have Anthropic's shape.",
     "Token ids": "vLLM's routes that take or return ids.",
-    "SGLang": "For rollout loops that were written for SGLang.",
+    "SGLang": "For rollout loops written for SGLang.",
     "TRL": "For trainers that use the routes of TRL's own server, up to version 1.10.",
     "Service": "About the service itself.",
-    "Steering": "Pauses, weights and adapters of a whole fleet, under vLLM's names.",
+    "Admin": "Pauses, weights and adapters of a whole fleet, under vLLM's names.",
     "Reinforcement learning": "The state of a fleet and operations on it, in Dynamo's shapes.",
 }
 BEARER, HEADER, ADMIN = "apiKey", "apiKeyHeader", "adminKey"
@@ -41,27 +41,27 @@ _SCHEMES = {
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who may ask."""
+    """Which keys the routes require."""
 
-    asks_key: bool
+    requires_key: bool
     """Whether there are API keys."""
-    asks_admin_key: bool
+    requires_admin_key: bool
     """Whether there is an admin key."""
     free_paths: Container[str]
-    """What needs no API key."""
+    """Paths that need no API key."""
     is_guarded: Callable[[APIRoute], bool]
-    """Whether a route asks for the admin key."""
+    """Whether a route requires the admin key."""
 
     def schemes(self) -> dict[str, Any]:
-        """Return the keys that this server knows of."""
-        known = [BEARER, HEADER] * self.asks_key + [ADMIN] * self.asks_admin_key
-        return {name: _SCHEMES[name] for name in known}
+        """Return the security schemes in use."""
+        used = [BEARER, HEADER] * self.requires_key + [ADMIN] * self.requires_admin_key
+        return {name: _SCHEMES[name] for name in used}
 
     def needed(self, route: APIRoute) -> list[dict[str, list[str]]]:
-        """Return the keys of which one is needed."""
+        """Return the alternative schemes of a route; empty where it needs no key."""
         if self.is_guarded(route):
-            return [{ADMIN: []}] if self.asks_admin_key else []
-        return [{BEARER: []}, {HEADER: []}] if self.asks_key and route.path not in self.free_paths else []
+            return [{ADMIN: []}] if self.requires_admin_key else []
+        return [{BEARER: []}, {HEADER: []}] if self.requires_key and route.path not in self.free_paths else []
 
 
 def openapi_document(routes: Sequence[BaseRoute], security: Security) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def openapi_document(routes: Sequence[BaseRoute], security: Security) -> dict[st
             _describe(described, operation, method, schemas)
             described["security"] = needed
             described["responses"] |= errors.of(operation, method, bool(needed))
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own errors, which nobody gets here
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own errors, which are never sent here
         schemas.drop(name)
     document["components"] |= {"responses": errors.responses, "securitySchemes": security.schemes()}
     used = {OPERATIONS[route.path_format].group for route in served}
@@ -112,8 +112,11 @@ def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 
 def _describe_form(described: dict[str, Any], form: type[BaseModel], method: str, schemas: Schemas) -> None:
-    """Describe fields that may stand in the query and, but for GET, in a body."""
+    """Describe fields that may come in the query and, except for GET, in a body."""
     described["parameters"] = schemas.parameters(form)
     if method != "GET":
         body = {"application/json": {"schema": schemas.of(form)}}
-        described["requestBody"] = {"description": "The same fields; they count before the query's.", "content": body}
+        described["requestBody"] = {
+            "description": "The same fields; they take precedence over the query's.",
+            "content": body,
+        }

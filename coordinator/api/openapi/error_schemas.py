@@ -1,4 +1,4 @@
-"""Errors, as the OpenAPI document describes them."""
+"""Schemas of errors in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -10,10 +10,10 @@ class ErrorInfo(BaseModel):
 
     message: str
     type: str = Field(examples=["BadRequestError"])
-    param: str | None = Field(description="The request's field that is at fault, where there is one.")
+    param: str | None = Field(description="The invalid field of the request, if any.")
     code: int = Field(description="The HTTP status.")
     workers: list[dict[str, Any]] | None = Field(
-        default=None, description="What became of each worker, where an operation on several failed on some."
+        default=None, description="The result of each worker, for an operation that failed on some."
     )
 
 
@@ -24,7 +24,7 @@ class Error(BaseModel):
 
 
 class AnthropicErrorInfo(BaseModel):
-    """What went wrong, in Anthropic's words."""
+    """What went wrong, in Anthropic's shape."""
 
     type: str = Field(examples=["invalid_request_error"])
     message: str

@@ -1,4 +1,4 @@
-"""The errors that a route may answer with, as responses of an OpenAPI document."""
+"""Error responses of routes in the OpenAPI document."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,17 +9,17 @@ from tokenwire.coordinator.api.openapi.schemas import Schemas
 
 _MEANINGS = {
     400: "The request is wrong; `param` names the field.",
-    401: "A key is missing, or nobody knows it.",
-    403: "This key may not have that, or nobody may.",
+    401: "The key is missing or unknown.",
+    403: "Not allowed, for this key or for any.",
     404: "What the request names does not exist: a model, most often.",
-    409: "A newer operation came first, or a worker cannot be made like the others.",
+    409: "Superseded by a newer operation, or a worker cannot be reconciled.",
     413: "The body is too large.",
-    429: "Too many requests, of this key or of all; the header Retry-After says when to try again.",
-    500: "Something broke here.",
-    501: "The engine cannot do that.",
-    502: "The operation failed on some workers; `workers` says on which.",
-    503: "Nobody can take the request now; the header Retry-After says when to try again.",
-    504: "It took longer than the client or the server gave it.",
+    429: "Too many requests, of this key or in total; retry after the seconds in Retry-After.",
+    500: "Internal error.",
+    501: "Not supported by the engine.",
+    502: "The operation failed on some workers, which `workers` lists.",
+    503: "No worker can take the request now; retry after the seconds in Retry-After.",
+    504: "The client's or the server's timeout expired.",
 }
 _RETRIED = (429, 503)
 
@@ -32,10 +32,10 @@ class ErrorResponses:
         self.responses: dict[str, Any] = {}
         """By name: the `components.responses` of the document."""
 
-    def of(self, operation: Operation, method: str, asks_key: bool) -> dict[str, Any]:
-        """Return what a route may answer with instead of 200, by status."""
+    def of(self, operation: Operation, method: str, requires_key: bool) -> dict[str, Any]:
+        """Return the error responses of a route, by status."""
         kind = AnthropicError if operation.group == "Anthropic" else Error
-        statuses = sorted({*_statuses(operation, method, asks_key)})
+        statuses = sorted({*_statuses(operation, method, requires_key)})
         return {str(status): self._response(status, kind) for status in statuses}
 
     def _response(self, status: int, kind: type[Error] | type[AnthropicError]) -> dict[str, str]:
@@ -49,9 +49,9 @@ class ErrorResponses:
         return {"$ref": f"#/components/responses/{name}"}
 
 
-def _statuses(operation: Operation, method: str, asks_key: bool) -> Iterator[int]:
+def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator[int]:
     yield 500
-    if asks_key:
+    if requires_key:
         yield from (401, 403, 429)
     if method != "GET" or operation.form is not None:
         yield from (400, 404, 413, 503)

@@ -1,4 +1,4 @@
-"""Answers of Anthropic's Messages API, as the OpenAPI document describes them."""
+"""Schemas of the responses of Anthropic's Messages API in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ _StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
 class ContentBlock(BaseModel):
-    """Text, thinking, or the use of a tool; `type` tells which fields there are."""
+    """Text, thinking, or the use of a tool; `type` determines the fields."""
 
     type: Literal["text", "thinking", "tool_use"]
     text: str | None = None
@@ -28,7 +28,7 @@ class ThinkingDetails(BaseModel):
 
 
 class MessagesUsage(BaseModel):
-    """How many tokens were read and written; input tokens are those that did not come from a cache."""
+    """Token counts; input tokens are those that were not cached."""
 
     input_tokens: int
     output_tokens: int
@@ -51,7 +51,7 @@ class MessageAnswer(BaseModel):
 
 
 class BlockDelta(BaseModel):
-    """What a block, or the message itself, gained."""
+    """The delta of a block, or of the message itself."""
 
     type: Literal["text_delta", "thinking_delta", "input_json_delta", "signature_delta"] | None = None
     text: str | None = None
@@ -63,7 +63,7 @@ class BlockDelta(BaseModel):
 
 
 class MessageEvent(BaseModel):
-    """The data of one event of a streamed reply; `type`, which is the event's name too, tells which fields."""
+    """The data of one event of a streamed reply; `type`, which is also the event's name, determines the fields."""
 
     type: str = Field(examples=["message_start", "content_block_delta", "message_stop"])
     message: MessageAnswer | None = None

@@ -1,4 +1,4 @@
-"""Answers of chat, completions and the list of models, as the OpenAPI document describes them."""
+"""Schemas of the responses of chat, completions and the list of models in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "abort", "repetition"]
 
 
 class TokenScore(BaseModel):
-    """What an engine thinks of a token in its place."""
+    """The log-probability of a token at a position."""
 
     logprob: float
     rank: int | None
@@ -18,11 +18,11 @@ class TokenScore(BaseModel):
 
 
 PromptLogprobs = list[dict[str, TokenScore] | None]
-"""For each token of the prompt, by token id; the first token has none."""
+"""For each token of the prompt, by token id; none for the first."""
 
 
 class PromptTokensDetails(BaseModel):
-    """How much of the prompt was in a prefix cache."""
+    """Prompt tokens found in a prefix cache."""
 
     cached_tokens: int | None = None
     created_cache_tokens: int | None = None
@@ -30,13 +30,13 @@ class PromptTokensDetails(BaseModel):
 
 
 class CompletionTokensDetails(BaseModel):
-    """What the reply's tokens were spent on."""
+    """Breakdown of the completion tokens."""
 
     reasoning_tokens: int | None = None
 
 
 class Usage(BaseModel):
-    """How many tokens were read and written."""
+    """Token counts."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -46,7 +46,7 @@ class Usage(BaseModel):
 
 
 class ChatLogprob(BaseModel):
-    """The log-probability of a token, or of one that might have been there."""
+    """The log-probability of the sampled token or of an alternative."""
 
     token: str
     logprob: float
@@ -54,7 +54,7 @@ class ChatLogprob(BaseModel):
 
 
 class ChatPosition(ChatLogprob):
-    """A token of the reply, and the likeliest ones in its place."""
+    """A token of the reply and the most likely ones at its position."""
 
     top_logprobs: list[ChatLogprob]
 
@@ -66,14 +66,14 @@ class ChatLogprobs(BaseModel):
 
 
 class Function(BaseModel):
-    """The function that is called."""
+    """The function to call."""
 
     name: str | None = None
     arguments: str | None = Field(default=None, description="JSON.")
 
 
 class ToolCall(BaseModel):
-    """A call of a tool."""
+    """A tool call."""
 
     id: str
     type: Literal["function"]
@@ -81,7 +81,7 @@ class ToolCall(BaseModel):
 
 
 class ToolCallDelta(BaseModel):
-    """A part of a call of a tool; `index` tells which one it continues."""
+    """The delta of a tool call; `index` identifies the call."""
 
     index: int
     id: str | None = None
@@ -90,7 +90,7 @@ class ToolCallDelta(BaseModel):
 
 
 class TokenHistory(BaseModel):
-    """How much of a prompt are ids of earlier turns."""
+    """How much of a prompt was reused from ids of earlier turns."""
 
     mode: Literal["exact"]
     reused_tokens: int
@@ -114,7 +114,7 @@ class AssistantMessage(BaseModel):
 
 
 class ChatChoice(BaseModel):
-    """One of the replies that were asked for."""
+    """One of the `n` replies."""
 
     index: int
     message: AssistantMessage
@@ -147,7 +147,7 @@ class ChatCompletion(BaseModel):
 
 
 class ChatDelta(BaseModel):
-    """What a reply gained."""
+    """The delta of a reply."""
 
     role: str | None = None
     content: str | None = None
@@ -191,7 +191,7 @@ class CompletionLogprobs(BaseModel):
 
 
 class CompletionChoice(BaseModel):
-    """One of the completions that were asked for."""
+    """One of the `n` completions."""
 
     index: int
     text: str

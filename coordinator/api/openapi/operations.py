@@ -1,19 +1,19 @@
-"""What the OpenAPI document says of each route that answers requests."""
+"""Metadata of every route in the OpenAPI document, by path."""
 
 from tokenwire.coordinator.api.openapi import admin_schemas as control
 from tokenwire.coordinator.api.openapi import messages_schemas as messages
 from tokenwire.coordinator.api.openapi import openai_schemas as openai
 from tokenwire.coordinator.api.openapi import responses_schemas as responses
 from tokenwire.coordinator.api.openapi import token_schemas as tokens
-from tokenwire.coordinator.api.openapi.admin_operations import STEERING
+from tokenwire.coordinator.api.openapi.admin_operations import ADMIN_OPERATIONS
 from tokenwire.coordinator.api.openapi.operation import Operation
 
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
-_STORED = "Responses are not stored: there is never one to be found."
-_ABORTED = "Its client gets what there is so far, with the finish_reason `abort`."
-_TOKENIZE = Operation("Token ids", "Turn a text or a conversation into ids", tokens.Tokens, example={"prompt": "Hello"})
-_DETOKENIZE = Operation("Token ids", "Turn ids into text", tokens.Detokenized, example={"tokens": [1, 2, 3]})
+_STORED = "Responses are not stored, so none is ever found."
+_ABORTED = "Its client gets the tokens so far, with the finish_reason `abort`."
+_TOKENIZE = Operation("Token ids", "Tokenize a text or a conversation", tokens.Tokens, example={"prompt": "Hello"})
+_DETOKENIZE = Operation("Token ids", "Detokenize ids", tokens.Detokenized, example={"tokens": [1, 2, 3]})
 _SGLANG = Operation(
     "SGLang",
     "Generate, in SGLang's shape",
@@ -26,7 +26,7 @@ _SGLANG = Operation(
 _OPENAI = {
     "/v1/chat/completions": Operation(
         "OpenAI",
-        "Reply to a conversation",
+        "Create a chat completion",
         openai.ChatCompletion,
         chunk=openai.ChatCompletionChunk,
         generates=True,
@@ -34,7 +34,7 @@ _OPENAI = {
     ),
     "/v1/chat/completions/tokens": Operation(
         "OpenAI",
-        "Reply to a conversation whose prompt is given as ids",
+        "Create a chat completion from a prompt of ids",
         openai.ChatCompletion,
         chunk=openai.ChatCompletionChunk,
         generates=True,
@@ -43,7 +43,7 @@ _OPENAI = {
     ),
     "/v1/completions": Operation(
         "OpenAI",
-        "Go on with a text",
+        "Create a completion",
         openai.Completion,
         chunk=openai.Completion,
         generates=True,
@@ -57,22 +57,22 @@ _OPENAI = {
         generates=True,
         example={"input": "Say hello.", "max_output_tokens": 64},
     ),
-    "/v1/responses/{response_id}": Operation("OpenAI", "Find or delete a response", description=_STORED),
+    "/v1/responses/{response_id}": Operation("OpenAI", "Retrieve or delete a response", description=_STORED),
     "/v1/responses/{response_id}/input_items": Operation("OpenAI", "List a response's input", description=_STORED),
     "/v1/responses/{response_id}/cancel": Operation("OpenAI", "Cancel a response", description=_STORED),
     "/v1/models": Operation("OpenAI", "List models and adapters", openai.ModelList),
     "/v1/chat/completions/render": Operation(
         "OpenAI",
-        "Show what a chat request becomes",
+        "Render a chat request without generating",
         tokens.Rendered,
-        description="Nothing is generated.",
+        description="Returns the prompts and the messages that workers would get.",
         example={"messages": _TALK},
     ),
     "/v1/completions/render": Operation(
         "OpenAI",
-        "Show what a completion request becomes",
+        "Render a completion request without generating",
         tokens.Rendered,
-        description="Nothing is generated.",
+        description="Returns the prompts and the messages that workers would get.",
         example={"prompt": "Once upon a time"},
     ),
 }
@@ -95,7 +95,7 @@ _ANTHROPIC = {
 _TOKENS = {
     "/inference/v1/generate": Operation(
         "Token ids",
-        "Generate ids from ids",
+        "Generate from token ids",
         tokens.Generated,
         chunk=tokens.GeneratedChunk,
         generates=True,
@@ -105,18 +105,18 @@ _TOKENS = {
     "/v1/tokenize": _TOKENIZE,
     "/detokenize": _DETOKENIZE,
     "/v1/detokenize": _DETOKENIZE,
-    "/inference/v1/abort_requests": Operation("Token ids", "End requests", description=_ABORTED),
+    "/inference/v1/abort_requests": Operation("Token ids", "Abort requests", description=_ABORTED),
     "/abort_requests": Operation(
         "Token ids",
-        "End requests, or all",
+        "Abort requests, or all",
         tokens.Aborted,
-        description=f"{_ABORTED} To end all of them needs the admin key, where there is one.",
+        description=f"{_ABORTED} Aborting all of them needs the admin key, where there is one.",
     ),
     "/generate": _SGLANG,
     "/abort_request": Operation(
         "SGLang",
-        "End a request, or all",
-        description=f"{_ABORTED} To end all of them needs the admin key, where there is one.",
+        "Abort a request, or all",
+        description=f"{_ABORTED} Aborting all of them needs the admin key, where there is one.",
     ),
     "/workers": Operation("SGLang", "List the workers of a router", tokens.RouterWorkers),
     "/list_workers": Operation("SGLang", "List the URLs of a router's workers", tokens.RouterUrls),
@@ -134,14 +134,14 @@ _TOKENS = {
         example={"sequences": [[1, 2, 3]], "prompt_lengths": [1], "top_logprobs": 5},
     ),
 }
-_HEALTH = Operation("Service", "Tell whether requests can be served", description="Else the status is 503.")
+_HEALTH = Operation("Service", "Return 200 when requests can be served", description="Otherwise 503.")
 _SERVICE = {
     "/health": _HEALTH,
     "/health/": _HEALTH,
-    "/version": Operation("Service", "Name the release", control.Version),
-    "/metrics": Operation("Service", "Show metrics, in Prometheus' text format", str),
-    "/status.json": Operation("Service", "Show what the status page shows", control.PageStatus),
+    "/version": Operation("Service", "Return the version", control.Version),
+    "/metrics": Operation("Service", "Return metrics in Prometheus' text format", str),
+    "/status.json": Operation("Service", "Return the data of the status page", control.PageStatus),
 }
 
-OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **STEERING}
-"""By path; a route with several methods does the same by each."""
+OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **ADMIN_OPERATIONS}
+"""By path; a route with several methods does the same for each."""

@@ -1,4 +1,4 @@
-"""Answers of the Responses API, as the OpenAPI document describes them."""
+"""Schemas of the Responses API in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class ReasoningText(BaseModel):
 
 
 class OutputItem(BaseModel):
-    """A message, reasoning, or the call of a tool; `type` tells which fields there are."""
+    """A message, reasoning, or a tool call; `type` determines the fields."""
 
     id: str
     type: Literal["message", "reasoning", "function_call", "custom_tool_call", "local_shell_call"]
@@ -42,7 +42,7 @@ class OutputItem(BaseModel):
 
 
 class InputTokensDetails(BaseModel):
-    """How much of the input was in a prefix cache."""
+    """Input tokens found in a prefix cache."""
 
     cached_tokens: int
     cache_write_tokens: int
@@ -55,7 +55,7 @@ class OutputTokensDetails(BaseModel):
 
 
 class ResponsesUsage(BaseModel):
-    """How many tokens were read and written."""
+    """Token counts."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails
@@ -72,13 +72,13 @@ class ResponseError(BaseModel):
 
 
 class IncompleteDetails(BaseModel):
-    """Why a response is cut."""
+    """Why a response is incomplete."""
 
     reason: str
 
 
 class ResponseAnswer(BaseModel):
-    """A response, with what it repeats of its request. It is not stored."""
+    """A response, with the fields of the request that it echoes. It is not stored."""
 
     id: str
     object: Literal["response"]
@@ -116,7 +116,7 @@ class ResponseAnswer(BaseModel):
 
 
 class ResponseEvent(BaseModel):
-    """The data of one event of a streamed response; `type`, which is the event's name too, tells which fields."""
+    """The data of one event of a streamed response; `type`, which is also the event's name, determines the fields."""
 
     type: str = Field(examples=["response.created", "response.output_text.delta", "response.completed"])
     sequence_number: int

@@ -1,4 +1,4 @@
-"""GET /openapi.json, and /docs: the document as a page that needs nothing from elsewhere."""
+"""GET /openapi.json, and /docs: the document, and a self-contained page that renders it."""
 
 import asyncio
 import functools
@@ -23,14 +23,14 @@ _FILES = {
 }
 _DOCUMENT = "/openapi.json"
 DOCUMENTATION_PATHS = frozenset({*_FILES, _DOCUMENT})
-"""What needs no API key: it says no more than this project's documentation does."""
+"""Paths that need no API key: they reveal no more than this project's documentation."""
 
 
 def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> APIRouter:
     """Return the routes that describe the others."""
     router = APIRouter(include_in_schema=False)
     add_files(router, _FILES)
-    # Made when first asked for, in a thread: it takes a while.
+    # Built on the first request, in a thread: it takes a while.
     document = functools.cache(partial(openapi_document, routes, security))
 
     @router.get(_DOCUMENT)

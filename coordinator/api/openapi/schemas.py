@@ -1,4 +1,4 @@
-"""The schemas of an OpenAPI document: those of bodies, which FastAPI made, and those that are added to them."""
+"""The schemas of the OpenAPI document: FastAPI's own of request bodies, and those added to them."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 class Schemas:
-    """The `components.schemas` of a document that is being made."""
+    """The `components.schemas` of a document under construction."""
 
     def __init__(self, schemas: dict[str, Any]) -> None:
         self._schemas = schemas
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a type; those that it refers to are added."""
+        """Return the schema of a type, and add those that it refers to."""
         schema = TypeAdapter(kind).json_schema(ref_template=_REFERENCE)
         for name, part in schema.pop("$defs", {}).items():
             self._add(name, part)
@@ -24,7 +24,7 @@ class Schemas:
         return {"$ref": _REFERENCE.format(model=kind.__name__)}
 
     def parameters(self, form: type[BaseModel]) -> list[dict[str, Any]]:
-        """Return the fields of a model that fit into a query, as parameters of one."""
+        """Return the fields of a model that fit into a query, as query parameters."""
         fields: dict[str, Any] = TypeAdapter(form).json_schema(ref_template=_REFERENCE)["properties"]
         return [
             {"name": name, "in": "query", "required": False, "schema": schema}
@@ -33,12 +33,12 @@ class Schemas:
         ]
 
     def drop(self, name: str) -> None:
-        """Forget a schema to which nothing refers any more."""
+        """Remove a schema that is no longer referenced."""
         self._schemas.pop(name, None)
 
     def _add(self, name: str, schema: dict[str, Any]) -> None:
         if self._schemas.setdefault(name, schema) != schema:
-            raise ValueError(f"there are two different schemas of the name {name}")
+            raise ValueError(f"two different schemas are named {name}")
 
 
 def _is_object(schema: dict[str, Any]) -> bool:

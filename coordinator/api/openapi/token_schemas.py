@@ -1,4 +1,4 @@
-"""Answers of the routes that speak ids, as the OpenAPI document describes them."""
+"""Schemas of the responses of the token-id routes in the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ class Detokenized(BaseModel):
 
 
 class IdScore(BaseModel):
-    """The log-probability of an id, or of one that might have been there."""
+    """The log-probability of the sampled id or of an alternative."""
 
     token: str
     token_id: int
@@ -34,7 +34,7 @@ class IdScore(BaseModel):
 
 
 class IdPosition(IdScore):
-    """An id of the reply, and the likeliest ones in its place."""
+    """An id of the reply and the most likely ones at its position."""
 
     top_logprobs: list[IdScore]
 
@@ -46,7 +46,7 @@ class IdLogprobs(BaseModel):
 
 
 class GenerateChoice(BaseModel):
-    """One of the replies that were asked for, or what it gained."""
+    """One of the `n` replies, or its delta."""
 
     index: int
     token_ids: list[int]
@@ -60,7 +60,7 @@ class GenerateChoice(BaseModel):
 
 
 class Generated(BaseModel):
-    """Ids that were made of ids."""
+    """The ids generated from ids."""
 
     request_id: str
     model: str
@@ -88,7 +88,7 @@ class GeneratedChunk(BaseModel):
 
 
 class Rendered(BaseModel):
-    """What a request becomes: prompts, and the messages that workers would get."""
+    """A rendered request: its prompts, and the messages that workers would get."""
 
     object: Literal["tokenwire.render"]
     model: str
@@ -110,7 +110,7 @@ class SglangFinish(BaseModel):
 
 
 class SglangMeta(BaseModel):
-    """What SGLang says beside a reply."""
+    """SGLang's metadata of a reply."""
 
     id: str
     prompt_tokens: int
@@ -125,7 +125,7 @@ class SglangMeta(BaseModel):
 
 
 class SglangGenerated(BaseModel):
-    """A reply as far as it has come: each event of a stream repeats all before it."""
+    """The reply so far: each event of a stream repeats all before it."""
 
     text: str
     output_ids: list[int]
@@ -143,7 +143,7 @@ class TrlGenerated(BaseModel):
 
 
 class TrlScores(BaseModel):
-    """Log-probabilities, the likeliest first; in base64, as float32 and int32, where that was asked for."""
+    """Log-probabilities, the most likely first; on request as float32 and int32 in base64."""
 
     logprobs: list[list[list[float | None]]] | None = None
     logprob_token_ids: list[list[list[int]]] | None = None
@@ -156,14 +156,14 @@ class TrlScores(BaseModel):
 
 
 class Aborted(BaseModel):
-    """How many sequences were ended."""
+    """How many sequences were aborted."""
 
     status: Literal["aborted"]
     aborted: int
 
 
 class RouterWorkers(BaseModel):
-    """The workers that an SGLang router would name: this service alone."""
+    """The workers that an SGLang router would list: this service alone."""
 
     workers: list[dict[str, str]]
 

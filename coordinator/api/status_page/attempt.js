@@ -1,7 +1,7 @@
-// A form that sends one request, with the key that its route needs, and shows what comes back as it comes.
+// A form that sends one request with the key of its route and shows the response as it arrives.
 
-import { make, say } from "./elements.js";
-import { ask, getAdminKey, getKey } from "./server.js";
+import { make, setText } from "./elements.js";
+import { fetchApi, getAdminKey, getKey } from "./server.js";
 
 /** Return the form of one operation. */
 export function attemptForm(path, method, operation) {
@@ -24,7 +24,7 @@ export function attemptForm(path, method, operation) {
     const controller = new AbortController();
     stop.onclick = () => controller.abort();
     send.disabled = !(stop.disabled = false);
-    say(answer, "");
+    setText(answer, "");
     try {
       const headers = body ? { "Content-Type": "application/json" } : {};
       const key = keyFor(operation.security ?? []);
@@ -32,7 +32,7 @@ export function attemptForm(path, method, operation) {
       const options = { method: method.toUpperCase(), headers, body: body?.value, signal: controller.signal };
       await show(await fetch(address(path, inputs), { ...options, cache: "no-store", credentials: "omit" }), status, answer);
     } catch (error) {
-      say(status, controller.signal.aborted ? "Stopped." : `Failed: ${error.message}`);
+      setText(status, controller.signal.aborted ? "Stopped." : `Failed: ${error.message}`);
     }
     send.disabled = !(stop.disabled = true);
   });
@@ -58,14 +58,14 @@ function textArea(form, example) {
   return area;
 }
 
-/** Put the name of a model that is served where the example has none that is. */
+/** Replace the example's model by one that is served. */
 async function nameModel(area) {
   const before = area.value;
   try {
-    const [model] = (await (await ask("v1/models")).json()).data;
+    const [model] = (await (await fetchApi("v1/models")).json()).data;
     if (model && area.value === before) area.value = JSON.stringify({ ...JSON.parse(before), model: model.id }, null, 2);
   } catch {
-    // Without a key nobody is told: the user knows the name, or gives a key.
+    // The list may require a key: the user then types the name or enters a key.
   }
 }
 
@@ -73,7 +73,7 @@ function keyFor(security) {
   return security.some((each) => "adminKey" in each) ? getAdminKey() : getKey();
 }
 
-/** The address below this page's own folder, so that it works behind a proxy's prefix too. */
+/** Return a relative URL, so that it works behind a proxy's prefix too. */
 function address(path, inputs) {
   const query = new URLSearchParams();
   for (const { name, place, field } of inputs) {
@@ -84,9 +84,9 @@ function address(path, inputs) {
 }
 
 async function show(response, status, answer) {
-  say(status, `${response.status} ${response.statusText}`);
+  setText(status, `${response.status} ${response.statusText}`);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (let piece; reader && !(piece = await reader.read()).done; say(answer, text)) text += piece.value;
-  if (response.headers.get("content-type")?.startsWith("application/json")) say(answer, JSON.stringify(JSON.parse(text), null, 2));
+  for (let piece; reader && !(piece = await reader.read()).done; setText(answer, text)) text += piece.value;
+  if (response.headers.get("content-type")?.startsWith("application/json")) setText(answer, JSON.stringify(JSON.parse(text), null, 2));
 }

@@ -1,16 +1,16 @@
-// The playground: one conversation by POST /v1/chat/completions, streamed, with tokens if they are wanted.
+// The playground: one conversation by POST /v1/chat/completions, streamed, optionally with tokens.
 
-import { byId, make, say } from "./elements.js";
+import { byId, make, setText } from "./elements.js";
 import { stream } from "./server.js";
 
 const messages = [];
 let running = null;
 
-/** Make the form work. */
+/** Set up the form. */
 export function startChat() {
   byId("chat-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!running) talk(byId("chat-text").value);
+    if (!running) send(byId("chat-text").value);
   });
   byId("chat-text").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -22,24 +22,23 @@ export function startChat() {
     running?.abort();
     messages.length = 0;
     byId("chat-log").replaceChildren();
-    say(byId("chat-note"), "");
+    setText(byId("chat-note"), "");
   });
 }
 
-async function talk(text) {
+async function send(text) {
   const log = byId("chat-log");
   const own = { role: "user", content: text };
   const asked = [...messages, own];
-  const said = addEntry("user", "you");
-  said.text.textContent = text;
+  addEntry("user", "you").text.textContent = text;
   byId("chat-text").value = "";
 
   const controller = (running = new AbortController());
   const reply = new Reply(addEntry("assistant", byId("chat-model").value), byId("chat-tokens").checked);
   byId("chat-cancel").disabled = false;
   byId("chat-send").disabled = true;
-  log.setAttribute("aria-busy", "true"); // Screen readers wait for the whole reply.
-  say(byId("chat-note"), "");
+  log.setAttribute("aria-busy", "true"); // Screen readers read the whole reply at once.
+  setText(byId("chat-note"), "");
   try {
     for await (const piece of stream("v1/chat/completions", request(asked), controller.signal)) {
       if (piece instanceof Response) reply.begin(piece.headers);
@@ -48,9 +47,9 @@ async function talk(text) {
     reply.end();
   } catch (error) {
     reply.end();
-    say(byId("chat-note"), controller.signal.aborted ? "Stopped." : `Failed: ${error.message}`);
+    setText(byId("chat-note"), controller.signal.aborted ? "Stopped." : `Failed: ${error.message}`);
   }
-  // What was cleared meanwhile belongs to no conversation.
+  // A reply that was cleared meanwhile belongs to no conversation.
   if (reply.isShown() && reply.content) messages.push(own, { role: "assistant", content: reply.content });
   running = null;
   log.setAttribute("aria-busy", "false");
@@ -83,7 +82,7 @@ function addEntry(className, who) {
   return { item, name, text };
 }
 
-/** One reply as it grows. */
+/** A reply being streamed. */
 class Reply {
   constructor(entry, showsTokens) {
     this.content = "";
@@ -103,7 +102,7 @@ class Reply {
     return this._entry.item.isConnected;
   }
 
-  /** Take what the response's headers tell: with --enable-debug-headers, which worker has the request. */
+  /** Read the response's headers: with --enable-debug-headers, the worker of the request. */
   begin(headers) {
     const worker = headers.get("X-Tokenwire-Worker");
     if (worker) this._facts.push(`from ${worker}`);
@@ -121,7 +120,7 @@ class Reply {
     }
   }
 
-  /** Say how it went. */
+  /** Show the summary. */
   end() {
     const facts = [...this._facts];
     if (this._firstAt !== null) facts.push(`first text after ${Math.round(this._firstAt - this._started)} ms`);
@@ -151,5 +150,5 @@ class Reply {
 const shade = (probability) =>
   probability > 0.9 ? "sure" : probability > 0.5 ? "likely" : probability > 0.1 ? "open" : "rare";
 
-/** Show blanks: a token may be nothing else. */
+/** Make whitespace visible: a token may consist of nothing else. */
 const visible = (token) => token.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";

@@ -1,23 +1,23 @@
-// Shows the OpenAPI document of this server: its routes in groups, each with its fields and a form that tries it.
+// Renders this server's OpenAPI document: its routes by group, each with its fields and a form to try it.
 
 import { attemptForm } from "./attempt.js";
-import { byId, look, make, say } from "./elements.js";
+import { byId, setClass, make, setText } from "./elements.js";
 import { schemaView } from "./schema.js";
-import { ask, getAdminKey, getKey, keepAdminKey, keepKey } from "./server.js";
+import { fetchApi, getAdminKey, getKey, keepAdminKey, keepKey } from "./server.js";
 
 async function start() {
   try {
-    show(await (await ask("openapi.json")).json());
-    say(byId("state"), "");
+    show(await (await fetchApi("openapi.json")).json());
+    setText(byId("state"), "");
   } catch (error) {
-    look(byId("state"), "state bad");
-    say(byId("state"), `There is no document (${error.message}).`);
+    setClass(byId("state"), "state bad");
+    setText(byId("state"), `The document is not available (${error.message}).`);
   }
 }
 
 function show(api) {
-  say(byId("version"), api.info.version);
-  say(byId("description"), api.info.description);
+  setText(byId("version"), api.info.version);
+  setText(byId("description"), api.info.description);
   showKeys(api.components.securitySchemes);
   for (const { name, description } of api.tags) {
     const section = make("section");
@@ -47,7 +47,7 @@ function operationView(api, path, method, operation) {
   const summary = make("summary");
   summary.append(make("code", "method", method.toUpperCase()), make("code", "", path), make("span", "", operation.summary));
   view.append(summary);
-  // Filled when somebody opens it: there are many.
+  // Filled when it is opened: there are many.
   view.addEventListener("toggle", () => view.childElementCount > 1 || fill(view, api, path, method, operation));
   return view;
 }
@@ -57,7 +57,7 @@ function fill(view, api, path, method, operation) {
   const body = operation.requestBody?.content["application/json"];
   if (operation.parameters?.length) view.append(make("h3", "", "Parameters"), parametersView(api, operation.parameters));
   if (body) view.append(make("h3", "", "Body"), schemaView(api, body.schema));
-  view.append(make("h3", "", "Answers"));
+  view.append(make("h3", "", "Responses"));
   for (const [status, answer] of Object.entries(operation.responses)) view.append(answerView(api, status, answer));
   view.append(make("h3", "", "Try it"), attemptForm(path, method, operation));
 }

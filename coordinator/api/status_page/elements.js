@@ -1,8 +1,8 @@
-// The little that is needed of the DOM. Whatever comes from elsewhere becomes text, never markup.
+// DOM helpers. Data always becomes text, never markup.
 
 export const byId = (id) => document.getElementById(id);
 
-/** Make an element with a class and a text. */
+/** Create an element with a class and a text. */
 export function make(tag, className = "", text = "") {
   const element = document.createElement(tag);
   if (className) element.className = className;
@@ -10,20 +10,20 @@ export function make(tag, className = "", text = "") {
   return element;
 }
 
-/** Set a text, and touch nothing when it is that already: screen readers and selections stay undisturbed. */
-export function say(element, text) {
+/** Set a text only if it differs, so that screen readers and selections are undisturbed. */
+export function setText(element, text) {
   const wanted = String(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
-/** Set the class of an element, likewise. */
-export function look(element, className) {
+/** Set the class of an element only if it differs. */
+export function setClass(element, className) {
   if (element.className !== className) element.className = className;
 }
 
 /**
- * Make a table's body show rows: [{key, cells: [{label, text, note?, className?}]}].
- * Rows stay the same elements for as long as their key is there.
+ * Update the rows of a table's body: [{key, cells: [{label, text, note?, className?}]}].
+ * Elements are reused by key.
  */
 export function showRows(body, rows) {
   const present = new Map([...body.children].map((row) => [row.dataset.key, row]));
@@ -54,8 +54,8 @@ function makeRow(key, cells) {
 
 function fill(cell, { text, note = "", className = "", tone = "" }) {
   const [value, below] = cell.firstChild.children;
-  look(cell, className);
-  look(value, tone);
-  say(value, text);
-  say(below, note);
+  setClass(cell, className);
+  setClass(value, tone);
+  setText(value, text);
+  setText(below, note);
 }

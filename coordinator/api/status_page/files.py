@@ -1,4 +1,4 @@
-"""The files of pages, read once and served with headers that allow them nothing but this server."""
+"""Static files of the pages, read once and served with a policy that allows nothing but this server."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 _HEADERS = {
-    # Nothing from elsewhere, nothing inline, and nowhere to send anything but here.
+    # No other origin, nothing inline, no requests but to this server.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",

@@ -1,30 +1,30 @@
-// Asks for the status once a second while somebody looks, and for a key where one is needed.
+// Polls the status once a second while the page is visible, and prompts for a key where one is required.
 
 import { startChat } from "./chat.js";
-import { byId, say } from "./elements.js";
-import { ask, forgetKey, getKey, keepKey } from "./server.js";
-import { showAbsence, showStatus } from "./status.js";
+import { byId, setText } from "./elements.js";
+import { fetchApi, forgetKey, getKey, keepKey } from "./server.js";
+import { showUnavailable, showStatus } from "./status.js";
 
 const EVERY_MS = 1000;
 const AFTER_FAILURE_MS = 3000;
 let timer = 0;
-let asking = false;
+let polling = false;
 
 async function refresh() {
   clearTimeout(timer);
-  if (asking || document.hidden) return;
-  asking = true;
+  if (polling || document.hidden) return;
+  polling = true;
   let pause = EVERY_MS;
   try {
-    const response = await ask("status.json", { signal: AbortSignal.timeout(5000) });
+    const response = await fetchApi("status.json", { signal: AbortSignal.timeout(5000) });
     showStatus(await response.json());
     showKeyForm(false);
   } catch (error) {
     pause = error.status === 401 ? null : AFTER_FAILURE_MS;
     if (error.status === 401) showKeyForm(true);
-    else showAbsence(`This coordinator does not answer (${error.message}).`);
+    else showUnavailable(`This coordinator is unreachable (${error.message}).`);
   }
-  asking = false;
+  polling = false;
   if (pause !== null) timer = setTimeout(refresh, pause);
 }
 
@@ -33,7 +33,7 @@ function showKeyForm(needed) {
   if (byId("key-form").hidden === !needed) return;
   byId("key-form").hidden = !needed;
   if (needed) {
-    showAbsence("An API key is needed.");
+    showUnavailable("An API key is required.");
     byId("key").focus();
   }
 }
@@ -42,9 +42,9 @@ byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepKey(byId("key").value.trim());
   byId("key").value = "";
-  say(byId("key-problem"), "");
+  setText(byId("key-error"), "");
   refresh().then(() => {
-    if (!byId("key-form").hidden) say(byId("key-problem"), "The coordinator does not know this key.");
+    if (!byId("key-form").hidden) setText(byId("key-error"), "Invalid API key.");
   });
 });
 byId("key-forget").addEventListener("click", () => {

@@ -1,4 +1,4 @@
-"""GET /, its files and /status.json. The files hold no data: the page asks for it, with the API key of its user."""
+"""GET /, its files and /status.json. The files hold no data: the page fetches it with its user's API key."""
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
@@ -16,7 +16,7 @@ _FILES = {
     "/page/chat.js": ("chat.js", "text/javascript"),
 }
 PAGE_PATHS = frozenset(_FILES)
-"""What needs no API key."""
+"""Paths that need no API key."""
 
 
 def page_routes(snapshot: Snapshot) -> APIRouter:

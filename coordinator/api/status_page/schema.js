@@ -1,4 +1,4 @@
-// Shows a JSON schema as the fields that it has; what they are made of can be opened.
+// Renders the fields of a JSON schema; nested schemas can be expanded.
 
 import { make } from "./elements.js";
 
@@ -33,14 +33,14 @@ function fieldView(api, field) {
 
 const resolve = (api, schema) => (schema.$ref ? api.components.schemas[schema.$ref.split("/").pop()] : schema);
 
-/** The schemas with a name that a field is made of. */
+/** Return the named schemas that a field refers to. */
 function partsOf(field) {
   if (field.$ref) return [field];
   const inner = [...(field.anyOf ?? []), ...(field.oneOf ?? []), field.items, field.additionalProperties];
   return inner.filter((part) => part && typeof part === "object").flatMap(partsOf);
 }
 
-/** A word for what a field holds. */
+/** Return the name of a field's type. */
 function kindOf(field) {
   if (field.$ref) return field.$ref.split("/").pop();
   const several = field.anyOf ?? field.oneOf;

@@ -1,4 +1,4 @@
-// Asks this coordinator, and nobody else; with the API key that the user gave, if any.
+// Requests to this coordinator and no other server, with the user's API key if there is one.
 
 const KEY = "tokenwire-key";
 const ADMIN_KEY = "tokenwire-admin-key";
@@ -9,27 +9,27 @@ export const getAdminKey = () => sessionStorage.getItem(ADMIN_KEY) ?? "";
 export const keepAdminKey = (key) => sessionStorage.setItem(ADMIN_KEY, key);
 export const forgetKey = () => sessionStorage.removeItem(KEY);
 
-/** An answer that is not what was asked for. */
-export class Refused extends Error {
+/** An error response. */
+export class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 }
 
-/** Send a request; returns the response. Throws Refused with the server's own words. */
-export async function ask(path, options = {}) {
+/** Send a request and return the response. Throws ApiError with the server's message. */
+export async function fetchApi(path, options = {}) {
   const headers = { ...options.headers };
   if (getKey()) headers.Authorization = `Bearer ${getKey()}`;
   const response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  throw new Refused(response.status, body?.error?.message ?? `${response.status} ${response.statusText}`);
+  throw new ApiError(response.status, body?.error?.message ?? `${response.status} ${response.statusText}`);
 }
 
-/** Post JSON; yields the objects of the event stream that answers, after the response itself. */
+/** Post JSON; yield the response, then the objects of its event stream. */
 export async function* stream(path, body, signal) {
-  const response = await ask(path, {
+  const response = await fetchApi(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
@@ -47,7 +47,7 @@ export async function* stream(path, body, signal) {
       const data = event.replace(/^data: /, "");
       if (data === "[DONE]") return;
       const chunk = JSON.parse(data);
-      if (chunk.error) throw new Refused(chunk.error.code, chunk.error.message);
+      if (chunk.error) throw new ApiError(chunk.error.code, chunk.error.message);
       yield chunk;
     }
   }

@@ -1,4 +1,4 @@
-"""What this process knows of its fleet at this moment, for the status page: read, never asked for."""
+"""The state of the fleet as this process sees it, for the status page: no worker is queried for it."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tokenwire.coordinator.types import ServedModel
 
 
 class Snapshot:
-    """Reads models, workers and lines into one JSON object. Other processes know their own."""
+    """Collects models, workers and queues into one JSON object, of this process alone."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class Snapshot:
         self._started = clock()
 
     def take(self) -> dict[str, Any]:
-        """Return it."""
+        """Return the snapshot."""
         ready = "ready" if self._pool.is_ready() else "no worker is ready"
         return {
             "process": self._process,
             "version": __version__,
             "state": "stopping" if self._readiness.stopping else ready,
-            # Counters are read together with the time, so that two snapshots make a rate.
+            # Counters are read together with the time, so that two snapshots give a rate.
             "uptime_s": round(self._clock() - self._started, 3),
             "models": [self._model(model) for model in self._models.list()] + self._awaited(),
             "workers": [self._worker(session) for session in self._pool.sessions],
@@ -55,29 +55,29 @@ class Snapshot:
             "names": list(model.names),
             "adapters": adapters,
             "max_model_len": model.max_model_len,
-            **self._line(model.fleet_name),
+            **self._queued(model.fleet_name),
         }
 
     def _awaited(self) -> list[dict[str, Any]]:
         unknown: dict[str, Any] = {"adapters": [], "max_model_len": None}
-        return [{"names": [name], **unknown, **self._line(name)} for name in self._models.awaited()]
+        return [{"names": [name], **unknown, **self._queued(name)} for name in self._models.awaited()]
 
-    def _line(self, model: str) -> dict[str, int]:
+    def _queued(self, model: str) -> dict[str, int]:
         requests, sequences = self._queue.lengths().get(model, (0, 0))
         return {"waiting_requests": requests, "waiting_sequences": sequences}
 
     def _worker(self, session: WorkerSession) -> dict[str, Any]:
         status = self._fleet.of(session)
-        places = session.model.max_num_seqs if session.model is not None else 0
-        # Stock servers do not tell their load.
-        load = session.workload.load if status.connected and places else None
+        max_num_seqs = session.model.max_num_seqs if session.model is not None else 0
+        # Plain vLLM servers do not report their load.
+        load = session.workload.load if status.connected and max_num_seqs else None
         return {
             **status.as_dict(),
             "model": session.name or None,
-            "max_num_seqs": places or None,
+            "max_num_seqs": max_num_seqs or None,
             "running": None if load is None else load.running,
             "waiting": None if load is None else load.waiting,
             "kv_cache_usage": None if load is None else round(load.kv_cache_usage, 4),
-            "sequences_from_here": session.open_slots,
+            "open_slots": session.open_slots,
             "tokens": session.workload.tokens,
         }

@@ -1,6 +1,6 @@
-// Shows a snapshot (/status.json): figures, workers, models. Rates are the difference of two snapshots of one process.
+// Renders a snapshot (/status.json): figures, workers, models. Rates are differences between two snapshots of one process.
 
-import { byId, look, make, say, showRows } from "./elements.js";
+import { byId, setClass, make, setText, showRows } from "./elements.js";
 
 const KEPT = 120;
 const number = new Intl.NumberFormat("en");
@@ -8,17 +8,17 @@ const rates = [];
 /** The last snapshot of each process: several may answer in turn. */
 const last = new Map();
 
-/** Show a snapshot. */
+/** Render a snapshot. */
 export function showStatus(snapshot) {
   const before = last.get(snapshot.process);
   last.set(snapshot.process, snapshot);
   const perWorker = snapshot.workers.map((worker) => rateOf(worker, before, snapshot));
-  const ready = snapshot.workers.filter((worker) => worker.session === "ready" && worker.gets_requests).length;
+  const ready = snapshot.workers.filter((worker) => worker.session === "ready" && worker.routable).length;
 
-  say(byId("version"), snapshot.version);
-  say(byId("process"), snapshot.process);
-  say(byId("state"), `${snapshot.state}, ${ready} of ${snapshot.workers.length} workers take requests`);
-  look(byId("state"), `state ${snapshot.state !== "ready" ? "bad" : ready < snapshot.workers.length ? "wait" : "good"}`);
+  setText(byId("version"), snapshot.version);
+  setText(byId("process"), snapshot.process);
+  setText(byId("state"), `${snapshot.state}, ${ready} of ${snapshot.workers.length} workers ready`);
+  setClass(byId("state"), `state ${snapshot.state !== "ready" ? "bad" : ready < snapshot.workers.length ? "wait" : "good"}`);
 
   showFigures(snapshot, before ? sum(perWorker) : null);
   byId("no-workers").hidden = snapshot.workers.length > 0;
@@ -27,10 +27,10 @@ export function showStatus(snapshot) {
   showChoices(snapshot.models);
 }
 
-/** Say that there is no news. */
-export function showAbsence(reason) {
-  say(byId("state"), reason);
-  look(byId("state"), "state bad");
+/** Show that there is no snapshot, and why. */
+export function showUnavailable(reason) {
+  setText(byId("state"), reason);
+  setClass(byId("state"), "state bad");
 }
 
 function rateOf(worker, before, now) {
@@ -40,10 +40,10 @@ function rateOf(worker, before, now) {
 }
 
 function showFigures(snapshot, rate) {
-  say(byId("rate"), rate === null ? "–" : number.format(Math.round(rate)));
-  say(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? worker.sequences_from_here))));
-  say(byId("queued"), number.format(sum(snapshot.workers.map((worker) => worker.waiting ?? 0))));
-  say(byId("in-line"), number.format(sum(snapshot.models.map((model) => model.waiting_requests))));
+  setText(byId("rate"), rate === null ? "–" : number.format(Math.round(rate)));
+  setText(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? worker.open_slots))));
+  setText(byId("waiting"), number.format(sum(snapshot.workers.map((worker) => worker.waiting ?? 0))));
+  setText(byId("queued"), number.format(sum(snapshot.models.map((model) => model.waiting_requests))));
   if (rate === null) return;
   rates.push(rate);
   if (rates.length > KEPT) rates.shift();
@@ -55,7 +55,7 @@ function showFigures(snapshot, rate) {
 function workerRow(worker, rate) {
   const connected = worker.session !== "connecting";
   const paused = connected && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
-  const tone = worker.session === "ready" && worker.gets_requests ? "good" : ["draining", "stalled"].includes(worker.session) ? "wait" : "bad";
+  const tone = worker.session === "ready" && worker.routable ? "good" : ["draining", "stalled"].includes(worker.session) ? "wait" : "bad";
   const usage = worker.kv_cache_usage === null ? "–" : `${(100 * worker.kv_cache_usage).toFixed(1)} %`;
   return {
     key: worker.worker,
@@ -71,15 +71,15 @@ function workerRow(worker, rate) {
   };
 }
 
-/** Servers that do not tell what they run: what was sent there from here. */
+/** For servers that do not report what they run: the sequences sent by this process. */
 function runningOf(worker, connected) {
-  if (worker.running === null) return connected ? `${number.format(worker.sequences_from_here)} from here` : "–";
+  if (worker.running === null) return connected ? `${number.format(worker.open_slots)} from here` : "–";
   return `${number.format(worker.running)} of ${number.format(worker.max_num_seqs)}`;
 }
 
 function reasonOf(worker) {
-  const known = new Set([worker.reason, worker.problem].filter(Boolean));
-  return [...known].join("; ");
+  const reasons = new Set([worker.reason, worker.reconcile_error].filter(Boolean));
+  return [...reasons].join("; ");
 }
 
 function modelRow(model) {
@@ -90,12 +90,12 @@ function modelRow(model) {
       { label: "name", text: name, note: others.length ? `also ${others.join(", ")}` : "" },
       { label: "adapters", text: model.adapters.join(", ") || "–" },
       { label: "context", text: model.max_model_len ? number.format(model.max_model_len) : "–", className: "number" },
-      { label: "requests in line", text: number.format(model.waiting_requests), className: "number" },
+      { label: "queued requests", text: number.format(model.waiting_requests), className: "number" },
     ],
   };
 }
 
-/** Offer the models to the playground; a choice that is still there stays. */
+/** List the models in the playground, keeping the selected one if it is still served. */
 function showChoices(models) {
   const names = models.flatMap((model) => [model.names[0], ...model.adapters]);
   const select = byId("chat-model");

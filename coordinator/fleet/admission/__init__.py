@@ -1,1 +1,1 @@
-"""Queues in front of the fleet."""
+"""Admission: the queues in front of the workers."""

@@ -1,4 +1,4 @@
-"""The order in which a model's requests wait: resumed ones, then by priority, then fair among tenants."""
+"""The order of a model's queued requests: resumed ones first, then by priority, then fair among tenants."""
 
 import heapq
 import itertools
@@ -9,38 +9,38 @@ from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.v1 import inference_pb2 as pb
 
-# What a reply will cost is not known; each counts as so many tokens beside its prompt.
+# The length of a reply is unknown: each sequence counts as this many tokens in addition to its prompt.
 _REPLY_TOKENS = 256
-# Measured: a prompt's ids and text, and what a connection, its request and a detokenizer hold.
+# Measured: ids and text of a prompt; a connection, its request and a detokenizer.
 _BYTES_PER_TOKEN = 16
 _BYTES_PER_SEQUENCE = 32 * 1024
-_KEPT = 64
+_MAX_REMOVED = 64
 
 
 @dataclass(eq=False, slots=True)
 class QueueEntry:
-    """One waiting request. Places sort by who goes first."""
+    """One queued request. Entries sort by their turn."""
 
     submit: pb.Submit
     listeners: Sequence[SlotListener]
     placement: Placement
     rank: tuple[bool, int, float, int] = field(default=(False, 0, 0.0, 0))
     waiting_still: bool = True
-    """Whether it still waits."""
+    """Whether it is still queued."""
 
     @property
     def sequences(self) -> int:
-        """How many sequences it wants."""
+        """Its number of sequences."""
         return len(self.listeners)
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory it takes."""
+        """Its approximate memory."""
         return _BYTES_PER_TOKEN * len(self.submit.prompt_token_ids) + _BYTES_PER_SEQUENCE * len(self.listeners)
 
     @property
     def cost(self) -> int:
-        """About how much work it is, in tokens."""
+        """Its approximate work in tokens."""
         return len(self.submit.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
     def __lt__(self, other: "QueueEntry") -> bool:
@@ -48,28 +48,28 @@ class QueueEntry:
 
 
 class FairQueue:
-    """The waiting requests of one model, apart by adapter: not every worker has each.
+    """The queued requests of one model, in a heap for each adapter, because not every worker has every adapter.
 
-    Tenants of one priority get equal shares of the work: each request is due when its tenant's earlier ones are
-    worked off at an equal share (start-time fair queueing), and who is due first goes first.
+    Tenants of one priority get equal shares of the work (start-time fair queueing): the start tag of a request is the
+    virtual time at which its tenant's earlier requests would be finished, and the lowest start tag goes first.
     """
 
     def __init__(self) -> None:
         self.sequences = 0
-        """How many sequences wait."""
+        """Queued sequences."""
         self.requests = 0
         self.size_bytes = 0
         self._entries: dict[int, list[QueueEntry]] = {}
         self._arrivals = itertools.count()
-        self._now = 0.0
-        self._due: dict[str, float] = {}
+        self._virtual_time = 0.0
+        self._finish_tags: dict[str, float] = {}
 
     def add(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> QueueEntry:
-        """Let a request in."""
+        """Enqueue a request."""
         entry = QueueEntry(submit, listeners, placement)
-        due = max(self._now, self._due.get(placement.tenant, 0.0))
-        self._due[placement.tenant] = due + entry.cost
-        entry.rank = (not placement.resumed, submit.priority, due, next(self._arrivals))
+        start_tag = max(self._virtual_time, self._finish_tags.get(placement.tenant, 0.0))
+        self._finish_tags[placement.tenant] = start_tag + entry.cost
+        entry.rank = (not placement.resumed, submit.priority, start_tag, next(self._arrivals))
         heapq.heappush(self._entries.setdefault(submit.lora.id, []), entry)
         self.requests += 1
         self.sequences += entry.sequences
@@ -77,28 +77,28 @@ class FairQueue:
         return entry
 
     def remove(self, entry: QueueEntry, started: bool = False) -> None:
-        """Let a request go; one that started moves the tenants' clock."""
+        """Remove a request; one that started advances the virtual time."""
         if not entry.waiting_still:
             return
         entry.waiting_still = False
         if started and not entry.placement.resumed:
-            self._now = max(self._now, entry.rank[2])
+            self._virtual_time = max(self._virtual_time, entry.rank[2])
         self.requests -= 1
         self.sequences -= entry.sequences
         self.size_bytes -= entry.size_bytes
         self._tidy(entry.submit.lora.id)
 
     def waits(self, adapter_id: int) -> bool:
-        """Tell whether anybody waits for an adapter."""
+        """Return whether requests of an adapter are queued."""
         return adapter_id in self._entries
 
     def heads(self) -> list[QueueEntry]:
-        """Return the first request of each adapter, whoever goes first of all first."""
+        """Return the first request of each adapter, in order."""
         return sorted(entries[0] for entries in self._entries.values())
 
     def _tidy(self, adapter_id: int) -> None:
         entries = self._entries[adapter_id]
-        if len(entries) > 2 * self.requests + _KEPT:  # who left from the middle is still in the heap
+        if len(entries) > 2 * self.requests + _MAX_REMOVED:  # those removed from the middle are still in the heap
             entries[:] = [entry for entry in entries if entry.waiting_still]
             heapq.heapify(entries)
         while entries and not entries[0].waiting_still:
@@ -106,5 +106,5 @@ class FairQueue:
         if not entries:
             del self._entries[adapter_id]
         if not self.requests:
-            self._due.clear()
-            self._now = 0.0
+            self._finish_tags.clear()
+            self._virtual_time = 0.0

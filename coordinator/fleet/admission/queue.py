@@ -1,4 +1,4 @@
-"""The layer in front of the pool: sends a request at once where a worker has room, else lets it wait in line."""
+"""The admission queue in front of the pool: dispatches a request at once if a worker has capacity, else queues it."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, QueueEntry
-from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Refusal
+from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
@@ -18,62 +18,62 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.05
-"""Other coordinators' requests end without a word to this one: a line looks so often whether it can move."""
+_POLL_S = 0.05
+"""Requests of other coordinators end without notice to this one, so a queue polls the workers' capacity."""
 _RETRY_AFTER_S = 1.0
 
 
 class Workers(Fleet, Protocol):
-    """The workers, as a line sees them; see WorkerPool."""
+    """What the queue needs of the workers; see WorkerPool."""
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Have something called whenever a worker may have got room."""
+        """Register a callback for whenever a worker may have gained capacity."""
 
     def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
-        """Tell whether a worker of a model could begin one more sequence at once."""
+        """Return whether a worker of a model could start one more sequence at once."""
 
     def capacity(self, model: str) -> int:
-        """Return how many sequences the workers of a model run at a time."""
+        """Return the maximum sequences that the workers of a model run at a time."""
 
     def absence(self, model: str, adapter_id: int = 0) -> str:
-        """Say why no worker can take a request for a model; empty when one can."""
+        """Return why no worker can take a request for a model; empty when one can."""
 
 
 class QueuedRequest:
-    """A request in line, and what became of it."""
+    """The handle of a queued request, then of its submission."""
 
-    __slots__ = ("_leave", "_started", "timer")
+    __slots__ = ("_remove", "_started", "timer")
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave = leave
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self._remove = remove
         self._started: RequestHandle | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     def start(self, submission: RequestHandle) -> None:
-        """Take note that it is on a worker."""
+        """Record its dispatch to a worker."""
         self._started = submission
 
     def abort(self) -> None:
-        """Stop waiting, or end what runs."""
+        """Remove it from the queue, or abort it on its worker."""
         if self._started is not None:
             self._started.abort()
         else:
-            self._leave()
+            self._remove()
 
     def explain(self) -> str:
-        """Say which worker has it."""
+        """Return which worker has it; empty while queued."""
         return "" if self._started is None else self._started.explain()
 
 
 class AdmissionQueue:
-    """Requests wait here while no worker is ready, or none has room; one line for each model."""
+    """Holds requests while no worker is ready or none has capacity, in one fair queue for each model."""
 
     def __init__(self, workers: Workers, settings: AdmissionSettings, expected: ExpectedModels | None = None) -> None:
-        """`expected` tells who waits for models that no worker has announced yet."""
+        """`expected` counts the requests held for models that no worker has announced yet."""
         self._workers = workers
         self._settings = settings
         self._expected = expected or ExpectedModels()
-        self._refusals: Counter[tuple[str, Refusal]] = Counter()
+        self._rejections: Counter[tuple[str, Rejection]] = Counter()
         self._queues: dict[str, FairQueue] = {}
         self._throughputs: dict[str, ThroughputEstimate] = {}
         self._waiting: dict[QueueEntry, QueuedRequest] = {}
@@ -82,18 +82,18 @@ class AdmissionQueue:
         workers.subscribe(self._changed)
 
     def lengths(self) -> Mapping[str, tuple[int, int]]:
-        """Return for each model with a line, or that is expected, how many requests and sequences wait."""
+        """Return the queued requests and sequences of each model with a queue and of each expected model."""
         lengths = {name: (self._expected.waiting[name],) * 2 for name in self._expected.unknown()}
-        return lengths | {model: (line.requests, line.sequences) for model, line in self._queues.items()}
+        return lengths | {model: (queue.requests, queue.sequences) for model, queue in self._queues.items()}
 
     @property
-    def refusals(self) -> Counter[tuple[str, Refusal]]:
-        """Requests that were sent away, by model and reason."""
-        return self._refusals + self._expected.refusals
+    def rejections(self) -> Counter[tuple[str, Rejection]]:
+        """Rejected requests by model and reason."""
+        return self._rejections + self._expected.rejections
 
     @property
     def waiting_requests(self) -> int:
-        """How many requests wait."""
+        """The number of queued requests."""
         return len(self._waiting)
 
     def check_open(self, model: str, adapter_id: int) -> None:
@@ -115,7 +115,7 @@ class AdmissionQueue:
         return self._wait(model, line, line.add(submit, listeners, placement))
 
     def end(self, request_ids: Collection[str] | None) -> int:
-        """End waiting requests by their ids, None: all, as if a worker had aborted them; returns how many sequences."""
+        """Abort queued requests by their ids, None: all; return the number of their sequences."""
         found = [
             (entry, waiting)
             for entry, waiting in self._waiting.items()
@@ -130,7 +130,7 @@ class AdmissionQueue:
             )
         return sum(entry.sequences for entry, _ in found)
 
-    # In.
+    # Enqueueing.
 
     def _check_length(self, model: str, line: FairQueue, adapter_id: int, sequences: int) -> None:
         limit = self._settings.max_queue
@@ -140,7 +140,7 @@ class AdmissionQueue:
         if limit and (not line.sequences or line.sequences + sequences <= limit) and self._has_memory():
             return
         absence = self._workers.absence(model, adapter_id)
-        self._refusals[model, "no_worker" if absence else "full"] += 1
+        self._rejections[model, "no_worker" if absence else "full"] += 1
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
         wait_s = self._throughput(model).wait_s(line.sequences + sequences)
@@ -149,7 +149,7 @@ class AdmissionQueue:
         raise Overloaded(message, retry_after_s=wait_s)
 
     def _has_memory(self) -> bool:
-        return sum(line.size_bytes for line in self._queues.values()) < self._settings.max_queue_bytes
+        return sum(queue.size_bytes for queue in self._queues.values()) < self._settings.max_queue_bytes
 
     def _wait(self, model: str, line: FairQueue, entry: QueueEntry) -> QueuedRequest:
         waiting = self._waiting[entry] = QueuedRequest(lambda: self._remove(model, line, entry))
@@ -158,10 +158,10 @@ class AdmissionQueue:
         self._check_later()
         return waiting
 
-    # Out.
+    # Dequeueing.
 
     def _changed(self) -> None:
-        """Move on at the end of the loop's turn: whoever calls is in the middle of something."""
+        """Schedule dispatching for the end of the loop's iteration, outside the caller's own work."""
         if self._waiting and not self._checks_soon:
             if self._check is not None:
                 self._check.cancel()
@@ -170,7 +170,7 @@ class AdmissionQueue:
 
     def _check_later(self) -> None:
         if self._check is None and self._waiting:
-            self._check = asyncio.get_running_loop().call_later(_LOOK_S, self._move_all)
+            self._check = asyncio.get_running_loop().call_later(_POLL_S, self._move_all)
 
     def _move_all(self) -> None:
         self._check, self._checks_soon = None, False
@@ -182,7 +182,7 @@ class AdmissionQueue:
             self._start(model, line, entry)
 
     def _next(self, model: str, line: FairQueue) -> QueueEntry | None:
-        """Return who goes first of those whom a worker has room for."""
+        """Return the first entry for which a worker has capacity."""
         return next((entry for entry in line.heads() if self._workers.has_capacity(model, entry.submit.lora.id)), None)
 
     def _start(self, model: str, line: FairQueue, entry: QueueEntry) -> None:
@@ -191,7 +191,7 @@ class AdmissionQueue:
         try:
             waiting.start(self._send(model, entry.submit, entry.listeners, entry.placement))
         except Exception as error:
-            # Whoever waits hears of an ending, and those behind go on.
+            # This request fails; those behind it are still dispatched.
             log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
             told = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             for listener in entry.listeners:
@@ -206,10 +206,10 @@ class AdmissionQueue:
 
     def _give_up(self, model: str, line: FairQueue, entry: QueueEntry) -> None:
         self._remove(model, line, entry)
-        self._refusals[model, "timeout"] += 1
+        self._rejections[model, "timeout"] += 1
         absence = self._workers.absence(model, entry.submit.lora.id)
-        waited = f"No worker had room for this request within {self._settings.queue_timeout_s:g} s."
-        error = Unavailable(absence or waited, retry_after_s=self._throughput(model).wait_s(line.sequences))
+        timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
+        error = Unavailable(absence or timed_out, retry_after_s=self._throughput(model).wait_s(line.sequences))
         for listener in entry.listeners:
             fail_listener(listener, error)
 

@@ -1,4 +1,4 @@
-"""How many requests may wait, and for how long."""
+"""Limits of the admission queue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ _TIMEOUT_S = 60.0
 _RL_TIMEOUT_S = 600.0
 UNLIMITED = 2**63
 LEAST_QUEUE = 16
-"""Sequences that may wait for a model in any case, where no bound was set."""
+"""Minimum of the default queue length, in sequences."""
 
-Refusal = Literal["full", "no_worker", "timeout"]
+Rejection = Literal["full", "no_worker", "timeout"]
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """The bounds of the line in which requests wait for a worker."""
+    """The limits of the queue in which requests wait for a worker."""
 
     queue_timeout_s: float = _TIMEOUT_S
-    """How long a request may wait before it is refused."""
+    """Maximum queue time of a request in seconds."""
     max_queue: int | None = None
-    """Sequences that may wait for a model; 0: none; None: as many as its workers run at a time."""
+    """Maximum queued sequences of a model; 0: none; None: as many as its workers run at a time."""
     max_queue_bytes: int = 256 * 1024 * 1024
-    """Memory that all waiting requests may take."""
+    """Maximum memory of all queued requests."""
     request_timeout_s: float | None = None
-    """How long a request may take as a whole, where it does not say; None: as long as it takes."""
+    """Maximum total time of a request in seconds; None: unlimited."""
 
     def __post_init__(self) -> None:
         if self.queue_timeout_s <= 0:
@@ -40,7 +40,7 @@ class AdmissionSettings:
 
 
 def admission_settings(options: Mapping[str, Any]) -> AdmissionSettings:
-    """Make settings of the command line's options. Trainers send whole batches and wait: for them lines are longer."""
+    """Return the settings from the command line's options. Trainers send whole batches: their queues are longer."""
     rl, timeout_s, limit = options["enable_rl"], options["queue_timeout"], options["max_queue"]
     return AdmissionSettings(
         queue_timeout_s=(_RL_TIMEOUT_S if rl else _TIMEOUT_S) if timeout_s is None else timeout_s,

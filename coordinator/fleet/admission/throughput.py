@@ -1,4 +1,4 @@
-"""How fast a line moves, and so when it is worth to come back."""
+"""Estimates how fast a queue moves, for Retry-After."""
 
 import math
 import time
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 _WINDOW_S = 10.0
 _LONGEST_S = 60
-"""Clients take longer waits for a mistake."""
+"""Clients take longer waits for an error."""
 
 
 class ThroughputEstimate:
-    """Sequences that started in the last seconds."""
+    """Counts the sequences started in a sliding window."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,16 +19,16 @@ class ThroughputEstimate:
         self._total = 0
 
     def started(self, sequences: int) -> None:
-        """Count a start."""
+        """Count sequences that started."""
         self._starts.append((self._clock(), sequences))
         self._total += sequences
         self._forget()
 
     def wait_s(self, sequences: int) -> int:
-        """Return in how many whole seconds so many sequences will have started, at least 1."""
+        """Return the whole seconds until so many sequences will have started, from 1 to 60."""
         self._forget()
         if not self._total:
-            return int(_WINDOW_S)  # nothing moved for so long: it may take as long again
+            return int(_WINDOW_S)  # nothing started in the window: it may take as long again
         elapsed = max(1.0, self._clock() - self._starts[0][0])
         return min(_LONGEST_S, max(1, math.ceil(sequences * elapsed / self._total)))
 

@@ -1,4 +1,4 @@
-"""How much is done for a request whose worker is lost."""
+"""Settings and statistics of failover."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,12 +10,12 @@ ResumePolicy = Literal["auto", "exact", "plausible"]
 
 @dataclass(frozen=True, slots=True)
 class FailoverSettings:
-    """How often a request may be lost."""
+    """How a request whose worker is lost is resumed."""
 
     attempts: int = 3
-    """How many losses a request survives; 0: none."""
+    """Maximum number of losses that a request survives; 0: none."""
     resume: ResumePolicy = "auto"
-    """What a reply may be that goes on elsewhere."""
+    """Whether a resumed reply must equal an uninterrupted run."""
 
     def __post_init__(self) -> None:
         if self.attempts < 0:
@@ -24,13 +24,13 @@ class FailoverSettings:
 
 @dataclass(slots=True)
 class FailoverStats:
-    """What has become of sequences whose worker was lost, or handed them over."""
+    """Counts sequences whose worker was lost or handed them back, by result."""
 
     resumed: int = 0
-    """Gone on with from their tokens, or begun anew before the first one."""
+    """Continued from their tokens, or restarted before the first one."""
     replayed: int = 0
-    """Generated from the start again, under the client's eyes only from where it was."""
+    """Generated again from the start, with the tokens that the client already has suppressed."""
     failed: int = 0
-    """Ended with an error."""
+    """Failed with an error."""
     poisoned: int = 0
-    """Ended because two workers died of them, or seemed to."""
+    """Failed because two workers died, or seemed to die, of them."""

@@ -1,4 +1,4 @@
-"""What `/metrics` answers: this process and its siblings as one, and what workers say of themselves."""
+"""The response of `/metrics`: this process merged with its siblings, and the metrics relayed from workers."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -13,21 +13,21 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Siblings(Protocol):
-    """Other processes of this coordinator."""
+    """The other processes of this coordinator."""
 
     async def families(self) -> Sequence[Sequence[Metric]]:
-        """Return what each of them counts; who does not answer is left out."""
+        """Return the families of each; one that does not respond is left out."""
 
 
 class WorkersMetrics(Protocol):
-    """What workers say of themselves."""
+    """The workers' own metrics."""
 
     async def text(self) -> bytes:
-        """Return it in Prometheus' format, each sample with its worker."""
+        """Return them in Prometheus' text format, each sample labelled with its worker."""
 
 
 class Exposition:
-    """Puts the answer together."""
+    """Composes the response."""
 
     def __init__(self, registry: CollectorRegistry, siblings: Siblings | None, workers: WorkersMetrics | None) -> None:
         self._registry = registry
@@ -35,7 +35,7 @@ class Exposition:
         self._workers = workers
 
     async def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         others, relayed = await asyncio.gather(self._others(), self._relayed())
         return generate_latest(_Families(merged([list(self._registry.collect()), *others]))) + relayed
 
@@ -47,7 +47,7 @@ class Exposition:
 
 
 class _Families:
-    """Stands for a registry."""
+    """Families in the shape of a registry."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""Collects what the fleet, the lines and the history know anyway, when somebody asks."""
+"""Collects metrics of workers, queues and failover from their current state at each scrape."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,7 +15,7 @@ _STATES = (*(state.value for state in SessionState), "out_of_sync")
 
 
 class FleetCollector(Collector):
-    """Workers as they are at this moment: one that has left leaves nothing behind."""
+    """Collector of the fleet. A worker that was removed has no series."""
 
     def __init__(self, pool: WorkerPool, queue: AdmissionQueue, failover: FailoverStats) -> None:
         self._pool = pool
@@ -27,19 +27,23 @@ class FleetCollector(Collector):
         yield self._states()
         yield self._losses()
         yield self._of_workers(
-            "requests_running", "Sequences that it runs.", lambda session: session.workload.load.running
+            "requests_running", "Sequences running on a worker.", lambda session: session.workload.load.running
         )
         yield self._of_workers(
-            "requests_waiting", "Sequences in its queue.", lambda session: session.workload.load.waiting
+            "requests_waiting", "Sequences in a worker's own queue.", lambda session: session.workload.load.waiting
         )
         yield self._of_workers(
-            "kv_cache_usage_ratio", "Part of its KV cache in use.", lambda session: session.workload.load.kv_cache_usage
+            "kv_cache_usage_ratio",
+            "Fraction of a worker's KV cache in use.",
+            lambda session: session.workload.load.kv_cache_usage,
         )
-        yield self._of_workers("open_slots", "Sequences of this coordinator.", lambda session: session.open_slots)
-        yield from self._lines()
+        yield self._of_workers(
+            "open_slots", "Open slots of this coordinator on a worker.", lambda session: session.open_slots
+        )
+        yield from self._queues()
         yield from self._stats_by_model()
         failover = CounterMetricFamily(
-            "tokenwire_failover_sequences", "Sequences that lost a worker.", labels=("result",)
+            "tokenwire_failover_sequences", "Sequences whose worker was lost.", labels=("result",)
         )
         for result in ("resumed", "replayed", "failed", "poisoned"):
             failover.add_metric((result,), getattr(self._failover, result))
@@ -47,7 +51,7 @@ class FleetCollector(Collector):
 
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
-            "tokenwire_worker_state", "1 for the state that a worker is in.", labels=("worker", "model", "state")
+            "tokenwire_worker_state", "1 for the current state of a worker.", labels=("worker", "model", "state")
         )
         for session in self._pool.sessions:
             current = self._state(session)
@@ -57,7 +61,7 @@ class FleetCollector(Collector):
 
     def _losses(self) -> Metric:
         family = CounterMetricFamily(
-            "tokenwire_worker_losses", "How often it was lost, and by what.", labels=("worker", "model", "reason")
+            "tokenwire_worker_losses", "Lost sessions with a worker, by reason.", labels=("worker", "model", "reason")
         )
         for session in self._pool.sessions:
             for reason, count in session.losses.items():
@@ -65,8 +69,8 @@ class FleetCollector(Collector):
         return family
 
     def _state(self, session: WorkerSession) -> str:
-        is_misfit = session.state is SessionState.READY and self._pool.out_of_sync(session)
-        return "out_of_sync" if is_misfit else session.state.value
+        is_out_of_sync = session.state is SessionState.READY and self._pool.out_of_sync(session)
+        return "out_of_sync" if is_out_of_sync else session.state.value
 
     def _of_workers(self, name: str, text: str, value: Callable[[WorkerSession], float]) -> Metric:
         family = GaugeMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model"))
@@ -75,26 +79,28 @@ class FleetCollector(Collector):
                 family.add_metric((session.address, session.name), value(session))
         return family
 
-    def _lines(self) -> Iterator[Metric]:
-        requests = GaugeMetricFamily("tokenwire_queue_requests", "Requests that wait in line.", labels=("model",))
-        sequences = GaugeMetricFamily("tokenwire_queue_sequences", "Sequences that they want.", labels=("model",))
-        known = {session.name: (0, 0) for session in self._pool.sessions if session.name}
-        for model, (waiting, wanted) in {**known, **self._queue.lengths()}.items():
-            requests.add_metric((model,), waiting)
-            sequences.add_metric((model,), wanted)
-        refused = CounterMetricFamily(
-            "tokenwire_queue_refused", "Requests that were sent away.", labels=("model", "reason")
+    def _queues(self) -> Iterator[Metric]:
+        requests = GaugeMetricFamily("tokenwire_queue_requests", "Queued requests.", labels=("model",))
+        sequences = GaugeMetricFamily("tokenwire_queue_sequences", "Sequences of queued requests.", labels=("model",))
+        empty = {session.name: (0, 0) for session in self._pool.sessions if session.name}
+        for model, (request_count, sequence_count) in {**empty, **self._queue.lengths()}.items():
+            requests.add_metric((model,), request_count)
+            sequences.add_metric((model,), sequence_count)
+        rejected = CounterMetricFamily(
+            "tokenwire_queue_rejected", "Requests rejected by admission.", labels=("model", "reason")
         )
-        for (model, reason), count in self._queue.refusals.items():
-            refused.add_metric((model, reason), count)
-        yield from (requests, sequences, refused)
+        for (model, reason), count in self._queue.rejections.items():
+            rejected.add_metric((model, reason), count)
+        yield from (requests, sequences, rejected)
 
     def _stats_by_model(self) -> Iterator[Metric]:
         gaps = HistogramMetricFamily(
-            "tokenwire_inter_token_latency_seconds", "Between a sequence's tokens.", labels=("model",)
+            "tokenwire_inter_token_latency_seconds", "Time between tokens of a sequence.", labels=("model",)
         )
         overshoot = CounterMetricFamily(
-            "tokenwire_overshoot_tokens", "Tokens for sequences that had been given up.", labels=("model",)
+            "tokenwire_overshoot_tokens",
+            "Tokens received for sequences that had already ended or been aborted.",
+            labels=("model",),
         )
         for model, stats in self._pool.stats_by_model.items():
             gaps.add_metric((model,), buckets(stats), stats.gaps_s)

@@ -1,4 +1,4 @@
-"""Everything that is counted, as one object: listens to requests, and answers Prometheus."""
+"""All metrics of one coordinator process, and their exposition to Prometheus."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
 
 
 class Metrics:
-    """The metrics of one coordinator process."""
+    """The registry of one coordinator process, with its collectors and sockets."""
 
     def __init__(
         self, fleet: FleetCollector, workers: WorkersMetrics | None = None, siblings: Path | None = None
     ) -> None:
-        """`siblings` is a directory that processes of one port share."""
+        """`siblings` is a directory shared by the processes of one port."""
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
-        """Hears of requests."""
+        """The listener for requests."""
         self.registry.register(fleet)
         ProcessCollector(registry=self.registry)
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)
@@ -31,17 +31,17 @@ class Metrics:
         self._exposition = Exposition(self.registry, self._siblings, workers)
 
     async def start(self) -> None:
-        """Begin to look at the event loop, and to answer other processes."""
+        """Start measuring the event loop's lag and serving the sibling processes."""
         self._lag.start()
         if self._siblings is not None:
             await self._siblings.start()
 
     async def stop(self) -> None:
-        """End what runs."""
+        """Stop both."""
         self._lag.stop()
         if self._siblings is not None:
             await self._siblings.stop()
 
     async def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return await self._exposition.text()

@@ -1,4 +1,4 @@
-"""Relays what workers say of their engines: vLLM's gauges and counters, each with the worker that says it."""
+"""Relays vLLM's gauges and counters from workers, each labelled with its worker."""
 
 import asyncio
 import logging
@@ -15,45 +15,44 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "vllm:"
 _RELAYED = frozenset({"gauge", "counter"})
-"""Histograms are many lines, for those who ask the workers themselves."""
+"""Histograms have many series: Prometheus scrapes workers for them."""
 _FRESH_S = 1.0
-_ANSWER_S = 1.0
+_TIMEOUT_S = 1.0
 
 
 class Relay:
-    """Asks the connected workers, all at once and at most once a second."""
+    """Fetches the metrics of all connected workers concurrently, at most once a second."""
 
     def __init__(self, sessions: Callable[[], Sequence[WorkerSession]]) -> None:
         self._sessions = sessions
-        self._asking = asyncio.Lock()
-        self._asked_at = float("-inf")
+        self._fetching = asyncio.Lock()
+        self._fetched_at = float("-inf")
         self._text = b""
 
     async def text(self) -> bytes:
-        """Return the families of all workers in Prometheus' text format; who does not answer in time is left out."""
-        async with self._asking:
-            if time.monotonic() - self._asked_at > _FRESH_S:
+        """Return the families of all workers in Prometheus' text format, without those that do not respond in time."""
+        async with self._fetching:
+            if time.monotonic() - self._fetched_at > _FRESH_S:
                 connected = [session for session in self._sessions() if session.control is not None]
-                answers = await asyncio.gather(*map(_ask, connected))
-                texts = {
-                    session.address: text for session, text in zip(connected, answers, strict=True) if text is not None
-                }
+                responses = await asyncio.gather(*map(_fetch, connected))
+                pairs = zip(connected, responses, strict=True)
+                texts = {session.address: text for session, text in pairs if text is not None}
                 self._text = relabelled(texts).encode()
-                self._asked_at = time.monotonic()
+                self._fetched_at = time.monotonic()
             return self._text
 
 
-async def _ask(session: WorkerSession) -> str | None:
+async def _fetch(session: WorkerSession) -> str | None:
     try:
-        answer = await call_worker(session, lambda stub: stub.GetMetrics(pb.GetMetricsRequest(), timeout=_ANSWER_S))
+        response = await call_worker(session, lambda stub: stub.GetMetrics(pb.GetMetricsRequest(), timeout=_TIMEOUT_S))
     except TokenwireError as error:
-        log.debug("worker %s tells no metrics: %s", session.address, error)
+        log.debug("no metrics from worker %s: %s", session.address, error)
         return None
-    return str(answer.text)
+    return str(response.text)
 
 
 def relabelled(texts: Mapping[str, str]) -> str:
-    """Put the families of several workers together, with a label for the worker (by address) in front."""
+    """Merge the families of several workers, given by address, and label each sample with its worker."""
     families: dict[str, list[str]] = {}
     for_each(texts, lambda address: _add(families, address, texts[address]))
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
@@ -72,7 +71,7 @@ def _add(families: dict[str, list[str]], address: str, text: str) -> None:
 
 
 def _family(families: dict[str, list[str]], help_line: str, type_line: str) -> list[str] | None:
-    """Return the lines of a family, begun where it is new; None for one that is not relayed."""
+    """Return the lines of a family, started if it is new; None for one that is not relayed."""
     _, _, name, kind = type_line.split(" ", 3)
     if not name.startswith(_PREFIX) or kind not in _RELAYED or name.endswith("_created"):
         return None

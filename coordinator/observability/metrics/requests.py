@@ -1,4 +1,4 @@
-"""Counts requests, once at the end of each."""
+"""Metrics of requests, updated once at the end of each."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -9,7 +9,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class RequestMetrics:
-    """Hears of requests; see docs/operations.md for what each metric says."""
+    """A listener that counts requests; docs/operations.md describes each metric."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -19,24 +19,26 @@ class RequestMetrics:
             return Histogram(f"tokenwire_{name}_seconds", text, ("model",), registry=registry, buckets=buckets)
 
         labels = ("route", "model", "code", "outcome")
-        self._requests = counter("requests", "HTTP requests that ended.", *labels)
-        self._in_flight = Gauge("tokenwire_requests_in_flight", "HTTP requests being served.", registry=registry)
-        self._duration = histogram("request_duration", "From a request to the end of its reply.")
-        self._first_token = histogram("time_to_first_token", "From a request to its first token.")
-        self._per_token = histogram("time_per_output_token", "Mean time for each further token.", TOKEN_GAP_BOUNDS_S)
-        self._queue = histogram("queue_time", "From the end of a prompt's preparation to a worker.")
-        self._prompt = counter("prompt_tokens", "Tokens of prompts.", "model")
-        self._cached = counter("prompt_tokens_cached", "Prompt tokens in the cache of a worker.", "model")
-        self._reused = counter("prompt_tokens_reused", "Prompt tokens from the history of chats.", "model")
-        self._completion = counter("completion_tokens", "Tokens of replies.", "model")
-        self._finished = counter("sequences_finished", "Sequences that ended.", "model", "reason")
+        self._requests = counter("requests", "Finished HTTP requests.", *labels)
+        self._in_flight = Gauge("tokenwire_requests_in_flight", "HTTP requests in flight.", registry=registry)
+        self._duration = histogram("request_duration", "Time from a request to the end of its response.")
+        self._first_token = histogram("time_to_first_token", "Time from a request to its first token.")
+        self._per_token = histogram(
+            "time_per_output_token", "Mean time per output token after the first.", TOKEN_GAP_BOUNDS_S
+        )
+        self._queue = histogram("queue_time", "Time from the prepared prompt to its dispatch to a worker.")
+        self._prompt = counter("prompt_tokens", "Prompt tokens.", "model")
+        self._cached = counter("prompt_tokens_cached", "Prompt tokens found in a worker's prefix cache.", "model")
+        self._reused = counter("prompt_tokens_reused", "Prompt tokens reused from the history of chats.", "model")
+        self._completion = counter("completion_tokens", "Completion tokens.", "model")
+        self._finished = counter("sequences_finished", "Finished sequences.", "model", "reason")
 
     def on_start(self, record: RequestRecord) -> None:
-        """Count it as being served."""
+        """Count a request in flight."""
         self._in_flight.inc()
 
     def on_end(self, record: RequestRecord) -> None:
-        """Count it."""
+        """Count a finished request."""
         self._in_flight.dec()
         self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()
         if record.placed_at is not None:

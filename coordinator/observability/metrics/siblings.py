@@ -1,4 +1,4 @@
-"""Processes that share a port tell each other what they count: whichever of them is asked answers for all."""
+"""Exchange of metrics among processes that share a port, so that a scrape of any returns the sum."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from prometheus_client.core import Metric
 
-_ANSWER_S = 1.0
+_TIMEOUT_S = 1.0
 
 
 class SiblingSockets:
-    """A socket for each process, in a directory that only their user can enter."""
+    """A Unix socket for each process, in a directory that only their user can enter."""
 
     def __init__(self, directory: Path, collect: Callable[[], Iterable[Metric]]) -> None:
         self._directory = directory
@@ -22,31 +22,31 @@ class SiblingSockets:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Answer the others."""
-        self._server = await asyncio.start_unix_server(self._answer, self._own)
+        """Serve this process's metrics to its siblings."""
+        self._server = await asyncio.start_unix_server(self._respond, self._own)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.close()
             self._own.unlink(missing_ok=True)
 
     async def families(self) -> Sequence[Sequence[Metric]]:
-        """Return what each of the others counts; who does not answer is left out."""
+        """Return the metrics of each sibling; one that does not respond is left out."""
         others = [path for path in self._directory.glob("*.sock") if path != self._own]
-        answers = await asyncio.gather(*map(_ask, others))
-        return [answer for answer in answers if answer is not None]
+        responses = await asyncio.gather(*map(_fetch, others))
+        return [response for response in responses if response is not None]
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(dumped(self._collect()))
         with contextlib.suppress(OSError):
             await writer.drain()
         writer.close()
 
 
-async def _ask(path: Path) -> Sequence[Metric] | None:
+async def _fetch(path: Path) -> Sequence[Metric] | None:
     with contextlib.suppress(OSError, TimeoutError, ValueError):
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
                 return loaded(await reader.read())
@@ -56,7 +56,7 @@ async def _ask(path: Path) -> Sequence[Metric] | None:
 
 
 def dumped(families: Iterable[Metric]) -> bytes:
-    """Write families as JSON."""
+    """Serialize families as JSON."""
     return json.dumps(
         [
             (family.name, family.documentation, family.type, [sample[:3] for sample in family.samples])
@@ -66,7 +66,7 @@ def dumped(families: Iterable[Metric]) -> bytes:
 
 
 def loaded(data: bytes) -> list[Metric]:
-    """Read what `dumped` wrote. Raises ValueError."""
+    """Parse the output of `dumped`. Raises ValueError."""
     families = []
     for name, text, kind, samples in json.loads(data):
         family = Metric(name, text, kind)

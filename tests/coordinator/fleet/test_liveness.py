@@ -123,7 +123,7 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
 
         assert isinstance(listener.error, WorkerLost)
         assert "silent for 0.5 s" in listener.error.message
-        await until(lambda: pool.sessions[0].losses[LossReason.SILENT] == 1)
+        await until(lambda: pool.sessions[0].losses[LossReason.HEARTBEAT_TIMEOUT] == 1)
         await pool.stop()
 
 

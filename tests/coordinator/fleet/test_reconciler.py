@@ -72,7 +72,7 @@ async def test_an_attempt_that_breaks_is_made_again() -> None:
 
     reconciler.consider(session)
 
-    await until(lambda: reconciler.problem(session) == "unforeseen")
+    await until(lambda: reconciler.reconcile_error(session) == "unforeseen")
     await until(lambda: worker.adopted == [1])
-    await until(lambda: reconciler.problem(session) == "")
+    await until(lambda: reconciler.reconcile_error(session) == "")
     await reconciler.stop()

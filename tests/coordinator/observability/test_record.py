@@ -11,9 +11,9 @@ from tokenwire.errors import DeadlineExceeded, EngineFailed, TokenwireError
     [
         (200, None, "ok"),
         (400, None, "invalid"),
-        (429, None, "refused"),
+        (429, None, "rejected"),
         (503, None, "unavailable"),
-        (499, None, "client_left"),
+        (499, None, "client_disconnected"),
         (500, None, "error"),
         (200, EngineFailed("broken"), "error"),
         (200, DeadlineExceeded("late"), "deadline"),

@@ -193,7 +193,7 @@ async def test_routes_that_are_off_are_not_in_it() -> None:
     document = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
 
     assert "/pause" not in document["paths"]
-    assert not {"Steering", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
+    assert not {"Admin", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
 
 
 async def test_it_names_no_error_of_fastapis() -> None:

@@ -53,7 +53,7 @@ async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
         assert (model["names"], model["waiting_requests"]) == (["simulated"], 0)
         ready, absent = status["workers"]
         assert (ready["worker"], ready["model"], ready["session"]) == (address, "simulated", "ready")
-        assert (ready["tokens"], ready["max_num_seqs"], ready["gets_requests"]) == (7, 256, True)
+        assert (ready["tokens"], ready["max_num_seqs"], ready["routable"]) == (7, 256, True)
         assert ready["running"] is not None
         assert (absent["session"], absent["running"], absent["kv_cache_usage"]) == ("connecting", None, None)
         assert absent["reason"]

@@ -47,11 +47,11 @@ async def test_no_more_wait_than_may_stand_in_line(max_queue: int | None, entrie
     expected = ExpectedModels(["red", "blue"], AdmissionSettings(max_queue=max_queue))
     tasks = await waiting(expected, "red", entries)
 
-    with pytest.raises(Unavailable, match="No worker of red has come yet") as refused:
+    with pytest.raises(Unavailable, match="No worker of red has connected yet") as refused:
         await expected.wait("red")
 
     assert refused.value.retry_after_s
-    assert expected.refusals == {("red", "no_worker"): 1}
+    assert expected.rejections == {("red", "no_worker"): 1}
     assert expected.waiting["red"] == entries
     for task in tasks:
         task.cancel()
@@ -64,5 +64,5 @@ async def test_nobody_waits_for_ever() -> None:
     with pytest.raises(Unavailable, match="No worker of red"):
         await expected.wait("red")
 
-    assert expected.refusals == {("red", "timeout"): 1}
+    assert expected.rejections == {("red", "timeout"): 1}
     assert expected.waiting["red"] == 0

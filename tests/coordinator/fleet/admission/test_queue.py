@@ -348,7 +348,7 @@ async def test_waiting_has_an_end() -> None:
     _, listener = call_worker(queue, "a")
     await listener.ended.wait()
     assert isinstance(listener.error, Unavailable)
-    assert "had room" in listener.error.message
+    assert "had capacity" in listener.error.message
 
     workers.absent = "all are dead"
     resumed, listener = call_worker(queue, "b", RESUMED)

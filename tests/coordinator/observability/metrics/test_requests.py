@@ -65,9 +65,9 @@ def test_a_reply_is_counted_with_its_tokens_and_times() -> None:
 def test_choices_that_did_not_end_are_counted_by_what_became_of_the_request() -> None:
     """Its client left, so the rest was aborted for that."""
     record = _generated()
-    record.client, record.finishes = "client_left", [Finish("length")]
+    record.client, record.finishes = "client_disconnected", [Finish("length")]
     registry = _counted(record)
-    labels = {"model": "digits", "reason": "client_left"}
+    labels = {"model": "digits", "reason": "client_disconnected"}
     assert registry.get_sample_value("tokenwire_sequences_finished_total", labels) == 1
 
 
@@ -76,7 +76,7 @@ def test_a_request_that_no_worker_got_has_no_times_and_no_tokens() -> None:
     record = _generated()
     record.status, record.placed_at, record.first_token_at, record.finishes = 429, None, None, ()
     registry = _counted(record)
-    labels = {"route": "/v1/chat/completions", "model": "digits", "code": "429", "outcome": "refused"}
+    labels = {"route": "/v1/chat/completions", "model": "digits", "code": "429", "outcome": "rejected"}
     assert registry.get_sample_value("tokenwire_requests_total", labels) == 1
     assert registry.get_sample_value("tokenwire_request_duration_seconds_count", {"model": "digits"}) is None
     assert registry.get_sample_value("tokenwire_prompt_tokens_total", {"model": "digits"}) is None
