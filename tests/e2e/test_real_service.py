@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 CHAT = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
 TOKENS = 60
-_ID_TOKENS = 24
+_ID_TOKENS = 12
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
     "short": [{"role": "user", "content": "What is the capital of France?"}],
     "own system prompt": [

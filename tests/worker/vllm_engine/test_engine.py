@@ -97,11 +97,11 @@ async def test_the_prefix_cache_is_told(run: Run) -> None:
     """Prompts and replies under the names of their ids, a salt's apart; and that it was cleared."""
     heard = CacheChange()
     assert run.engine.watch_cache(heard.add)
-    prompt = (run.chat("Tell me a story about a worker that remembers.") * 20)[:300]
+    prompt = (run.chat("Tell me a story about a worker that remembers.") * 30)[:370]
     salted = pb.Submit(request_id="salted", slots=[0], prompt_token_ids=prompt, cache_salt="salt")
     salted.sampling_params.max_tokens = 1
 
-    (result,) = await run.whole(prompt, max_tokens=100, ignore_eos=True)
+    (result,) = await run.whole(prompt, max_tokens=20, ignore_eos=True)
     (sequence,) = run.sequences(1)
     await run.engine.submit(salted, [sequence])
     await run.until(sequence)
@@ -121,10 +121,10 @@ CASES: dict[str, dict[str, Any]] = {
     "shaped": {"seed": 3, "max_tokens": 20, "temperature": 1.3, "top_p": 0.9, "top_k": 30, "min_p": 0.01},
     "several": {"n": 3, "seed": 5, "max_tokens": 12, "temperature": 0.9},
     "stop ids": {"temperature": 0, "stop_token_ids": [260, 216, 36, 30]},
-    "min_tokens": {"temperature": 0, "min_tokens": 25, "max_tokens": 40},
-    "ignore_eos": {"temperature": 0, "ignore_eos": True, "max_tokens": 30},
-    "penalties": {"temperature": 0, "repetition_penalty": 1.3, "frequency_penalty": 0.5, "max_tokens": 30},
-    "bad words": {"temperature": 0, "bad_words": ["answer", "4"], "max_tokens": 30},
+    "min_tokens": {"temperature": 0, "min_tokens": 18, "max_tokens": 20},
+    "ignore_eos": {"temperature": 0, "ignore_eos": True, "max_tokens": 20},
+    "penalties": {"temperature": 0, "repetition_penalty": 1.3, "frequency_penalty": 0.5, "max_tokens": 20},
+    "bad words": {"temperature": 0, "bad_words": ["answer", "4"], "max_tokens": 20},
     "allowed ids": {"seed": 1, "allowed_token_ids": [10, 11, 12], "max_tokens": 8},
     "bias": {"temperature": 0, "logit_bias": {504: -100.0}, "max_tokens": 10},
     "regex": {"temperature": 0, "structured_outputs": pb.StructuredOutputs(regex="[0-9]{3}")},
@@ -200,13 +200,13 @@ async def test_a_stop_id_is_told_apart_from_the_end_of_sequence(run: Run) -> Non
 
 async def test_min_tokens_hold_the_end_back(run: Run) -> None:
     """No end of sequence comes before min_tokens."""
-    (result,) = await run.whole(SUM, temperature=0, min_tokens=25, max_tokens=40)
-    assert len(result.ids) >= 25
+    (result,) = await run.whole(SUM, temperature=0, min_tokens=18, max_tokens=20)
+    assert len(result.ids) >= 18
 
 
 async def test_bad_words_do_not_appear(run: Run) -> None:
     """Words that were banned are not generated."""
-    (result,) = await run.whole(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=30)
+    (result,) = await run.whole(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=20)
     assert "answer" not in run.text(result.ids)
 
 
