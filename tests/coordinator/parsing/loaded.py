@@ -10,7 +10,7 @@ from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 if TYPE_CHECKING:
     from tokenwire.coordinator.parsing.vllm_parsers import VllmParsers
 
-vllm_parsers = Lazily("coordinator.parsing.vllm_parsers")
+vllm_parsers = Lazily("tokenwire.coordinator.parsing.vllm_parsers")
 
 
 @cache
