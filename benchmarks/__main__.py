@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from benchmarks import history, history_cost, long_prompts, overload, parsing, rest, routing, streaming
+from benchmarks import history, history_cost, long_prompts, overload, parsing, per_request, rest, routing, streaming
 
 _RESULTS = Path(__file__).parent / "results"
 
@@ -18,7 +18,9 @@ _RESULTS = Path(__file__).parent / "results"
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
 @click.option(
     "--only",
-    type=click.Choice(["streaming", "rest", "parsing", "long-prompts", "history", "routing", "fleet", "overload"]),
+    type=click.Choice(
+        ["streaming", "rest", "parsing", "per-request", "long-prompts", "history", "routing", "fleet", "overload"]
+    ),
     help="Run one part.",
 )
 @click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
@@ -43,6 +45,9 @@ def main(streams: str, only: str | None, conversations: int, output: Path) -> No
             click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
             results["streaming"].append(row)
         print_table("streaming, one token a chunk", results["streaming"])
+    if only in (None, "per-request"):
+        results["per_request"] = per_request.measure()
+        print_mapping("streamed chats of one token", results["per_request"])
     if only in (None, "fleet"):
         results["fleet"] = list(streaming.run_fleets())
         print_table("streaming from one worker and from many", results["fleet"])

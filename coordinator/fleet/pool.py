@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
-from tokenwire.coordinator.fleet.capacity import capacity, free_capacity, with_capacity
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
-from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.reconciler import Reconciler
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement
-from tokenwire.coordinator.fleet.routing import Decision, Router
+from tokenwire.coordinator.fleet.request_handle import NEW, PlacedRequest, Placement
+from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.session import Prepare, SessionState, WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionListener
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
@@ -27,41 +26,12 @@ from tokenwire.peer_auth.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
-
 Lost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
 """Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent_starts."""
 
 _RETRY_AFTER_S = 1.0
 _IDLE_CHECK_S = 0.1
 """How often a worker that leaves is looked at: to be told of its last slot would cost something for every frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedRequest:
-    """One submitted request: where it runs, and how to end it early."""
-
-    decision: Decision[WorkerSession]
-    slots: Sequence[int]
-    listeners: Sequence[SlotListener]
-
-    @property
-    def session(self) -> WorkerSession:
-        """The session with the worker that has it."""
-        return self.decision.worker
-
-    def abort(self) -> None:
-        """Abort the sequences that still run. Safe at any time, more than once."""
-        running = [
-            slot
-            for slot, listener in zip(self.slots, self.listeners, strict=True)
-            if self.session.listens(slot, listener)
-        ]
-        if running:
-            self.session.abort(running)
-
-    def explain(self) -> str:
-        """Say which worker has the request, and why."""
-        return self.decision.explain()
 
 
 @dataclass(slots=True)
@@ -72,7 +42,7 @@ class _Member:
     """Waits for the last slot of a worker that is not wanted any more."""
 
 
-class WorkerPool:
+class WorkerPool(SessionListener):
     """Sessions with workers that may come and go. Workers that fell behind their target are brought along."""
 
     def __init__(
@@ -87,10 +57,7 @@ class WorkerPool:
         liveness: LivenessSettings | None = None,
         stock: VllmHttpSettings | None = None,
     ) -> None:
-        """Begins without workers: `update` brings them.
-
-        `on_model_gone` is called with the first name of a model when its last worker is gone.
-        """
+        """`on_model_gone` is called with the first name of a model when its last worker is gone."""
         self.stats_by_model: StatsByModel = {}
         """What sessions have counted."""
         self._coordinator_id = coordinator_id
@@ -100,6 +67,8 @@ class WorkerPool:
         self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
         """By address, in the order in which they came."""
+        self._candidates: dict[tuple[str, int], list[WorkerSession]] = {}
+        """Who can take requests, by model and adapter: kept until a session changes."""
         self._link = link or Link()
         self._stock = stock or VllmHttpSettings()
         self._router = router or Router()
@@ -143,6 +112,7 @@ class WorkerPool:
         """Close all sessions; workers abort what still runs."""
         members = list(self._members.values())
         self._members.clear()
+        self._candidates.clear()
         for member in members:
             if member.leaving is not None:
                 member.leaving.cancel()
@@ -185,19 +155,15 @@ class WorkerPool:
 
     def room(self, model: str, adapter_id: int = 0) -> int:
         """Return how many more sequences the workers of a model could begin at once."""
-        return sum(max(0, free_capacity(session)) for session in self._able(model, adapter_id))
+        return sum(max(0, _free_capacity(session)) for session in self._able(model, adapter_id))
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
         """Return what all workers of a model can that could take a request now; nothing where there are none."""
         return common_capabilities(session.capabilities for session in self._able(model, adapter_id))
 
-    def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
-        """Tell whether a worker of a model could begin one more sequence at once."""
-        return any(free_capacity(session) > 0 for session in self.sessions if self._is_able(session, model, adapter_id))
-
     def capacity(self, model: str) -> int:
         """Return how many sequences the workers of a model run at a time, those included that are away."""
-        return sum(capacity(session) for session in self.sessions if session.model and model in session.model.names)
+        return sum(each.workload.capacity for each in self.sessions if each.model and model in each.model.names)
 
     def absence(self, model: str, adapter_id: int = 0) -> str:
         """Say why no worker can take a request for a model; empty when one can."""
@@ -209,14 +175,23 @@ class WorkerPool:
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest:
-        """Send a request to a worker of a model. Raises Unavailable."""
+        """Send a request to a worker of a model, whether or not one has free capacity. Raises Unavailable."""
+        placed = self.try_submit(model, submit, listeners, placement)
+        if placed is not None:
+            return placed
         candidates = self._able(model, submit.lora.id)
         if not candidates:
             raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
-        decision = self._router.choose(with_capacity(candidates, len(listeners)), submit, placement)
-        placement.placed(decision.worker)
-        placement.on_worker(decision.worker.address)
-        return PlacedRequest(decision, decision.worker.submit(submit, listeners, decision.new), listeners)
+        return self._place(candidates, submit, listeners, placement)
+
+    def try_submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> PlacedRequest | None:
+        """Send a request to a worker of a model with free capacity, at best for all of it; None where none has any."""
+        free = {session: _free_capacity(session) for session in self._able(model, submit.lora.id)}
+        candidates = [session for session in free if free[session] >= len(listeners)]
+        candidates = candidates or [session for session in free if free[session] > 0]
+        return self._place(candidates, submit, listeners, placement) if candidates else None
 
     def watch_losses(self, lost: "Lost", survived: Callable[[str, pb.Submit], None]) -> None:
         """Have something called when a worker died, or may have, with what it had just begun with; and when a worker
@@ -227,8 +202,24 @@ class WorkerPool:
         """Have something called when a worker says that it is about to stop."""
         self._drained = drained
 
+    def _place(
+        self,
+        candidates: Sequence[WorkerSession],
+        submit: pb.Submit,
+        listeners: Sequence[SlotListener],
+        placement: Placement,
+    ) -> PlacedRequest:
+        decision = self._router.choose(candidates, submit, placement)
+        session, new_tokens = decision.worker, decision.new
+        placement.on_placed(session)
+        return PlacedRequest(decision, session.submit(submit, listeners, new_tokens), listeners)
+
     def _able(self, model: str, adapter_id: int) -> list[WorkerSession]:
-        return [session for session in self.sessions if self._is_able(session, model, adapter_id)]
+        found = self._candidates.get((model, adapter_id))
+        if found is None:
+            found = [session for session in self.sessions if self._is_able(session, model, adapter_id)]
+            self._candidates[model, adapter_id] = found
+        return found
 
     def _is_able(self, session: WorkerSession, model: str, adapter_id: int) -> bool:
         return (
@@ -245,24 +236,11 @@ class WorkerPool:
         out_of_sync = self.out_of_sync(session, adapter_id)
         return f"{reason}, but {out_of_sync}" if out_of_sync else reason
 
-    def _is_covered(self, session: WorkerSession) -> bool:
-        return any(each is not session and self._is_able(each, session.name, 0) for each in self.sessions)
-
     def _join(self, address: str) -> None:
         is_stock = address.startswith(("http://", "https://"))
         open_transport = partial(VllmHttpTransport, self._stock) if is_stock else partial(GrpcTransport, self._link)
         session = WorkerSession(
-            address,
-            self._coordinator_id,
-            self._prepare,
-            self._on_session_change,
-            open_transport,
-            self._notify,
-            self._liveness,
-            self._router.on_cache_change,
-            self.stats_by_model,
-            self._is_covered,
-            RecentStarts(lambda submit: self._survived(session.name, submit)),
+            address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
@@ -271,6 +249,7 @@ class WorkerPool:
         while session.open_slots:  # noqa: ASYNC110 (see _IDLE_CHECK_S)
             await asyncio.sleep(_IDLE_CHECK_S)
         del self._members[session.address]
+        self._candidates.clear()
         self._router.forget(session)
         self._reconciler.forget(session)
         member.running.cancel()
@@ -278,8 +257,24 @@ class WorkerPool:
             await member.running
         log.info("worker %s was left", session.address)
 
-    def _on_session_change(self, session: WorkerSession) -> None:
+    # What sessions report.
+
+    def is_covered(self, session: WorkerSession) -> bool:
+        """Return whether another worker of the model takes requests."""
+        return any(each is not session and self._is_able(each, session.name, 0) for each in self.sessions)
+
+    def on_cache_change(self, session: WorkerSession, change: pb.CacheChange) -> None:
+        """Update the index of prefixes."""
+        self._router.on_cache_change(session, change)
+
+    def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
+        """Pass on that a worker got past the beginning of a request."""
+        self._survived(session.name, submit)
+
+    def on_session_change(self, session: WorkerSession) -> None:
+        """Pass on losses, drains and free capacity, and bring drifted workers to the desired state."""
         self._changed.set()
+        self._candidates.clear()
         lost = session.state is SessionState.CONNECTING and not session.worker_drains
         if lost or session.engine_died:
             certain = session.engine_died or session.lives is False
@@ -292,8 +287,14 @@ class WorkerPool:
         if session.worker_drains:
             self._drained(session)
         changed = self._desired.observe(session.name, session.serving)
+        self._candidates.clear()  # what was computed before, in a callback, knew the old desired state
         for_each(self.sessions if changed else (session,), self._reconciler.consider)
-        self._notify()
+        self.on_slots_freed()
 
-    def _notify(self) -> None:
+    def on_slots_freed(self) -> None:
+        """Notify subscribers that a worker may have free capacity."""
         for_each(self._subscribers, lambda changed: changed())
+
+
+def _free_capacity(session: WorkerSession) -> int:
+    return session.workload.free_capacity(session.breaker.half_open)

@@ -8,11 +8,12 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
+    from tokenwire.coordinator.fleet.routing import Decision
     from tokenwire.coordinator.fleet.session import WorkerSession
 
 
-def _ignore(worker: object) -> None:
-    """Take no note of the worker."""
+def _ignore(session: object) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,8 @@ class Placement:
     """Whether its client gets ids: those of one run, or an error."""
     tenant: str = ""
     """Whose request it is; tenants have equal shares of what is scarce."""
-    placed: "Callable[[WorkerSession], None]" = _ignore
-    """Called with the worker that gets the request, when it gets it."""
-    on_worker: Callable[[str], None] = _ignore
-    """Called with the address of every worker that gets the request, or goes on with a part of it."""
+    on_placed: "Callable[[WorkerSession], None]" = _ignore
+    """Called with every worker that gets the request, or goes on with a part of it, just before it does."""
 
 
 NEW = Placement()
@@ -46,6 +45,34 @@ class RequestHandle(Protocol):
 
     def explain(self) -> str:
         """Say which worker has the request and why, for a debug header; empty while none has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRequest:
+    """The handle of a request that a worker has."""
+
+    decision: "Decision[WorkerSession]"
+    slots: Sequence[int]
+    listeners: Sequence[SlotListener]
+
+    @property
+    def session(self) -> "WorkerSession":
+        """The session with the worker that has it."""
+        return self.decision.worker
+
+    def abort(self) -> None:
+        """Abort the sequences that still run. Safe at any time, more than once."""
+        running = [
+            slot
+            for slot, listener in zip(self.slots, self.listeners, strict=True)
+            if self.session.listens(slot, listener)
+        ]
+        if running:
+            self.session.abort(running)
+
+    def explain(self) -> str:
+        """Say which worker has the request, and why."""
+        return self.decision.explain()
 
 
 class Fleet(Protocol):

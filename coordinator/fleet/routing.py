@@ -119,10 +119,13 @@ class Router:
         """Choose among workers that can take a request; there is at least one."""
         wanted = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
         question = self._question(submit)
-        chosen = min(wanted, key=lambda each: (self.cost(each, question), self._last_turn.get(each.instance_id, -1)))
+        chosen = wanted[0] if len(wanted) == 1 else self._cheapest(wanted, question)
         decision = Decision(chosen, question, chosen.workload.ahead(), len(wanted) - 1, self._policy)
         self._remember(decision)
         return decision
+
+    def _cheapest(self, workers: Sequence[W], question: Question) -> W:
+        return min(workers, key=lambda each: (self.cost(each, question), self._last_turn.get(each.instance_id, -1)))
 
     def cost(self, worker: Candidate, question: Question) -> int:
         """Return what a request's first token costs there, in prompt tokens to compute."""

@@ -13,6 +13,7 @@ from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
+from tokenwire.coordinator.fleet.session_listener import SessionListener
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
 from tokenwire.coordinator.fleet.transport.base import OpenTransport, WorkerTransport
@@ -51,23 +52,19 @@ class WorkerSession:
         address: str,
         coordinator_id: str,
         prepare: Prepare,
-        on_change: "Callable[[WorkerSession], None]" = lambda session: None,
+        listener: SessionListener | None = None,
         open_transport: OpenTransport | None = None,
-        on_freed: Callable[[], None] = lambda: None,
         liveness: LivenessSettings | None = None,
-        on_cache_change: "Callable[[WorkerSession, pb.CacheChange], None]" = lambda session, change: None,
         stats_by_model: StatsByModel | None = None,
-        is_covered: "Callable[[WorkerSession], bool]" = lambda session: True,
-        recent_starts: RecentStarts | None = None,
     ) -> None:
-        """`on_change` is called whenever its state or the worker's may have changed, `on_freed` when sequences ended,
-        `on_cache_change` when the worker says what its prefix cache holds, `is_covered` when it stalls: could another
-        worker go on with its requests? It counts in the stats of its model."""
+        """It counts in the stats of its model."""
         self.address = address
         self.state = SessionState.CONNECTING
         self.instance_id = ""
         """Names the worker's process; empty before its first welcome."""
         self.model: pb.Model | None = None
+        self.name = ""
+        """First name of the model that the worker serves; empty before its first welcome."""
         self.weight_version = ""
         """Label of the weights that made the last tokens."""
         self.serving = pb.ServingState()
@@ -78,9 +75,7 @@ class WorkerSession:
         self.ready = asyncio.Event()
         self._coordinator_id = coordinator_id
         self._prepare = prepare
-        self._on_change = on_change
-        self._on_freed = on_freed
-        self._on_cache_change = on_cache_change
+        self._listener = listener or SessionListener()
         self._open_transport = open_transport or partial(GrpcTransport, Link())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
@@ -89,7 +84,7 @@ class WorkerSession:
         self._stats = SessionStats()
         self._frame_at: float | None = None
         """When the last frame came; None where frames are not whole steps."""
-        self.recent_starts = recent_starts or RecentStarts()
+        self.recent_starts = RecentStarts(partial(self._listener.on_survived, self))
         """What the worker has just begun with."""
         self.breaker = CircuitBreaker()
         self.lives: bool | None = False
@@ -97,7 +92,6 @@ class WorkerSession:
         self.losses = dict.fromkeys(LossReason, 0)
         """How often the worker was lost without having announced it."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
-        self._is_covered = partial(is_covered, self)
         self._retired = False
         self.worker_drains = False
         """Whether the worker has said that it is about to stop."""
@@ -117,16 +111,11 @@ class WorkerSession:
         """Slots without their terminal event."""
         return self._slots.open
 
-    @property
-    def name(self) -> str:
-        """First name of the model that the worker serves; empty before its first welcome."""
-        return self.model.names[0] if self.model is not None else ""
-
     def on_serving_state(self, serving: pb.ServingState) -> None:
         """Take the worker's state, from an event or an answer, unless a newer one is known."""
         if serving.revision > self.serving.revision:
             self.serving = serving
-            self._on_change(self)
+            self._listener.on_session_change(self)
 
     # Commands.
 
@@ -209,7 +198,7 @@ class WorkerSession:
             self._lose_slots()
             self._transport = None
             if was_connected:
-                self._on_change(self)
+                self._listener.on_session_change(self)
             await transport.close()
 
     async def _serve(self, transport: WorkerTransport) -> bool:
@@ -254,7 +243,8 @@ class WorkerSession:
         if not welcome.model.names:
             raise ProtocolError("the worker's welcome names no model")
         await self._prepare(welcome.model, transport.fetch_tokenizer)
-        self.model, self.weight_version = welcome.model, welcome.weight_version
+        self.model, self.name = welcome.model, welcome.model.names[0]
+        self.weight_version = welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
@@ -266,7 +256,7 @@ class WorkerSession:
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
         self._settle()
-        log.info("worker %s: %s on %s, ready", self.address, welcome.model.names[0], welcome.model.engine)
+        log.info("worker %s: %s on %s, ready", self.address, self.name, welcome.model.engine)
 
     async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:
         hello = pb.Hello(protocol=protocol.version(), coordinator_id=self._coordinator_id)
@@ -291,11 +281,11 @@ class WorkerSession:
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)
                 stalled = self._liveness.stalled
-                self._liveness.judge(event.heartbeat, self._is_covered)
+                self._liveness.judge(event.heartbeat, partial(self._listener.is_covered, self))
                 if stalled != self._liveness.stalled:
                     self._settle()
             case "cache":
-                self._on_cache_change(self, event.cache)
+                self._listener.on_cache_change(self, event.cache)
             case "welcome":
                 raise ProtocolError("the worker sent a second welcome")
 
@@ -311,7 +301,7 @@ class WorkerSession:
             self.ready.set()
         else:
             self.ready.clear()
-        self._on_change(self)
+        self._listener.on_session_change(self)
 
     def _refused(self, refusal: pb.Refusal) -> None:
         if not refusal.slots:
@@ -321,7 +311,7 @@ class WorkerSession:
         for slot in refusal.slots:
             self.workload.on_prefilled(slot)
             fail_listener(self._slots.release(slot), error)
-        self._on_freed()
+        self._listener.on_slots_freed()
 
     def _take(self, frame: pb.StepFrame) -> None:
         if frame.finishes and not self.worker_drains and any(finish.handed_back for finish in frame.finishes):
@@ -340,12 +330,12 @@ class WorkerSession:
             self._count_gap(self._frame_at, frame)
         if self.breaker.half_open and frame.token_ids:
             self.breaker.record_success()
-            self._on_freed()
+            self._listener.on_slots_freed()
         unwanted = dispatch(frame, self._slots, has_new_weights)
         if unwanted:
             self.abort(unwanted)
         if frame.finishes:
-            self._on_freed()
+            self._listener.on_slots_freed()
 
     def _count_gap(self, before: float, frame: pb.StepFrame) -> None:
         self._frame_at = now = self._liveness.heard_at

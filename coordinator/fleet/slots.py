@@ -92,16 +92,14 @@ class SlotTable:
         self.listeners: list[SlotListener] = []
         """Indexed by slot; read directly by the frame loop."""
         self._free: list[int] = []
+        self.open = 0
+        """Slots without their terminal event, given up or not."""
         self.discard = DiscardListener()
         """For slots that are given up."""
 
-    @property
-    def open(self) -> int:
-        """Slots without their terminal event, given up or not."""
-        return len(self.listeners) - len(self._free)
-
     def take(self, listener: SlotListener) -> int:
         """Give a listener a slot."""
+        self.open += 1
         if self._free:
             slot = self._free.pop()
             self.listeners[slot] = listener
@@ -128,10 +126,11 @@ class SlotTable:
         listener = self.holder(slot)
         self.listeners[slot] = _FREE
         self._free.append(slot)
+        self.open -= 1
         return listener
 
     def release_all(self) -> list[SlotListener]:
         """Free all slots, because the session is gone; returns listeners that still wait."""
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
-        self.listeners, self._free = [], []
+        self.listeners, self._free, self.open = [], [], 0
         return waiting

@@ -1,4 +1,4 @@
-"""How much one worker has to do before a new request's first token, as well as this coordinator can know."""
+"""What one worker has to do, and how much more it can take, as far as this coordinator can tell."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +11,13 @@ SEQUENCE_TOKENS = 32
 QUEUED_TOKENS = 512
 """What a sequence is taken to cost that waits for a place or for memory, or whose prompt is not known here."""
 _MEMORY_FULL = 0.95
+_UNLIMITED = 1_000_000
+"""The capacity of a worker that does not say how many sequences it runs at a time."""
+_LEAD_SHARE = 16
+_LEAST_LEAD = 2
+_HALF_OPEN_SEQUENCES = 8
+"""Sequences that a worker gets after a loss until it has made a token."""
+_FULL_CACHE = 0.9
 _STALE_S = 2.0
 """Workers tell their load with each step and twice a second; what a silent one said before does not hold."""
 
@@ -25,6 +32,8 @@ class Workload:
         """Tokens of prompts on their way, by slot; they go with the slot's first tokens or its end."""
         self._prompt_tokens = 0
         self._places = 0
+        self.capacity = 0
+        """How many sequences the worker runs at a time; 0 before it was ever connected."""
         self.tokens = 0
         """Tokens that came from there, ever."""
         self.load = pb.Load()
@@ -39,6 +48,7 @@ class Workload:
         self._prompts.clear()
         self._prompt_tokens = 0
         self._places = places
+        self.capacity = places or _UNLIMITED
         self.on_load(load)
 
     def on_frame(self, frame: pb.StepFrame) -> None:
@@ -69,6 +79,24 @@ class Workload:
     def sequences(self) -> int:
         """Sequences that run or wait there, from here and from others."""
         return self._slots.open + self._others()
+
+    def free_capacity(self, half_open: bool = False) -> int:
+        """Return how many more sequences may be sent to a ready worker; zero or less: none.
+
+        A few more than it runs at a time: the lead, with which it fills a place in the step that freed it.
+        half_open: the worker was lost, and a few requests show whether it is well again.
+        """
+        sequences = self._slots.open + self._others()
+        if half_open:
+            return min(self.capacity, _HALF_OPEN_SEQUENCES) - sequences
+        if not self._places:
+            return self.capacity
+        lead = max(_LEAST_LEAD, self._places // _LEAD_SHARE)
+        load, free = self.load, self._places + lead - sequences
+        if self._slots.open and load.waiting and load.kv_cache_usage >= _FULL_CACHE:
+            # The worker has run out of memory, not of places.
+            free = min(free, lead - load.waiting - self.unseen)
+        return free
 
     def ahead(self) -> int:
         """Return the work ahead of a new request, in prompt tokens to compute."""

@@ -188,7 +188,7 @@ class Generation:
                 placement = Placement(
                     joins=position > 0,
                     tenant=caller.tenant,
-                    on_worker=record.on_placed,
+                    on_placed=record.on_placed,
                     exact=prepared.request.returns_ids,
                 )
                 run.add(self._submit(prepared, position, submit, texts, reply, placement))

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
+
+if TYPE_CHECKING:
+    from tokenwire.coordinator.fleet.session import WorkerSession
 
 Outcome = Literal["ok", "invalid", "rejected", "unavailable", "error", "deadline", "client_disconnected", "client_slow"]
 _OUTCOMES: dict[int, Outcome] = {
@@ -113,12 +116,12 @@ class RequestRecord:
         """Record why the request was rejected."""
         self.reason, self.param = reason, param
 
-    def on_placed(self, address: str) -> None:
-        """Record the worker that it was dispatched to."""
+    def on_placed(self, session: "WorkerSession") -> None:
+        """Record a worker that it, or a part of it, is dispatched to."""
         if self.placed_at is None:
             self.placed_at = time.monotonic()
-        if address not in self.workers:
-            self.workers.append(address)
+        if session.address not in self.workers:
+            self.workers.append(session.address)
 
 
 class RequestListener(Protocol):

@@ -1,11 +1,12 @@
 """The order of a model's queued requests: resumed ones first, then by priority, then fair among tenants."""
 
+import asyncio
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tokenwire.coordinator.fleet.request_handle import Placement
+from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -18,15 +19,32 @@ _MAX_REMOVED = 64
 
 
 @dataclass(eq=False, slots=True)
-class QueueEntry:
-    """One queued request. Entries sort by their turn."""
+class QueuedRequest:
+    """The handle of a queued request, then of its submission. They sort by their turn."""
 
+    model: str
     submit: pb.Submit
     listeners: Sequence[SlotListener]
     placement: Placement
     rank: tuple[bool, int, float, int] = field(default=(False, 0, 0.0, 0))
-    waiting_still: bool = True
+    queued: bool = True
     """Whether it is still queued."""
+    started: RequestHandle | None = None
+    """Its handle at the worker that it was sent to."""
+    timer: asyncio.TimerHandle | None = None
+    on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
+    """Removes it from its queue."""
+
+    def abort(self) -> None:
+        """Remove it from the queue, or abort it on its worker."""
+        if self.started is not None:
+            self.started.abort()
+        else:
+            self.on_abort(self)
+
+    def explain(self) -> str:
+        """Return which worker has it; empty while queued."""
+        return "" if self.started is None else self.started.explain()
 
     @property
     def sequences(self) -> int:
@@ -43,7 +61,7 @@ class QueueEntry:
         """Its approximate work in tokens."""
         return len(self.submit.prompt_token_ids) + _REPLY_TOKENS * len(self.listeners)
 
-    def __lt__(self, other: "QueueEntry") -> bool:
+    def __lt__(self, other: "QueuedRequest") -> bool:
         return self.rank < other.rank
 
 
@@ -59,14 +77,14 @@ class FairQueue:
         """Queued sequences."""
         self.requests = 0
         self.size_bytes = 0
-        self._entries: dict[int, list[QueueEntry]] = {}
+        self._entries: dict[int, list[QueuedRequest]] = {}
         self._arrivals = itertools.count()
         self._virtual_time = 0.0
         self._finish_tags: dict[str, float] = {}
 
-    def add(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> QueueEntry:
+    def add(self, entry: QueuedRequest) -> None:
         """Enqueue a request."""
-        entry = QueueEntry(submit, listeners, placement)
+        submit, placement = entry.submit, entry.placement
         start_tag = max(self._virtual_time, self._finish_tags.get(placement.tenant, 0.0))
         self._finish_tags[placement.tenant] = start_tag + entry.cost
         entry.rank = (not placement.resumed, submit.priority, start_tag, next(self._arrivals))
@@ -74,13 +92,12 @@ class FairQueue:
         self.requests += 1
         self.sequences += entry.sequences
         self.size_bytes += entry.size_bytes
-        return entry
 
-    def remove(self, entry: QueueEntry, started: bool = False) -> None:
+    def remove(self, entry: QueuedRequest, started: bool = False) -> None:
         """Remove a request; one that started advances the virtual time."""
-        if not entry.waiting_still:
+        if not entry.queued:
             return
-        entry.waiting_still = False
+        entry.queued = False
         if started and not entry.placement.resumed:
             self._virtual_time = max(self._virtual_time, entry.rank[2])
         self.requests -= 1
@@ -92,16 +109,16 @@ class FairQueue:
         """Return whether requests of an adapter are queued."""
         return adapter_id in self._entries
 
-    def heads(self) -> list[QueueEntry]:
+    def heads(self) -> list[QueuedRequest]:
         """Return the first request of each adapter, in order."""
         return sorted(entries[0] for entries in self._entries.values())
 
     def _tidy(self, adapter_id: int) -> None:
         entries = self._entries[adapter_id]
         if len(entries) > 2 * self.requests + _MAX_REMOVED:  # those removed from the middle are still in the heap
-            entries[:] = [entry for entry in entries if entry.waiting_still]
+            entries[:] = [entry for entry in entries if entry.queued]
             heapq.heapify(entries)
-        while entries and not entries[0].waiting_still:
+        while entries and not entries[0].queued:
             heapq.heappop(entries)
         if not entries:
             del self._entries[adapter_id]

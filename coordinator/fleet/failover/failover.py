@@ -12,8 +12,7 @@ from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_go_on_plausibly, remainder, wants_one_run
 from tokenwire.coordinator.fleet.failover.replay import Replay
-from tokenwire.coordinator.fleet.failover.request import ResumableRequest, name_of, recovery, request_of
-from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
 from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
@@ -78,13 +77,14 @@ class Failover:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
-        self.poison.check(model, submit)
+        if self.poison.deaths or self.poison.refused:
+            self.poison.check(model, submit)
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
-        request = ResumableRequest(model, submit, placement, self._is_exact(submit, placement))
+        request = ResumableRequest(model, submit, placement)
         sequences = [ResumableSequence(request, index, listener, self) for index, listener in enumerate(listeners)]
         request.sequences, request.running = sequences, len(sequences)
-        request.begin(self._below)
+        request.whole = self._below.submit(model, submit, sequences, replace(placement, on_placed=request.on_placed))
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
 
@@ -94,9 +94,9 @@ class Failover:
 
         Those that a worker has it ends itself. Should it be lost before it says so, they do not go on elsewhere.
         """
-        wanted = [each for each in self._live if request_ids is None or name_of(each) in request_ids]
+        wanted = [each for each in self._live if request_ids is None or each.request.submit.request_id in request_ids]
         for sequence in wanted:
-            request_of(sequence).aborted = True
+            sequence.request.aborted = True
         between = [sequence for sequence in wanted if sequence.session is None]
         _each(between, ResumableSequence.end_as_aborted)
         return len(between)
@@ -123,13 +123,13 @@ class Failover:
 
     def diverged(self, sequence: ResumableSequence, position: int) -> None:
         """Go on from the tokens that the client has, or end the sequence where that will not do."""
-        request = request_of(sequence)
+        request = sequence.request
         where = f"a second run of the request differs from the first at token {position}"
-        if request.exact or not can_go_on_plausibly(request.submit.sampling_params):
+        if self._is_exact(request) or not can_go_on_plausibly(request.submit.sampling_params):
             message = f"The worker that generated this reply is gone, and {where}: it cannot be continued."
             sequence.end_with(EngineFailed(message))
             return
-        log.warning("request %s goes on from its tokens: %s", name_of(sequence), where)
+        log.warning("request %s goes on from its tokens: %s", sequence.request.submit.request_id, where)
         sequence.leave()
         sequence.forked = True
         self._waiting.append(sequence)
@@ -138,7 +138,7 @@ class Failover:
     def ended(self, sequence: ResumableSequence) -> None:
         """Forget a sequence, and with the last one its request."""
         self._live.discard(sequence)
-        request = request_of(sequence)
+        request = sequence.request
         request.running -= 1
         if not request.running:
             self._detector.forget(request)
@@ -165,7 +165,7 @@ class Failover:
     def _decide(
         self, sequence: ResumableSequence, loss: Loss, dead: dict[tuple[str, bool], list[ResumableSequence]]
     ) -> None:
-        if request_of(sequence).aborted:
+        if sequence.request.aborted:
             sequence.end_as_aborted()
         elif self._stopped or sequence.losses > self._settings.attempts or not self._can_resume(sequence):
             self._give_up(sequence)
@@ -183,12 +183,12 @@ class Failover:
     def _resume(self, sequence: ResumableSequence) -> None:
         if sequence.ended:
             return
-        request = request_of(sequence)
+        request = sequence.request
         replayed = bool(sequence.token_ids) and self._recovery(sequence) is Recovery.REPLAY
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
-        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, placed=sequence.placed)
+        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=sequence.on_placed)
         if prefix and request.submit.sampling_params.HasField("max_tokens") and not rest.sampling_params.max_tokens:
             sequence.end_at_limit()
             return
@@ -202,23 +202,23 @@ class Failover:
         self.stats.replayed += replayed
         self.stats.resumed += not replayed
 
-    def _is_exact(self, submit: pb.Submit, placement: Placement) -> bool:
-        policy = self._settings.resume
-        return policy == "exact" or (policy == "auto" and (placement.exact or wants_one_run(submit.sampling_params)))
+    def _is_exact(self, request: ResumableRequest) -> bool:
+        """Return whether an error is wanted rather than a reply that no single run has given."""
+        policy, params = self._settings.resume, request.submit.sampling_params
+        return policy == "exact" or (policy == "auto" and (request.placement.exact or wants_one_run(params)))
 
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
-        request = request_of(sequence)
-        known = capabilities or self._workers.capabilities
-        return recovery(sequence, known(request.model, request.submit.lora.id))
+        """Return how a sequence goes on that has tokens."""
+        request, known = sequence.request, capabilities or self._workers.capabilities
+        return sequence.recovery(known(request.model, request.submit.lora.id), self._is_exact(request))
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
 
     def _is_movable(self, sequence: ResumableSequence, capabilities: Capabilities) -> bool:
         """Tell whether a running sequence goes on elsewhere without the client noticing."""
-        if request_of(sequence).aborted:
-            return False
-        return not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
+        continues = not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
+        return continues and not sequence.request.aborted
 
     def _schedule(self) -> None:
         work = self._waiting or self._draining or self._detector.retrying
@@ -233,14 +233,14 @@ class Failover:
         self._carry_out(self._detector.review())
         isolated = self._detector.next_isolated_retry(_is_retried_alone)
         for sequence in isolated:
-            log.warning("request %s is tried alone: two workers died near it", name_of(sequence))
+            log.warning("request %s is tried alone: two workers died near it", sequence.request.submit.request_id)
         _each(isolated, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poisoned += 1
-        log.error("request %s is stopped: the workers that began with it died", name_of(sequence))
-        request = request_of(sequence)
+        log.error("request %s is stopped: the workers that began with it died", sequence.request.submit.request_id)
+        request = sequence.request
         self.poison.add(request.model, request.submit)
         sequence.end_with(
             DeadlyRequest("Two workers died when they began with this request. It is not tried on a third one.")
@@ -256,7 +256,7 @@ class Failover:
         movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
         rooms: dict[tuple[str, int], int] = {}
         for sequence in movable:
-            request = request_of(sequence)
+            request = sequence.request
             wanted = request.model, request.submit.lora.id
             rooms[wanted] = rooms.get(wanted, self._workers.room(*wanted)) - 1
             if rooms[wanted] >= 0:
@@ -264,7 +264,7 @@ class Failover:
         return bool(movable)
 
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
-        request = request_of(sequence)
+        request = sequence.request
         # Those that began as a whole are moved as a whole: they can only be given up together.
         together = [sequence] if sequence.handle is not None else request.running_whole()
         for each in together:
@@ -284,10 +284,9 @@ def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequen
 
 
 def _break(sequence: ResumableSequence, error: Exception) -> None:
-    log.error("request %s cannot go on", name_of(sequence), exc_info=error)
+    log.error("request %s cannot go on", sequence.request.submit.request_id, exc_info=error)
     sequence.end_with(reply_error(error))
 
 
-def _is_retried_alone(request: object) -> bool:
-    assert isinstance(request, ResumableRequest)
+def _is_retried_alone(request: ResumableRequest) -> bool:
     return any(is_undecided(sequence) for sequence in request.sequences)

@@ -35,7 +35,7 @@ Fingerprint = bytes
 
 
 @dataclass(slots=True)
-class _Death:
+class Death:
     """The loss of a worker."""
 
     instance_id: str
@@ -52,22 +52,23 @@ class PoisonCache:
         """`lives` tells whether a worker's process still runs, by its instance id; None while nobody knows."""
         self._lives = lives
         self._clock = clock
-        self._deaths: deque[_Death] = deque(maxlen=_MOST_DEATHS)
-        self._refused: OrderedDict[Fingerprint, float] = OrderedDict()
+        self.deaths: deque[Death] = deque(maxlen=_MOST_DEATHS)
+        self.refused: OrderedDict[Fingerprint, float] = OrderedDict()
         """Until when."""
         self._trial: tuple[Fingerprint, float] | None = None
         """What is tried, and until when at most."""
 
     def check(self, model: str, submit: pb.Submit) -> None:
-        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable while another one is on isolated."""
-        if not self._deaths and not self._refused:
-            return
+        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable while another one is tried alone.
+
+        There is nothing to check while there are neither `deaths` nor `refused`.
+        """
         self._forget_old()
         fingerprint = fingerprint_of(model, submit)
-        mine = [death for death in self._deaths if fingerprint in death.suspects and self._is_death(death)]
+        mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
-        if fingerprint in self._refused:
+        if fingerprint in self.refused:
             raise DeadlyRequest(
                 "Two workers died when they began with this request. It is not tried on a third one, and refused for "
                 f"{_REMEMBERED_S / 60:.0f} minutes."
@@ -81,16 +82,16 @@ class PoisonCache:
         if not suspects:
             return
         now = self._clock()
-        self._deaths.append(_Death(instance_id, now, certain, suspects))
+        self.deaths.append(Death(instance_id, now, certain, suspects))
         if self._trial is not None and self._trial[0] in suspects and certain:
             self._add(self._trial[0])
 
     def survived(self, model: str, submit: pb.Submit) -> None:
         """Hear that a worker got past the beginning of a request."""
-        if not self._deaths:
+        if not self.deaths:
             return
         fingerprint = fingerprint_of(model, submit)
-        for death in self._deaths:
+        for death in self.deaths:
             death.suspects.discard(fingerprint)
         if self._trial is not None and self._trial[0] == fingerprint:
             self._trial = None
@@ -100,15 +101,15 @@ class PoisonCache:
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
-        if fingerprint not in self._refused:
+        if fingerprint not in self.refused:
             log.error(
                 "requests with the fingerprint %s are refused: workers that began with it died", fingerprint.hex()
             )
-        self._refused[fingerprint] = self._clock() + _REMEMBERED_S
-        if len(self._refused) > _MOST_REFUSED:
-            self._refused.popitem(last=False)
+        self.refused[fingerprint] = self._clock() + _REMEMBERED_S
+        if len(self.refused) > _MOST_REFUSED:
+            self.refused.popitem(last=False)
         # What died with it has shown nothing against others.
-        self._deaths = deque((death for death in self._deaths if fingerprint not in death.suspects), _MOST_DEATHS)
+        self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MOST_DEATHS)
         if self._trial is not None and self._trial[0] == fingerprint:
             self._trial = None
 
@@ -120,20 +121,20 @@ class PoisonCache:
         message = "Workers died with this request and another one, which is tried first. Send it again in a moment."
         raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
-    def _confirmed_among(self, death: _Death) -> int:
+    def _confirmed_among(self, death: Death) -> int:
         """Count those who were there when this and another worker died."""
-        others = [other for other in self._deaths if other is not death and self._is_death(other)]
+        others = [other for other in self.deaths if other is not death and self._is_death(other)]
         return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
 
-    def _is_death(self, death: _Death) -> bool:
+    def _is_death(self, death: Death) -> bool:
         return death.certain or self._lives(death.instance_id) is False
 
     def _forget_old(self) -> None:
         now = self._clock()
-        while self._deaths and self._deaths[0].when + _REMEMBERED_S <= now:
-            self._deaths.popleft()
-        for fingerprint in [each for each, until in self._refused.items() if until <= now]:
-            del self._refused[fingerprint]
+        while self.deaths and self.deaths[0].when + _REMEMBERED_S <= now:
+            self.deaths.popleft()
+        for fingerprint in [each for each, until in self.refused.items() if until <= now]:
+            del self.refused[fingerprint]
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tokenwire.coordinator.fleet.failover.sequence import ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 
 _FEW_TOKENS = 4
 _WINDOW_S = 60.0
@@ -51,7 +51,7 @@ class _Accused:
 
     instance_id: str
     since: float
-    sequences: dict[object, list[ResumableSequence]]
+    sequences: dict[ResumableRequest, list[ResumableSequence]]
     """By request."""
 
 
@@ -62,13 +62,13 @@ class PoisonDetector:
         """`lives` says whether a worker's process still runs; None: not known yet."""
         self._lives = lives
         self._clock = clock
-        self._deaths: dict[object, dict[str, _Death]] = {}
+        self._deaths: dict[ResumableRequest, dict[str, _Death]] = {}
         """By request and worker process."""
         self._accused: list[_Accused] = []
         """Those who wait until it is known whether the workers died."""
-        self._waiting: deque[object] = deque()
-        self._on_trial: object | None = None
-        self._sequences: dict[object, list[ResumableSequence]] = {}
+        self._waiting: deque[ResumableRequest] = deque()
+        self._on_trial: ResumableRequest | None = None
+        self._sequences: dict[ResumableRequest, list[ResumableSequence]] = {}
         """Those that wait for their isolated, by request."""
 
     def judge(self, instance_id: str, lost: Iterable[ResumableSequence], certain: bool = False) -> Verdict:
@@ -78,7 +78,7 @@ class PoisonDetector:
         """
         certain = certain or self._lives(instance_id) is False
         cleared: list[ResumableSequence] = []
-        accused: dict[object, list[ResumableSequence]] = {}
+        accused: dict[ResumableRequest, list[ResumableSequence]] = {}
         for sequence in lost:
             if sequence.gained <= _FEW_TOKENS and self._suspect(sequence.request, instance_id, certain):
                 accused.setdefault(sequence.request, []).append(sequence)
@@ -118,7 +118,7 @@ class PoisonDetector:
                 self._waiting.append(request)
         return True
 
-    def next_isolated_retry(self, is_open: Callable[[object], bool]) -> Sequence[ResumableSequence]:
+    def next_isolated_retry(self, is_open: Callable[[ResumableRequest], bool]) -> Sequence[ResumableSequence]:
         """Return the sequences to try now: none while others are on isolated (`is_open`), or nobody waits."""
         if self._on_trial is not None and is_open(self._on_trial):
             return ()
@@ -133,11 +133,11 @@ class PoisonDetector:
         """Whether somebody is on isolated, or waits for it or for a verdict."""
         return bool(self._waiting) or bool(self._accused) or self._on_trial is not None
 
-    def forget(self, request: object) -> None:
+    def forget(self, request: ResumableRequest) -> None:
         """Forget a request that has ended."""
         self._deaths.pop(request, None)
 
-    def _suspect(self, request: object, instance_id: str, certain: bool) -> bool:
+    def _suspect(self, request: ResumableRequest, instance_id: str, certain: bool) -> bool:
         """Make a request suspect; returns whether it was, of another death."""
         now = self._clock()
         deaths = self._deaths.setdefault(request, {})
@@ -145,7 +145,7 @@ class PoisonDetector:
         deaths[instance_id] = _Death(now, certain)
         return before
 
-    def _is_cleared(self, request: object, instance_id: str) -> bool:
+    def _is_cleared(self, request: ResumableRequest, instance_id: str) -> bool:
         """Forgive what was no death; returns whether the loss of this worker was none, or the only one."""
         deaths = self._deaths[request]
         for other in [other for other, death in deaths.items() if not death.certain and self._lives(other)]:
@@ -153,7 +153,7 @@ class PoisonDetector:
         last = deaths.get(instance_id)
         return last is None or sum(last.when - death.when <= _WINDOW_S for death in deaths.values()) < 2
 
-    def _is_certain(self, request: object) -> bool:
+    def _is_certain(self, request: ResumableRequest) -> bool:
         return all(death.certain or self._lives(other) is False for other, death in self._deaths[request].items())
 
 

@@ -1,12 +1,16 @@
-"""One sequence on its way through several workers: keeps its tokens, so that another worker can go on with them."""
+"""A request on its way through several workers: each sequence keeps its tokens for the next one."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tokenwire.coordinator.fleet.request_handle import RequestHandle
+from tokenwire.coordinator.fleet.capabilities import common_capabilities
+from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of, seed_for_replay
+from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
+from tokenwire.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
@@ -42,6 +46,55 @@ class FailoverPolicy(Protocol):
         """Forget a sequence."""
 
 
+@dataclass(eq=False, slots=True)
+class ResumableRequest:
+    """The handle of a request whose sequences go on elsewhere, each by itself, once they were lost."""
+
+    model: str
+    submit: pb.Submit
+    placement: Placement
+    sequences: "Sequence[ResumableSequence]" = ()
+    running: int = 0
+    """Sequences that have not ended."""
+    aborted: bool = False
+    """Whether it was ended by its id: what is lost of it does not go on elsewhere."""
+    whole: RequestHandle | None = None
+    """Where its sequences run together."""
+
+    def abort(self) -> None:
+        """End whatever still runs. Safe at any time, more than once."""
+        self.leave_first_worker()
+        for_each(self.sequences, ResumableSequence.abort)
+
+    def running_whole(self) -> "list[ResumableSequence]":
+        """Return the sequences that still run where the whole began."""
+        return [
+            sequence
+            for sequence in self.sequences
+            if sequence.handle is None and sequence.session is not None and not sequence.ended
+        ]
+
+    def leave_first_worker(self) -> None:
+        """End what still runs of it as a whole."""
+        if self.whole is not None:
+            self.whole.abort()
+
+    def explain(self) -> str:
+        """Say which worker has it and why, and what it was lost with."""
+        own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
+        whole = [self.whole] if self.whole is not None else []
+        said = ", ".join(part.explain() for part in own or whole)
+        losses = sum(sequence.losses for sequence in self.sequences)
+        return f"{said}; lost {losses} times" if losses else said
+
+    def on_placed(self, session: "WorkerSession") -> None:
+        """Prepare for the loss of the worker that gets the request as a whole."""
+        seed_for_replay(self.submit, session.capabilities)
+        for sequence in self.sequences:
+            sequence.set_worker(session)
+        self.placement.on_placed(session)
+
+
 class ResumableSequence:
     """Listens to a slot, keeps what comes, and passes it on: whoever listens behind it never hears of a loss."""
 
@@ -63,7 +116,7 @@ class ResumableSequence:
         "token_ids",
     )
 
-    def __init__(self, request: object, index: int, listener: SlotListener, policy: FailoverPolicy) -> None:
+    def __init__(self, request: ResumableRequest, index: int, listener: SlotListener, policy: FailoverPolicy) -> None:
         self.request = request
         self.index = index
         """Position among the sequences of its request."""
@@ -101,8 +154,19 @@ class ResumableSequence:
         """Whether what was asked of the prompt has been told."""
         return self._prefilled
 
-    def placed(self, session: "WorkerSession") -> None:
-        """Hear which worker got it."""
+    def recovery(self, workers: pb.EngineCapabilities, exact: bool) -> Recovery:
+        """Return how it goes on, once it has tokens, among workers that can so much; see `recovery_of`."""
+        if self.forked:
+            return Recovery.CONTINUE
+        return recovery_of(self.request.submit.sampling_params, common_capabilities((workers, *self.engines)), exact)
+
+    def on_placed(self, session: "WorkerSession") -> None:
+        """Note the worker that goes on with it."""
+        self.set_worker(session)
+        self.request.placement.on_placed(session)
+
+    def set_worker(self, session: "WorkerSession") -> None:
+        """Note the worker that has it."""
         self.engines += (session.capabilities,)
         self._session = session
         self._began_at = len(self.token_ids)
@@ -187,8 +251,10 @@ class ResumableSequence:
         """Give the worker up that has it; nothing more is heard from there."""
         self._session = None
 
-    def abandon(self) -> None:
-        """End without a word: nobody listens any more."""
+    def abort(self) -> None:
+        """End it silently, and what runs of it by itself: nobody listens any more."""
+        if self.handle is not None:
+            self.handle.abort()
         self._end()
 
     def _finish(self, token_ids: list[int], finish: pb.Finish) -> bool:

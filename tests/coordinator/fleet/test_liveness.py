@@ -18,7 +18,6 @@ from tests.workers import (
     until,
     welcome,
 )
-from tokenwire.coordinator.fleet.capacity import free_capacity
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -216,14 +215,14 @@ async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
     async with running_worker(address):
         await pool.wait_ready()
         (session,) = pool.sessions
-        assert free_capacity(session) > 100
+        assert pool.room("simulated") > 100
     await until(lambda: session.state is SessionState.CONNECTING)
     async with running_worker(address):
         await pool.wait_ready()
-        assert free_capacity(session) == 8
+        assert pool.room("simulated") == 8
         listener = Listener()
         pool.submit("simulated", submission(), [listener])
-        assert free_capacity(session) == 7
+        assert pool.room("simulated") == 7
         await listener.ended.wait()
-        assert free_capacity(session) > 100
+        assert pool.room("simulated") > 100
         await pool.stop()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, submission, unix_address, until
-from tokenwire.coordinator.fleet.pool import PlacedRequest, WorkerPool
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.request_handle import PlacedRequest
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.errors import Unavailable
 from tokenwire.worker.server import WorkerServer

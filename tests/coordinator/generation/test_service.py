@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.coordinator.fakes import ids, served_model, token_history
+from tests.workers import accept
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
+from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.registry import ModelDirectory
@@ -226,7 +228,7 @@ async def test_the_record_gets_workers_and_its_trace_goes_to_them() -> None:
     (part,) = fleet.parts
     assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
     for address in ("a:1", "b:1", "a:1"):
-        part.placement.on_worker(address)
+        part.placement.on_placed(WorkerSession(address, "test", accept))
     assert record.workers == ["a:1", "b:1"]
 
 

@@ -51,10 +51,6 @@ class Workers:
         """Remember."""
         self._changed = changed
 
-    def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
-        """Tell whether there is some."""
-        return self.rooms.get(adapter_id, 0) > 0
-
     def capacity(self, model: str) -> int:
         """Tell how many run at a time."""
         return 20
@@ -63,10 +59,12 @@ class Workers:
         """Tell why there is nobody."""
         return self.absent
 
-    def submit(
+    def try_submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Part:
-        """Take a request."""
+    ) -> Part | None:
+        """Take a request if there is capacity."""
+        if self.rooms.get(submit.lora.id, 0) <= 0:
+            return None
         if self.absent:
             raise Unavailable(self.absent)
         self.rooms[submit.lora.id] -= len(listeners)
@@ -216,12 +214,12 @@ async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
     """Whatever goes wrong with it, its listeners hear of it and the next one is sent."""
 
     class Broken(Workers):
-        def submit(
+        def try_submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> Part:
-            if submit.request_id == "broken":
+        ) -> Part | None:
+            if submit.request_id == "broken" and self.rooms[0]:
                 raise ValueError("broken")
-            return super().submit(model, submit, listeners, placement)
+            return super().try_submit(model, submit, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
@@ -283,10 +281,12 @@ async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
     class Broken(Workers):
         broken = ""
 
-        def has_capacity(self, model: str, adapter_id: int = 0) -> bool:
+        def try_submit(
+            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        ) -> Part | None:
             if model == self.broken:
                 raise ValueError("broken")
-            return super().has_capacity(model, adapter_id)
+            return super().try_submit(model, submit, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())

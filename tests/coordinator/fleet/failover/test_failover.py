@@ -68,7 +68,7 @@ class Workers:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
         session.instance_id = str(len(self.parts))
-        placement.placed(session)
+        placement.on_placed(session)
         self.parts.append(Part(submit, listeners))
         return self.parts[-1]
 

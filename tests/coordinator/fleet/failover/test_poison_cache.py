@@ -119,10 +119,10 @@ def test_memory_is_bounded(memory: PoisonCache) -> None:
     """However many workers die, and of however many requests."""
     for number in range(200):
         lose(memory, f"a{number}", submit(number))
-    assert len(memory._deaths) == 64
+    assert len(memory.deaths) == 64
     for number in range(3000):
         memory.add("m", submit(number))
-    assert len(memory._refused) == 1024
+    assert len(memory.refused) == 1024
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import pytest
 from tests.clock import Clock
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, is_undecided
-from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
+from tokenwire.coordinator.fleet.request_handle import NEW
+from tokenwire.v1 import inference_pb2 as pb
 
 
 class FailoverPolicy:
@@ -33,14 +35,14 @@ def detector(time: Clock) -> PoisonDetector:
     return PoisonDetector(clock=time)
 
 
-def sequence(tokens: int = 0, request: object | None = None) -> ResumableSequence:
+def sequence(tokens: int = 0, request: ResumableRequest | None = None) -> ResumableSequence:
     """Return a sequence that got so many tokens from its worker."""
-    made = ResumableSequence(request or object(), 0, Listener(), FailoverPolicy())
+    made = ResumableSequence(request or ResumableRequest("m", pb.Submit(), NEW), 0, Listener(), FailoverPolicy())
     made.step([1] * tokens, None)
     return made
 
 
-def open_until_ended(request: object) -> bool:
+def open_until_ended(request: ResumableRequest) -> bool:
     """Keep every isolated open."""
     return True
 
@@ -65,7 +67,7 @@ def test_the_only_one_that_began_on_two_dead_workers_is_guilty(detector: PoisonD
 
 def test_all_sequences_of_a_guilty_request_are_stopped(detector: PoisonDetector) -> None:
     """A request is one suspect, however many choices it has."""
-    request = object()
+    request = ResumableRequest("m", pb.Submit(), NEW)
     both = [sequence(request=request), sequence(request=request)]
     detector.judge("a", both)
     assert detector.judge("b", both).poisoned == both
@@ -184,7 +186,7 @@ def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processe
     suspect = sequence()
     careful.judge("a", [suspect])
     careful.judge("b", [suspect])
-    suspect.abandon()
+    suspect.abort()
     careful.forget(suspect.request)
     processes.fates.update(a=False, b=False)
 

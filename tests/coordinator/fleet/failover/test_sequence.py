@@ -6,8 +6,9 @@ from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
 from tests.coordinator.output.test_sse import Reader, Shape
 from tests.workers import Listener, accept
-from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
+from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.coordinator.output.choice import Choice
@@ -19,6 +20,7 @@ from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
+REQUEST = ResumableRequest("m", pb.Submit(), NEW)
 
 
 class FailoverPolicy:
@@ -61,7 +63,7 @@ def placed(sequence: ResumableSequence) -> SlotTable:
     """Place a sequence on a worker; returns its slots."""
     slots = SlotTable()
     slots.take(sequence)
-    sequence.placed(WorkerSession("nowhere", "test", accept))
+    sequence.on_placed(WorkerSession("nowhere", "test", accept))
     return slots
 
 
@@ -74,7 +76,7 @@ async def test_a_reply_that_breaks_on_its_last_tokens_ends_with_the_error() -> N
     """As when its parser breaks there: the client gets the error and the end of the stream."""
     reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
-    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), policy))
+    slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
     dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots)
 
     dispatch(end(), slots)
@@ -88,7 +90,7 @@ async def test_an_ending_that_cannot_be_understood_is_an_error() -> None:
     """As when what is to be handed on to the next stage is no JSON."""
     reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
-    slots = placed(ResumableSequence(None, 0, Choice(0, Letters(), reply), policy))
+    slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
 
     dispatch(end(pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP, kv_transfer_params_json="{")), slots)
 
@@ -106,7 +108,7 @@ def test_what_a_listener_raises_is_never_a_loss(error: Exception) -> None:
             raise error
 
     listener, policy = Raising(), FailoverPolicy()
-    slots = placed(ResumableSequence(None, 0, listener, policy))
+    slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 
     assert dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
 
@@ -119,11 +121,11 @@ def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
 
     class Leaving(Listener):
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-            sequence.abandon()
+            sequence.abort()
             return super().step(token_ids, finish)
 
     listener, policy = Leaving(), FailoverPolicy()
-    sequence = ResumableSequence(None, 0, listener, policy)
+    sequence = ResumableSequence(REQUEST, 0, listener, policy)
 
     dispatch(end(), placed(sequence))
 
@@ -133,7 +135,7 @@ def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
 def test_a_listener_that_cannot_even_fail_is_over() -> None:
     """There is nobody else to tell."""
     listener, policy = Breaking("step", fails=False), FailoverPolicy()
-    slots = placed(ResumableSequence(None, 0, listener, policy))
+    slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 
     dispatch(end(), slots)
 
