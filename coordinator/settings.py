@@ -1,5 +1,6 @@
 """The coordinator's configuration: one frozen object, validated once."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,142 +18,351 @@ from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option, shared
+from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import LinkSettings
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidRequest(f"--default-chat-template-kwargs is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"--default-chat-template-kwargs must be a JSON object, got {text}")
+    return value
+
+
+def _read_template(value: str) -> str:
+    """Return a template given as a file or as its text. Raises InvalidRequest."""
+    if "{" in value:
+        return value
+    try:
+        return Path(value).read_text()
+    except OSError as error:
+        raise InvalidRequest(f"--chat-template: cannot read {value}: {error.strerror}") from error
+
+
+def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
     """What replies contain, where clients do not say."""
 
-    prompt_tokens_details: bool = False
-    """Whether usage tells how much of a prompt was cached."""
-    tokens_as_token_ids: bool = False
-    """Whether logprobs write tokens as "token_id:N"."""
-    force_include_usage: bool = False
-    """Whether every stream ends with usage."""
-    exclude_tools_when_tool_choice_none: bool = False
-    """Whether a template does not see tools that the model must not call."""
-    render_route: bool = False
-    """Whether clients may see what their requests become."""
-    abort_all: bool = False
+    debug_headers: bool = option(
+        False,
+        Option(
+            "--enable-debug-headers",
+            "Tell in X-Tokenwire-Worker which worker had a request, and why.",
+            Section.ROUTING,
+        ),
+    )
+    exclude_tools_when_tool_choice_none: bool = option(
+        False,
+        Option(
+            "--exclude-tools-when-tool-choice-none",
+            "Do not show templates the tools of requests with tool_choice none.",
+            Section.TEMPLATES,
+        ),
+    )
+    token_history: Literal["auto", "exact", "template"] = option(
+        "auto",
+        Option(
+            "--token-history",
+            "Prompts of conversations that go on: exact re-uses the ids of earlier turns, template "
+            "renders everything anew, auto is exact where clients ask for ids or name a session.",
+            Section.HISTORY,
+        ),
+    )
+    prompt_tokens_details: bool = option(
+        False,
+        Option("--enable-prompt-tokens-details", "Tell in usage how much of a prompt was cached.", Section.REPLIES),
+    )
+    force_include_usage: bool = option(
+        False, Option("--enable-force-include-usage", "End every stream with usage.", Section.REPLIES)
+    )
+    render_route: bool = option(
+        False,
+        Option(
+            "--enable-render-route",
+            "Serve .../render beside chat and completions: what a request becomes, for debugging.",
+            Section.REPLIES,
+        ),
+    )
+    tokens_as_token_ids: bool = option(
+        False,
+        Option("--return-tokens-as-token-ids", 'Write tokens in logprobs as "token_id:N".', Section.REPLIES),
+    )
+    kv_transfer_params: bool = option(
+        False,
+        Option(
+            "--allow-kv-transfer-params",
+            "Hand kv_transfer_params and ec_transfer_params of requests on to engines. Only where a router of your "
+            "own fills them: whoever sends them can end engines and read others' prompts.",
+            Section.TRANSFERS,
+        ),
+    )
+    abort_all: bool = shared(False, "--enable-rl")
     """Whether a client may end everybody's requests at once."""
-    debug_headers: bool = False
-    """Whether responses say which worker was chosen, and why."""
-    kv_transfer_params: bool = False
-    """Whether requests may have engines fetch each other's memory."""
-    token_history: Literal["auto", "exact", "template"] = "auto"  # noqa: S105
-    """Whether chats re-use the ids of what was said before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
     """Who may steer workers over HTTP, and how long that may take."""
 
-    rl_routes: bool = False
-    """Whether there are routes that pause workers and change their weights."""
-    lora_routes: bool = False
-    """Whether there are routes that load adapters."""
-    admin_key: AdminKey | None = None
-    """The key that these routes ask for; None: whoever reaches them may use them."""
-    timeout_s: float = 600.0
-    """How long a worker may take for one operation."""
-    stale_weights: bool = False
-    """Whether workers that missed a weight update get requests all the same."""
+    admin_key: AdminKey | None = option(
+        None,
+        Option(
+            "--admin-key-file",
+            "File with the key that steering routes ask for; or set TOKENWIRE_ADMIN_KEY.",
+            Section.ADMIN,
+            path="existing file",
+            contents="admin key",
+            parse=AdminKey,
+        ),
+    )
+    """None: whoever reaches these routes may use them."""
+    timeout_s: float = option(
+        600.0,
+        Option(
+            "--control-timeout",
+            "Seconds that a worker may take for a steering operation.",
+            Section.ADMIN,
+            bounds=Bounds(above=0),
+        ),
+    )
+    rl_routes: bool = option(
+        False,
+        Option(
+            "--enable-rl",
+            "Serve routes that steer workers, for RL trainers: pause, weights, adapters. Set an admin key.",
+            Section.ADMIN,
+        ),
+    )
+    lora_routes: bool = option(
+        False,
+        Option(
+            "--enable-lora-routes",
+            "Serve routes that load LoRA adapters (vLLM: VLLM_ALLOW_RUNTIME_LORA_UPDATING).",
+            Section.ADMIN,
+        ),
+    )
+    stale_weights: bool = option(
+        False,
+        Option("--allow-stale-weights", "Send requests also to workers that missed a weight update.", Section.ADMIN),
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
     """How messages are rendered."""
 
-    source: str | None = None
-    """Jinja source that replaces the model's own."""
-    content_format: Literal["auto", "string", "openai"] = "auto"
-    default_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Values for templates, where requests do not give them."""
-    trust_request: bool = False
-    """Whether requests may bring a template of their own."""
+    source: str | None = option(
+        None,
+        Option(
+            "--chat-template",
+            "Jinja template, a file or its text, that replaces the model's own.",
+            Section.TEMPLATES,
+            parse=_read_template,
+        ),
+    )
+    content_format: Literal["auto", "string", "openai"] = option(
+        "auto",
+        Option(
+            "--chat-template-content-format",
+            "How templates get message content: as text, or as a list of parts.",
+            Section.TEMPLATES,
+        ),
+    )
+    default_kwargs: dict[str, Any] = option(
+        {},
+        Option(
+            "--default-chat-template-kwargs",
+            "JSON object of values for templates, where requests give none.",
+            Section.TEMPLATES,
+            parse=_json_object,
+        ),
+    )
+    trust_request: bool = option(
+        False,
+        Option(
+            "--trust-request-chat-template",
+            "Let requests bring chat templates of their own.",
+            Section.TEMPLATES,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
     """What is told about requests."""
 
-    request_log: bool = True
-    """Whether each one is a line in the log."""
-    log_prompts: bool = False
-    """Whether that line has the prompt."""
-    otlp_traces_endpoint: str | None = None
-    """Where spans are sent."""
+    otlp_traces_endpoint: str | None = option(
+        None,
+        Option(
+            "--otlp-traces-endpoint",
+            "URL of an OpenTelemetry collector that gets spans (extra `otel`).",
+            Section.LOGS,
+        ),
+    )
+    request_log: bool = option(
+        True,
+        Option("--no-request-log", "Do not log a line for each request that has ended.", Section.LOGS),
+    )
+    log_prompts: bool = option(False, Option("--log-prompts", "Log the text of prompts too.", Section.LOGS))
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """What a coordinator serves, and its limits."""
 
-    workers: tuple[str, ...]
-    """Where workers are: addresses, and sources of addresses (see fleet/discovery)."""
+    workers: tuple[str, ...] = option(
+        REQUIRED,
+        Option(
+            "--worker",
+            "Where workers are: HOST:PORT, unix:PATH, file:PATH (an address a line), dns:HOST:PORT or "
+            "k8s:NAMESPACE/SERVICE:PORT; http://HOST:PORT is a stock vLLM server. Repeat for more.",
+        ),
+    )
+    host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
+    """On loopback names of other hosts are refused."""
+    port: int = option(8000, Option("--port", "Port to listen on; 0: any.", bounds=Bounds(at_least=0, at_most=65535)))
+    processes: int = option(
+        1,
+        Option(
+            "--processes",
+            "Coordinator processes that share the port.",
+            bounds=Bounds(at_least=1, at_most=256),
+        ),
+    )
+    tokenizer: Path | None = option(
+        None,
+        Option(
+            "--tokenizer",
+            "Directory with tokenizer.json.",
+            path="existing directory",
+            default_text="ask the worker",
+        ),
+    )
+    stock_key: str | None = option(
+        None,
+        Option(
+            "--http-worker-key-file",
+            "File with the API key of workers at http://; or set TOKENWIRE_HTTP_WORKER_KEY.",
+            path="existing file",
+            contents="key of HTTP workers",
+        ),
+    )
+    cache_dir: Path | None = option(None, CACHE_DIR)
+    """Tokenizer files are kept there by digest; None: not kept."""
+    expected_models: tuple[str, ...] = option(
+        (),
+        Option(
+            "--expect-model",
+            "Model that is listed, and for which requests wait, before its first worker has come. Repeat for more.",
+        ),
+    )
+    model_linger_s: float = option(
+        300.0,
+        Option(
+            "--model-linger",
+            "Seconds that a model stays known without any worker.",
+            bounds=Bounds(at_least=0),
+        ),
+    )
+    max_body_bytes: int = option(
+        32 * 2**20,
+        Option("--max-body-mb", "Largest request body.", unit=Unit.MiB, bounds=Bounds(above=0)),
+    )
+    drain_timeout_s: float = option(
+        30.0, Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0))
+    )
+    drain_delay_s: float = option(
+        0.0,
+        Option(
+            "--drain-delay",
+            "Seconds to go on taking requests after SIGTERM while /health answers 503, for load balancers to notice.",
+            bounds=Bounds(at_least=0),
+        ),
+    )
+    stall_timeout_s: float = option(
+        60.0,
+        Option(
+            "--stall-timeout",
+            "Seconds after which a client that reads nothing is cut off.",
+            bounds=Bounds(above=0),
+        ),
+    )
     link: LinkSettings = field(default_factory=LinkSettings)
     """What workers are shown."""
-    host: str = "127.0.0.1"
-    """The address that it listens on. On loopback names of other hosts are refused."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Names by which clients may know it; without any, and not on loopback: all of them."""
-    port: int = 8000
-    template: TemplateSettings = field(default_factory=TemplateSettings)
-    parsers: ParserSettings = field(default_factory=ParserSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    routing: Policy = "affinity"
-    """How a worker is chosen."""
-    tokenizer: Path | None = None
-    """Directory to read the tokenizer from, instead of asking the worker."""
-    stock_key: str | None = field(default=None, repr=False)
-    """The API key of stock vLLM servers among the workers."""
-    cache_dir: Path | None = None
-    """Where tokenizer files are kept by digest; None: not kept."""
-    expected_models: tuple[str, ...] = ()
-    """Models that are listed, and waited for, before a worker has announced them."""
-    model_linger_s: float = 300.0
-    """How long a model stays known after its last worker left."""
-    https: HttpsSettings = field(default_factory=HttpsSettings)
-    reading: ProtocolLimits = field(default_factory=ProtocolLimits)
-    keep_alive_timeout_s: int = 5
-    """How long an idle connection is kept."""
-    status_page: bool = True
-    """Whether there is a page that shows the fleet."""
-    max_body_bytes: int = 32 * 1024 * 1024
-    drain_timeout_s: float = 30.0
-    """How long replies may run on after SIGTERM."""
-    drain_delay_s: float = 0.0
-    """How long to go on taking requests after SIGTERM, while health says that there should come no more."""
-    stall_timeout_s: float = 60.0
-    """How long a client may read nothing before its stream is cut."""
-    max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
-    """What may be held back for all clients that are behind; a sixteenth of it for each."""
-    liveness: LivenessSettings = field(default_factory=LivenessSettings)
     failover: FailoverSettings = field(default_factory=FailoverSettings)
-    api: ApiSettings = ApiSettings()
-    control: ControlSettings = ControlSettings()
+    liveness: LivenessSettings = field(default_factory=LivenessSettings)
+    https: HttpsSettings = field(default_factory=HttpsSettings)
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        Option(
+            "--allowed-host",
+            "Name by which clients may know the server, beside localhost and addresses; repeat for more.",
+            Section.HTTP,
+            default_text="no other on a loopback address, else any",
+            parse=_lower,
+        ),
+    )
+    reading: ProtocolLimits = field(default_factory=ProtocolLimits)
+    keep_alive_timeout_s: int = option(
+        5,
+        Option(
+            "--keep-alive-timeout",
+            "Seconds that an idle connection is kept; more than a balancer in front keeps it.",
+            Section.HTTP,
+            bounds=Bounds(at_least=1),
+        ),
+    )
+    status_page: bool = option(
+        True, Option("--no-status-page", "Serve no status page at / and no /status.json.", Section.HTTP)
+    )
     access: AccessSettings = field(default_factory=AccessSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
-    reuse_port: bool = False
-    """Share the port with other coordinator processes."""
-    observation: ObservationSettings = ObservationSettings()
-    siblings_dir: Path | None = None
+    max_backlog_bytes: int = option(
+        DEFAULT_BACKLOG_BYTES,
+        Option(
+            "--max-backlog-mb",
+            "Memory for what slow clients have not read; one that makes up a sixteenth of it is cut off.",
+            Section.ADMISSION,
+            unit=Unit.MiB,
+            bounds=Bounds(above=0),
+        ),
+    )
+    routing: Policy = option(
+        "affinity",
+        Option(
+            "--routing",
+            "How a worker is chosen: affinity has prompts go where their beginning is cached unless that "
+            "costs more than it saves, load has the fewest sequences, round-robin takes turns.",
+            Section.ROUTING,
+        ),
+    )
+    template: TemplateSettings = field(default_factory=TemplateSettings)
+    parsers: ParserSettings = field(default_factory=ParserSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    control: ControlSettings = field(default_factory=ControlSettings)
+    observation: ObservationSettings = field(default_factory=ObservationSettings)
+    siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))
     """Where processes that share a port find each other; None: there is one process."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if not self.workers:
             raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
         for worker in self.workers:
             check_source(worker)
             if is_stock(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a stock vLLM server needs --tokenizer DIR too")
-        if not 0 <= self.port <= 65535:
-            raise InvalidRequest(f"--port must be between 0 and 65535, got {self.port}")
-        if self.model_linger_s < 0:
-            raise InvalidRequest(f"--model-linger must not be negative, got {self.model_linger_s}")
         if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
             raise InvalidRequest("With API keys, routes that steer workers need an admin key: --admin-key-file")
-        for name in ("max_body_bytes", "stall_timeout_s", "max_backlog_bytes"):
-            if getattr(self, name) <= 0:
-                raise InvalidRequest(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name)}")

@@ -9,14 +9,36 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from tokenwire.options import Option, Section, option
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 """What ends a line, or does worse to a terminal."""
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, and how."""
+
+    format: LogFormat = option(
+        "text", Option("--log-format", "Logs for people, or a JSON object a line.", Section.LOGS)
+    )
+    level: LogLevel | None = option(
+        None,
+        Option(
+            "--log-level",
+            "What is logged besides requests; vLLM's own log is shown up to info.",
+            Section.LOGS,
+            default_text="info; of `tokenwire serve` warning",
+        ),
+    )
+
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/,@+%")
 

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import platformdirs
 
+from tokenwire.options import Option
+
+CACHE_DIR = Option("--cache-dir", "Where prepared models and tokenizers are kept.", path="any")
+
 
 def default_cache_dir() -> Path:
     """Return the user's cache directory for tokenwire; it may not exist yet."""

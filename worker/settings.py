@@ -1,37 +1,90 @@
-"""The worker's configuration: one frozen object, validated once."""
+"""The worker's configuration: frozen objects, validated once."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import Bounds, Option, check_bounds, option
+from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import LinkSettings
+
+
+def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path.resolve() for path in paths)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How a worker listens and stops."""
 
-    listen: str
-    """`HOST:PORT` (port 0: any) or `unix:PATH`."""
-    drain_timeout_s: float = 30.0
-    """How long sequences may run on after SIGTERM before they are aborted."""
-    weights_roots: tuple[Path, ...] = ()
-    """Directories that weights and adapters may be read from; none: any."""
+    listen: str = option("127.0.0.1:50051", Option("--listen", "Where coordinators connect: HOST:PORT or unix:PATH."))
+    """Port 0: any."""
+    drain_timeout_s: float = option(
+        30.0,
+        Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0)),
+    )
+    """Then sequences are aborted."""
+    weights_roots: tuple[Path, ...] = option(
+        (),
+        Option(
+            "--weights-root",
+            "Directory that new weights and adapters may be read from; repeat for more.",
+            path="existing directory",
+            default_text="any",
+            parse=_resolve,
+        ),
+    )
+    health_listen: str | None = option(
+        None,
+        Option(
+            "--health-listen",
+            "One more HOST:PORT, with health only and for anybody: for probes without certificates.",
+        ),
+    )
+    metrics_listen: str | None = option(
+        None,
+        Option("--metrics-listen", "HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP."),
+    )
     link: LinkSettings = field(default_factory=LinkSettings)
     """What coordinators must show."""
-    health_listen: str | None = None
-    """Where health is told to whoever asks; None: only where everything else is."""
-    metrics_listen: str | None = None
-    """Where Prometheus may ask over HTTP; None: nowhere."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         _check_address("--listen", self.listen)
         if self.health_listen is not None:
             _check_address("--health-listen", self.health_listen)
         if self.metrics_listen is not None:
             _check_address("--metrics-listen", self.metrics_listen)
-        if self.drain_timeout_s < 0:
-            raise InvalidRequest(f"--drain-timeout must not be negative, got {self.drain_timeout_s}")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Which engine a worker runs, and how it is started."""
+
+    model: str | None = option(None, Option("MODEL", "A directory or a hub id."))
+    """None: the small embedded model."""
+    engine: Literal["vllm", "sim"] = option("vllm", Option("--engine", "The real engine, or one that makes up tokens."))
+    served_model_names: tuple[str, ...] = option(
+        (), Option("--served-model-name", "Name(s) that requests may use.", default_text="MODEL")
+    )
+    warm_up: bool = option(
+        True,
+        Option(
+            "--warm-up/--no-warm-up",
+            "Run requests of each kind before the first one comes, so that nobody waits for kernels to be compiled.",
+        ),
+    )
+    kv_events: bool = option(
+        False,
+        Option("--kv-events", "Tell coordinators what the prefix cache holds, so that prompts find it."),
+    )
+    cache_dir: Path | None = option(None, CACHE_DIR)
+    """The embedded model is prepared there."""
+    arguments: str = option(
+        "",
+        Option("--engine-args", "Engine arguments, for where a command line cannot carry them after --."),
+    )
 
 
 def _check_address(flag: str, address: str) -> None:

@@ -1,10 +1,6 @@
 """The key that control routes ask for: read once, compared in constant time, never shown."""
 
 import hmac
-from collections.abc import Mapping
-from pathlib import Path
-
-from tokenwire.coordinator.auth.secret_files import read_secret
 
 
 class AdminKey:
@@ -21,9 +17,3 @@ class AdminKey:
 
     def __repr__(self) -> str:
         return "AdminKey(...)"
-
-
-def read_admin_key(path: Path | None, environment: Mapping[str, str]) -> AdminKey | None:
-    """Read the key from a file, else from the environment; None where there is none. Raises InvalidRequest."""
-    key = read_secret("admin key", path, "--admin-key-file", environment, "TOKENWIRE_ADMIN_KEY")
-    return None if key is None else AdminKey(key)

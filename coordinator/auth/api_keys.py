@@ -11,6 +11,7 @@ from typing import Any
 from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
+from tokenwire.options import Option, Section, option
 
 VARIABLE = "TOKENWIRE_API_KEY"
 _FLAG = "--api-keys-file"
@@ -47,28 +48,36 @@ class ApiKeys:
         return f"ApiKeys({len(self._keys)} keys)"
 
 
+def _parse_variable(text: str) -> tuple["Key", ...]:
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    if not keys:
+        raise InvalidRequest(f"{VARIABLE} is set, but holds no key")
+    return tuple(_nameless(key, VARIABLE) for key in keys)
+
+
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
     """Where keys are; none at all: everybody may ask."""
 
-    file: Path | None = None
-    """Read again when it changes."""
-    keys: tuple[Key, ...] = ()
+    file: Path | None = option(
+        None,
+        Option(
+            _FLAG,
+            "File with the API keys that requests must bring, and their limits; read again when it changes. "
+            f"Keys may also be in {VARIABLE}, with commas between them.",
+            Section.ADMISSION,
+            path="existing file",
+        ),
+    )
+    keys: tuple[Key, ...] = option(
+        (),
+        Option("", "API keys, with commas between them.", Section.ADMISSION, variable=VARIABLE, parse=_parse_variable),
+    )
 
     @property
     def asks(self) -> bool:
         """Whether a key is asked for."""
         return self.file is not None or bool(self.keys)
-
-
-def access_settings(file: Path | None, environment: Mapping[str, str]) -> AccessSettings:
-    """Make settings of a command's option and its environment. Raises InvalidRequest."""
-    if VARIABLE not in environment:
-        return AccessSettings(file)
-    keys = [key.strip() for key in environment[VARIABLE].split(",") if key.strip()]
-    if not keys:
-        raise InvalidRequest(f"{VARIABLE} is set, but holds no key")
-    return AccessSettings(file, tuple(_nameless(key, VARIABLE) for key in keys))
 
 
 def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:

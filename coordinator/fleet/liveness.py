@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tokenwire.errors import InvalidRequest, Unavailable
+from tokenwire.errors import Unavailable
+from tokenwire.options import Bounds, Option, Section, check_bounds, option
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -35,17 +36,28 @@ class LossReason(enum.StrEnum):
 class LivenessSettings:
     """How long a worker may be silent."""
 
-    heartbeat_timeout_s: float = 4.0
-    """How long nothing may come from a worker that sends heartbeats; 0: for ever."""
-    engine_stall_timeout_s: float = 4.0
-    """How long an engine with sequences may make no step, beyond what the worker calls in order; 0: for ever."""
+    heartbeat_timeout_s: float = option(
+        4.0,
+        Option(
+            "--heartbeat-timeout",
+            "Seconds after which a silent worker counts as lost; 0: when its connection ends.",
+            Section.FAILOVER,
+            bounds=Bounds(at_least=0),
+        ),
+    )
+    engine_stall_timeout_s: float = option(
+        4.0,
+        Option(
+            "--engine-stall-timeout",
+            "Seconds that an engine with requests may make no step, beyond what its worker calls in order; "
+            "0: for ever.",
+            Section.FAILOVER,
+            bounds=Bounds(at_least=0),
+        ),
+    )
 
     def __post_init__(self) -> None:
-        for name in ("heartbeat_timeout", "engine_stall_timeout"):
-            if getattr(self, f"{name}_s") < 0:
-                raise InvalidRequest(
-                    f"--{name.replace('_', '-')} must not be negative, got {getattr(self, f'{name}_s'):g}"
-                )
+        check_bounds(self)
 
 
 class LivenessMonitor:

@@ -1,9 +1,10 @@
 """How much is kept of what was said, for how long, and where."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tokenwire.errors import InvalidRequest
+from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
 _SCHEMES = ("redis", "rediss", "unix")
 
@@ -12,18 +13,46 @@ _SCHEMES = ("redis", "rediss", "unix")
 class HistorySettings:
     """Bounds of the store."""
 
-    max_bytes: int = 256 * 1024 * 1024
-    """What the store in this process may take."""
-    ttl_s: float = 3600.0
-    """How long a turn is kept since it was last used."""
-    store_url: str | None = None
-    """Redis, where coordinators share what was said; without a password."""
-    store_password: str | None = field(default=None, repr=False)
+    max_bytes: int = option(
+        256 * 2**20,
+        Option(
+            "--history-mb",
+            "Memory for ids of earlier turns; see --token-history.",
+            Section.HISTORY,
+            unit=Unit.MiB,
+            bounds=Bounds(above=0),
+        ),
+    )
+    ttl_s: float = option(
+        3600.0,
+        Option(
+            "--history-ttl",
+            "Seconds that a turn is kept after its last use.",
+            Section.HISTORY,
+            bounds=Bounds(above=0),
+        ),
+    )
+    store_url: str | None = option(
+        None,
+        Option(
+            "--history-store",
+            "Redis in which coordinators share earlier turns: redis://HOST:PORT/DB. Needs the extra `redis`.",
+            Section.HISTORY,
+        ),
+    )
+    store_password: str | None = option(
+        None,
+        Option(
+            "--history-store-password-file",
+            "File with its password; or set TOKENWIRE_HISTORY_STORE_PASSWORD.",
+            Section.HISTORY,
+            path="existing file",
+            contents="password of the history store",
+        ),
+    )
 
     def __post_init__(self) -> None:
-        for flag, value in (("--history-mb", self.max_bytes), ("--history-ttl", self.ttl_s)):
-            if value <= 0:
-                raise InvalidRequest(f"{flag} must be positive, got {value:g}")
+        check_bounds(self)
         if self.store_url is None:
             return
         url = urlsplit(self.store_url)

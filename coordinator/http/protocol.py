@@ -9,6 +9,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tokenwire.errors import error_body
+from tokenwire.options import Bounds, Option, Section, Unit, check_bounds, option
 
 log = logging.getLogger(__name__)
 
@@ -21,14 +22,33 @@ _TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeade
 class ProtocolLimits:
     """Bounds on what comes in."""
 
-    head_bytes: int = 64 * 1024
-    """Request line and headers together."""
-    head_timeout_s: float = 30.0
+    head_bytes: int = option(
+        64 * 2**10,
+        Option(
+            "--max-head-kb",
+            "Largest request line with headers.",
+            Section.HTTP,
+            unit=Unit.KiB,
+            bounds=Bounds(at_least=1),
+        ),
+    )
+    head_timeout_s: float = option(
+        30.0,
+        Option(
+            "--head-timeout",
+            "Seconds in which a request's headers must have come.",
+            Section.HTTP,
+            bounds=Bounds(above=0),
+        ),
+    )
     """From the connection, or the first byte of a further request, to the end of its headers."""
     body_timeout_s: float = 60.0
     """For a body to come, with more time for a long one:"""
     body_bytes_per_s: float = 4096.0
     """as much as a client takes that sends so slowly."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 class BoundedProtocol(HttpToolsProtocol):

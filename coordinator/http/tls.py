@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
+from tokenwire.options import Bounds, Option, Section, check_bounds, option
 from tokenwire.peer_auth.certificates import read_authorities, read_certificate
 
 
@@ -14,14 +15,34 @@ from tokenwire.peer_auth.certificates import read_authorities, read_certificate
 class HttpsSettings:
     """Files, with vLLM's names; no certificate: plain HTTP."""
 
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    """None: the key is in certfile."""
-    ca_certs: Path | None = None
-    """Authorities of clients' certificates."""
-    cert_reqs: int = ssl.CERT_NONE
+    certfile: Path | None = option(
+        None,
+        Option(
+            "--ssl-certfile",
+            "Certificate for HTTPS, with those between it and its authority.",
+            Section.HTTP,
+            path="file",
+        ),
+    )
+    keyfile: Path | None = option(
+        None,
+        Option("--ssl-keyfile", "Its key.", Section.HTTP, path="file", default_text="in the same file"),
+    )
+    ca_certs: Path | None = option(
+        None, Option("--ssl-ca-certs", "Authorities of clients' certificates.", Section.HTTP, path="file")
+    )
+    cert_reqs: int = option(
+        0,
+        Option(
+            "--ssl-cert-reqs",
+            "Whether clients show a certificate: 0 no, 1 if they have one, 2 always.",
+            Section.HTTP,
+            bounds=Bounds(at_least=0, at_most=2),
+        ),
+    )
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         for name in ("keyfile", "ca_certs"):
             if getattr(self, name) is not None and self.certfile is None:
                 raise InvalidRequest(f"--ssl-{name.replace('_', '-')} needs --ssl-certfile too")

@@ -1,8 +1,10 @@
 """Which parsers to use, by vLLM's names and flags, and what they are told about the model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+
+from tokenwire.options import Option, Section, option, shared
 
 # Parsers that belong to one kind of model, for workers that do not say which kind theirs is.
 _KINDS = {"openai": "gpt_oss", "openai_gptoss": "gpt_oss", "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3"}
@@ -12,14 +14,47 @@ _KINDS = {"openai": "gpt_oss", "openai_gptoss": "gpt_oss", "kimi_k2": "kimi_k2",
 class ParserSettings:
     """What an operator configures."""
 
-    tool_call_parser: str | None = None
-    reasoning_parser: str | None = None
-    enable_auto_tool_choice: bool = False
-    tool_parser_plugin: str | None = None
-    """Path of a Python file that registers more tool parsers."""
-    reasoning_parser_plugin: str | None = None
-    tool_strict_level: str = "auto"
-    default_chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    tool_call_parser: str | None = option(
+        None,
+        Option(
+            "--tool-call-parser",
+            "vLLM's name of the parser for tool calls. Needs the extra `parsers`.",
+            Section.PARSERS,
+        ),
+    )
+    reasoning_parser: str | None = option(
+        None,
+        Option(
+            "--reasoning-parser",
+            "vLLM's name of the parser for reasoning. Needs the extra `parsers`.",
+            Section.PARSERS,
+        ),
+    )
+    enable_auto_tool_choice: bool = option(
+        False,
+        Option(
+            "--enable-auto-tool-choice",
+            "Let the model choose to call tools; needs --tool-call-parser.",
+            Section.PARSERS,
+        ),
+    )
+    tool_parser_plugin: str | None = option(
+        None,
+        Option("--tool-parser-plugin", "Python file that registers more tool parsers.", Section.PARSERS),
+    )
+    reasoning_parser_plugin: str | None = option(
+        None,
+        Option("--reasoning-parser-plugin", "Python file that registers more reasoning parsers.", Section.PARSERS),
+    )
+    tool_strict_level: str = option(
+        "auto",
+        Option(
+            "--tool-strict-level",
+            "How strictly tool calls are bound to their schemas, as in vLLM.",
+            Section.PARSERS,
+        ),
+    )
+    default_chat_template_kwargs: dict[str, Any] = shared({}, "--default-chat-template-kwargs")
     """As the chat template has them: some parsers ask whether thinking is on."""
 
     @property

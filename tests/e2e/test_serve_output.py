@@ -52,3 +52,22 @@ def test_a_wrong_path_is_seen_before_anything_is_started(folder: Path, command: 
         f"tokenwire: There is no model at {folder}/nothing. Name a directory with a config.json, or a hub id: ORG/NAME."
     ]
     assert "vllm" not in process.log.replace("vllm_names", "")
+
+
+def test_serve_takes_options_of_its_worker(folder: Path) -> None:
+    """What the simulated engine says, and how it is served, is an option of `tokenwire serve` too."""
+    (script := folder / "script").write_text("[72, 105]")
+    with running([*SERVE, "--sim-script", str(script), "--sim-step-ms", "0"], folder, "serve") as serve:
+        url = serve.wait_for(r"is ready: (http://\S+)")[1]
+        reply = httpx.post(f"{url}/v1/chat/completions", json={"messages": MESSAGES, "max_tokens": 4}).json()
+
+    assert reply["choices"][0]["message"]["content"] == "HiHi"
+
+
+def test_serve_refuses_what_a_half_would_before_it_starts_anything(folder: Path) -> None:
+    """One line that names the option, and code 1."""
+    process = Process([*SERVE, "--sim-fault", "melt@step=1"], folder / "log", {})
+
+    assert process.wait_exit() == 1
+    assert process.log.startswith("tokenwire: --sim-fault: fault 'melt@step=1'")
+    assert len(process.log.splitlines()) == 1

@@ -10,6 +10,7 @@ import click
 
 from tokenwire import __version__
 from tokenwire.errors import TokenwireError
+from tokenwire.options import Section
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -44,7 +45,7 @@ class LazyGroup(click.Group):
 class SectionedOption(click.Option):
     """An option that help shows under a heading."""
 
-    def __init__(self, *arguments: Any, section: str = "", **attributes: Any) -> None:
+    def __init__(self, *arguments: Any, section: Section = Section.GENERAL, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.section = section
 
@@ -53,19 +54,20 @@ class SectionedCommand(click.Command):
     """A command whose help has a heading for each section of its options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what belongs together together; what has no section comes first."""
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        """Write what belongs together together."""
+        sections: dict[Section, list[tuple[str, str]]] = {section: [] for section in Section}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(getattr(parameter, "section", "") or "Options", []).append(record)
+                sections[getattr(parameter, "section", Section.GENERAL)].append(record)
         for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
-    """`click.option` that can also be set as TOKENWIRE_<NAME>, with a `section` of the help."""
+    """`click.option` that can also be set as TOKENWIRE_<NAME>."""
     flag = names[0].split("/")[0].lstrip("-").replace("-", "_").upper()
     shown = {"show_envvar": True, "show_default": attributes.get("default") is not None}
     return click.option(*names, cls=SectionedOption, envvar=f"TOKENWIRE_{flag}", **{**shown, **attributes})

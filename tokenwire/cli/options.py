@@ -1,48 +1,157 @@
-"""Options that several commands share: one command reads them, another one hands them on."""
+"""Makes click's options of the options that settings declare, settings of their values, and arguments again."""
 
+import inspect
+import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
 
-from tokenwire.cli.main import Command, option
+import click
+from click.core import ParameterSource
 
+from tokenwire.cli.main import SectionedCommand, SectionedOption
+from tokenwire.errors import InvalidRequest
+from tokenwire.options import Declared, declared, nested, option_name
+from tokenwire.secret_files import read_secret
 
-class OptionGroup:
-    """Options by their names as keyword arguments: those with values, with attributes for click, and flags."""
-
-    def __init__(
-        self, section: str, values: Mapping[str, Mapping[str, Any]], flags: Mapping[str, str] | None = None
-    ) -> None:
-        """section: their heading in the help. flags: the help of each."""
-        self._section = section
-        self._values = values
-        self._flags = flags or {}
-
-    def add(self, command: Command) -> Command:
-        """Add the options to a command, which gets their values as keyword arguments."""
-        decorators: list[Callable[[Command], Command]] = [
-            option(_flag(name), section=self._section, **attributes) for name, attributes in self._values.items()
-        ]
-        decorators += [
-            option(_flag(name), section=self._section, is_flag=True, help=text) for name, text in self._flags.items()
-        ]
-        for decorate in reversed(decorators):
-            command = decorate(command)
-        return command
-
-    def take(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Take the values of these options out of a command's."""
-        return {name: given.pop(name) for name in (*self._values, *self._flags)}
-
-    def arguments(self, given: Mapping[str, Any]) -> list[str]:
-        """Return command line arguments that give another command these values."""
-        arguments = []
-        for name, attributes in self._values.items():
-            values = given[name] if attributes.get("multiple") else [given[name]]
-            for value in values:
-                if value is not None and value != attributes.get("default"):
-                    arguments += [_flag(name), str(value)]
-        return arguments + [_flag(name) for name in self._flags if given[name]]
+T = TypeVar("T")
+Values = Mapping[str, object]
+"""What was given to options, by their names."""
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given to a command."""
+
+    values: Values
+    engine_arguments: tuple[str, ...] = ()
+    """Behind `--`."""
+
+
+def options_command(
+    options: Mapping[str, Declared], epilog: str | None = None
+) -> Callable[[Callable[[Given], None]], click.Command]:
+    """Decorate a function: it becomes a command with these options, and gets what they were given."""
+    return lambda run: _OptionsCommand(run, options, epilog)
+
+
+def build(settings: type[T], values: Values, environment: Mapping[str, str] = os.environ) -> T:
+    """Make settings of what was given; the rest has its defaults. Raises InvalidRequest, which names the option."""
+    found = ((name, _value(each, values, environment)) for name, each in declared(settings).items())
+    return _construct(settings, {name: value for name, value in found if value is not None})
+
+
+def arguments(options: Mapping[str, Declared], values: Values) -> list[str]:
+    """Return command line arguments that give another command these values; it gets those of its own options."""
+    return [
+        argument for name, value in values.items() if name in options for argument in _argument(options[name], value)
+    ]
+
+
+class _OptionsCommand(SectionedCommand):
+    def __init__(self, run: Callable[[Given], None], options: Mapping[str, Declared], epilog: str | None) -> None:
+        self._run = run
+        shown = sorted((each for each in options.values() if each.option.flag), key=lambda each: each.option.is_flag)
+        self._options = {_parameter_name(each): each for each in shown}
+        parameters = [_parameter(name, each) for name, each in self._options.items()]
+        super().__init__("command", params=parameters, help=inspect.getdoc(run), epilog=epilog)
+
+    def invoke(self, ctx: click.Context) -> None:
+        values = {
+            each.option.name: ctx.params[name]
+            for name, each in self._options.items()
+            if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+        }
+        self._run(Given(values, tuple(ctx.obj or ())))
+
+
+def _parameter_name(each: Declared) -> str:
+    return each.option.name.lstrip("-").replace("-", "_").lower()
+
+
+def _parameter(name: str, each: Declared) -> click.Parameter:
+    about = each.option
+    variable = about.environment_variable or None
+    if not about.is_flag:
+        return click.Argument([name], required=each.required, envvar=variable)
+    shown = f"{about.help} [default: {about.default_text}]" if about.default_text else about.help
+    attributes: dict[str, Any] = {"is_flag": True} if each.is_switch else {"type": _type(each)}
+    if each.default is not None and not about.default_text and (not each.is_switch or "/" in about.flag):
+        attributes |= {"default": each.default, "show_default": True}
+    return SectionedOption(
+        [name, about.flag],
+        section=about.section,
+        help=shown,
+        envvar=variable,
+        show_envvar=True,
+        hidden=about.hidden,
+        multiple=each.repeated,
+        required=each.required,
+        **attributes,
+    )
+
+
+def _type(each: Declared) -> click.ParamType[Any]:
+    path, bounds = each.option.path, each.option.bounds
+    if path:
+        return click.Path(
+            exists=path.startswith("existing"),
+            dir_okay=path in ("any", "existing directory"),
+            file_okay=path != "existing directory",
+            path_type=Path,
+        )
+    if each.choices:
+        return click.Choice(each.choices, case_sensitive=False)
+    if bounds is None:
+        return click.types.convert_type(each.kind)
+    least = bounds.above if bounds.at_least is None else bounds.at_least
+    strict = bounds.at_least is None
+    if each.kind is int:
+        return click.IntRange(
+            None if least is None else int(least),
+            None if bounds.at_most is None else int(bounds.at_most),
+            min_open=strict,
+        )
+    return click.FloatRange(least, bounds.at_most, min_open=strict)
+
+
+def _value(each: Declared, values: Values, environment: Mapping[str, str]) -> object:
+    """Return the value of an option's field; None: the field's default."""
+    about = each.option
+    given = values.get(about.name) if about.flag else environment.get(about.variable)
+    if about.contents:
+        path = given if isinstance(given, Path) else None
+        given = read_secret(about.contents, path, about.name, environment, about.secret_variable)
+    if given is None:
+        flag, default = about.default_with or ("", None)
+        return default if values.get(flag) else None
+    if each.is_switch and "/" not in about.flag:
+        return given is not each.default
+    if about.unit and isinstance(given, float):
+        given = int(given * about.unit)
+    try:
+        return given if about.parse is None else about.parse(given)
+    except ValueError as error:
+        raise InvalidRequest(f"{about.name}: {error}") from error
+
+
+def _construct(settings: type[T], values: Values) -> T:
+    parts = nested(settings)
+    arguments: dict[str, object] = {}
+    for each in fields(settings):  # type: ignore[arg-type]
+        name = option_name(each)
+        if each.name in parts:
+            arguments[each.name] = _construct(parts[each.name], values)
+        elif name in values:
+            arguments[each.name] = values[name]
+    make: Callable[..., T] = settings
+    return make(**arguments)
+
+
+def _argument(each: Declared, value: object) -> list[str]:
+    flag, _, opposite = each.option.flag.partition("/")
+    if each.is_switch:
+        return [flag] if value else [opposite] if opposite else []
+    given = value if each.repeated and isinstance(value, tuple) else (value,)
+    return [part for one in given for part in ([flag, str(one)] if each.option.is_flag else [str(one)])]

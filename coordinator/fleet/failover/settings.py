@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenwire.errors import InvalidRequest
+from tokenwire.options import Bounds, Option, Section, check_bounds, option
 
 ResumePolicy = Literal["auto", "exact", "plausible"]
 
@@ -12,14 +12,27 @@ ResumePolicy = Literal["auto", "exact", "plausible"]
 class FailoverSettings:
     """How a request whose worker is lost is resumed."""
 
-    attempts: int = 3
-    """Maximum number of losses that a request survives; 0: none."""
-    resume: ResumePolicy = "auto"
-    """Whether a resumed reply must equal an uninterrupted run."""
+    attempts: int = option(
+        3,
+        Option(
+            "--failover-attempts",
+            "Workers that a request may lose and still go on; 0: a lost worker ends its requests.",
+            Section.FAILOVER,
+            bounds=Bounds(at_least=0),
+        ),
+    )
+    resume: ResumePolicy = option(
+        "auto",
+        Option(
+            "--resume-policy",
+            "What becomes of a reply that cannot go on with the tokens of a single run: exact ends it with an "
+            "error, plausible goes on from its tokens, auto is exact where clients get ids or log-probabilities.",
+            Section.FAILOVER,
+        ),
+    )
 
     def __post_init__(self) -> None:
-        if self.attempts < 0:
-            raise InvalidRequest(f"--failover-attempts must not be negative, got {self.attempts}")
+        check_bounds(self)
 
 
 @dataclass(slots=True)

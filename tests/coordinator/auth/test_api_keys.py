@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tokenwire.cli.options import build
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import (
     VARIABLE,
     AccessSettings,
     ApiKeys,
-    access_settings,
     open_keys,
     parse_keys,
 )
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named_and_no_key_with_it(text: str, problem: str) -> N
 
 def test_nothing_shows_a_key() -> None:
     """Neither of keys nor of their digests is there anything in what is printed."""
-    settings = access_settings(None, {VARIABLE: "sesame, other"})
+    settings = build(AccessSettings, {}, {VARIABLE: "sesame, other"})
 
     shown = f"{settings} {settings!r} {ApiKeys(settings.keys)!r} {settings.keys!r}"
 
@@ -91,7 +91,7 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
     """Both count, and a file is read again when it changes; a broken one leaves what it held."""
     file = tmp_path / "keys"
     file.write_text("one first")
-    keys = open_keys(access_settings(file, {VARIABLE: "fixed,"}))
+    keys = open_keys(build(AccessSettings, {"--api-keys-file": file}, {VARIABLE: "fixed,"}))
     assert keys is not None
     assert [keys().find(key) is not None for key in (b"fixed", b"first", b"second")] == [True, True, False]
 
@@ -105,12 +105,12 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
 def test_an_empty_variable_opens_no_door(environment: dict[str, str]) -> None:
     """Who sets the variable wants keys: without any the server does not start."""
     with pytest.raises(InvalidRequest, match="holds no key"):
-        access_settings(None, environment)
+        build(AccessSettings, {}, environment)
 
 
 def test_without_keys_none_are_asked_for() -> None:
     """The default."""
-    assert open_keys(access_settings(None, {})) is None
+    assert open_keys(build(AccessSettings, {}, {})) is None
 
 
 @pytest.mark.parametrize("control", [{"rl_routes": True}, {"lora_routes": True}])

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority, Pair
+from tokenwire.cli.options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import Link
 from tokenwire.peer_auth.server import GuardedPort
-from tokenwire.peer_auth.settings import LinkSettings, link_settings
+from tokenwire.peer_auth.settings import LinkSettings
 from tokenwire.peer_auth.tokens import Tokens
-
-NONE = {"link_cert": None, "link_key": None, "link_ca": None, "link_token_file": None}
 
 
 @pytest.fixture
@@ -53,14 +52,14 @@ def test_two_sources_of_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
 
     with pytest.raises(InvalidRequest, match="keep one of them"):
-        link_settings({**NONE, "link_token_file": tmp_path})
+        build(LinkSettings, {"--link-token-file": tmp_path})
 
 
 def test_an_empty_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the environment and in a file."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", " ")
     with pytest.raises(InvalidRequest, match="TOKENWIRE_LINK_TOKEN is empty"):
-        link_settings(dict(NONE))
+        build(LinkSettings, {})
     (empty := tmp_path / "empty").write_text("\n")
     with pytest.raises(InvalidRequest, match="holds no token"):
         Link(LinkSettings(token_file=empty))
@@ -70,7 +69,7 @@ def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by what holds them nor by what carries them."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
 
-    settings = link_settings(dict(NONE))
+    settings = build(LinkSettings, {})
 
     assert "secret" not in repr(settings)
     assert "secret" not in repr(Tokens("secret", "a test"))

@@ -44,7 +44,7 @@ async def test_continuation(
 )
 async def test_generators(params: dict[str, Any]) -> None:
     """With generators a run from the start says the same again, and one from prompt and tokens something else."""
-    config = SimulationSettings(step_ms=0, generators=True)
+    config = SimulationSettings(step_ms=0, seeds="generator")
     async with simulation(config) as first, simulation(config) as second:
         whole = (await first.run(max_tokens=40, **params)).ids
         assert (await second.run(max_tokens=40, **params)).ids == whole
@@ -54,7 +54,7 @@ async def test_generators(params: dict[str, Any]) -> None:
 
 async def test_unseeded_noise_of_generators_is_new_each_time() -> None:
     """Greedy requests go on from their tokens all the same; unseeded ones say something else each time."""
-    async with simulation(SimulationSettings(step_ms=0, generators=True)) as sim:
+    async with simulation(SimulationSettings(step_ms=0, seeds="generator")) as sim:
         assert (await sim.run(max_tokens=40)).ids != (await sim.run(max_tokens=40)).ids
         whole = (await sim.run(max_tokens=40, temperature=0.0)).ids
         assert (await sim.run(PROMPT + whole[:20], max_tokens=20, temperature=0.0)).ids == whole[20:]
@@ -265,20 +265,20 @@ async def test_not_running() -> None:
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        ({"max_model_len": 1}, "max_model_len"),
-        ({"step_ms": -1.0}, "step_ms"),
-        ({"prefill_tokens_per_s": float("inf")}, "prefill_tokens_per_s"),
-        ({"max_num_seqs": 0}, "max_num_seqs"),
-        ({"max_queue": -1}, "max_queue"),
-        ({"kv_tokens": 16}, "kv_tokens"),
-        ({"script": ()}, "script"),
-        ({"eos_rate": 1.5}, "eos_rate"),
-        ({"served_model_names": ("",)}, "served_model_names"),
+        ({"max_model_len": 1}, "--sim-max-model-len"),
+        ({"step_ms": -1.0}, "--sim-step-ms"),
+        ({"prefill_tokens_per_s": float("inf")}, "--sim-prefill-rate"),
+        ({"max_num_seqs": 0}, "--sim-max-num-seqs"),
+        ({"max_queue": -1}, "--sim-max-queue"),
+        ({"kv_tokens": 16}, "--sim-kv-tokens"),
+        ({"script": ()}, "--sim-script"),
+        ({"eos_rate": 1.5}, "--sim-eos-rate"),
+        ({"served_model_names": ("",)}, "--served-model-name"),
     ],
 )
 def test_settings(fields: dict[str, object], name: str) -> None:
-    """A setting out of range is refused with its name."""
-    with pytest.raises(ValueError, match=f"^{name} must be"):
+    """A setting out of range is refused with its option."""
+    with pytest.raises(InvalidRequest, match=f"^{name} must "):
         SimulationSettings(**fields)  # type: ignore[arg-type]
 
 

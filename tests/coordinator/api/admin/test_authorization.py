@@ -8,10 +8,12 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
+from tokenwire.cli.options import build
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.auth.admin_key import AdminKey, read_admin_key
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.settings import ControlSettings
 from tokenwire.errors import InvalidRequest
 
 JSON = {"Content-Type": "application/json"}
@@ -134,16 +136,17 @@ def test_a_key_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("sesame\n")
     environment = {"TOKENWIRE_ADMIN_KEY": "other"}
-    from_file, from_environment = read_admin_key(path, environment), read_admin_key(None, environment)
+    from_file = build(ControlSettings, {"--admin-key-file": path}, environment).admin_key
+    from_environment = build(ControlSettings, {}, environment).admin_key
 
     assert from_file is not None
     assert from_file.matches("sesame")
     assert from_environment is not None
     assert from_environment.matches("other")
-    assert read_admin_key(None, {}) is None
+    assert build(ControlSettings, {}, {}).admin_key is None
     path.write_text("\n")
     with pytest.raises(InvalidRequest, match="empty"):
-        read_admin_key(path, {})
+        build(ControlSettings, {"--admin-key-file": path}, {})
 
 
 def test_a_key_does_not_show() -> None:

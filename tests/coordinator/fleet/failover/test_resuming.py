@@ -115,11 +115,11 @@ SCORED: dict[str, Any] = {"logprobs": 2, "prompt_logprobs": 1}
 MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 123))}
 
 
-GENERATORS = pytest.mark.parametrize("cluster", [{"generators": True}], indirect=True)
+GENERATORS = pytest.mark.parametrize("cluster", [{"seeds": "generator"}], indirect=True)
 """Has each request draw from a generator of its own, as most engines do."""
 
 
-@pytest.mark.parametrize("cluster", [{}, {"generators": True}], indirect=True, ids=["positional", "generators"])
+@pytest.mark.parametrize("cluster", [{}, {"seeds": "generator"}], indirect=True, ids=["positional", "generators"])
 @pytest.mark.parametrize("sampling", [{}, SEEDED, PENALIZED, SCORED, {**SEEDED, **SCORED}, MINIMAL])
 async def test_a_lost_request_goes_on_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
     """Tokens, rows, usage and ending are those of an undisturbed run, whichever way it goes on."""
@@ -245,7 +245,7 @@ async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
 async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
     """Send a seeded request, lose its worker, and leave one that says something else; returns when it has ended."""
     await cluster.lose("two")
-    await cluster.start("two", step_ms=4, generators=True, seed=99)
+    await cluster.start("two", step_ms=4, seeds="generator", seed=99)
     listener = Listener()
     handle = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
     if handle.explain().endswith("two.sock"):
