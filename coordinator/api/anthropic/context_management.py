@@ -27,11 +27,14 @@ class ContextManagement(RequestModel):
         """Return what is left of the messages. Raises InvalidRequest for other edits, and for what is unknown."""
         for name in self.model_extra or ():
             raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
+        turns = None
         for i, edit in enumerate(self.edits):
-            turns = _kept_turns(edit, f"context_management.edits[{i}]")
-            if turns is not None:
-                messages = _without_old_thinking(messages, turns)
-        return messages
+            turns = _kept_turns(edit, where := f"context_management.edits[{i}]")
+            if i:  # each costs a walk through all messages
+                raise InvalidRequest(
+                    f"{where} is a second {_EDIT}: an edit may be given once.", param="context_management"
+                )
+        return messages if turns is None else _without_old_thinking(messages, turns)
 
 
 def _kept_turns(edit: Mapping[str, Any], where: str) -> int | None:

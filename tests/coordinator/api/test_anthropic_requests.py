@@ -188,6 +188,7 @@ def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
         ({"context_management": {"edits": [KEEP_ALL, {**KEEP_ALL, "keep": 1}]}}, "context_management.edits[1].keep"),
         ({"context_management": {"edits": [{**KEEP_ALL, "more": 1}]}}, "context_management.edits[0] is not"),
         ({"context_management": {"edits": [keeping(0)]}}, "context_management.edits[0].keep"),
+        ({"context_management": {"edits": [KEEP_ALL, keeping(1)]}}, "context_management.edits[1] is a second"),
         ({"context_management": {"compact": True}}, "`context_management.compact`"),
         ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
