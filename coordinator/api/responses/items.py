@@ -24,6 +24,9 @@ def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any
         raise InvalidRequest("`input` must not be empty.", param="input")
     for i, item in enumerate(given):
         _add(messages, item, f"input[{i}]", goes_on=i > 0 and _is_cut(given[i - 1]))
+    for message in messages:
+        if message["role"] == "assistant" and "content" in message:
+            message["content"] = "".join(message["content"])
     return messages
 
 
@@ -69,9 +72,9 @@ def _add_message(messages: list[Message], item: Mapping[str, Any], where: str, g
     if role == "assistant":
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
         if goes_on:  # with the item before it, which was sent back to be continued
-            messages[-1]["content"] += text
+            messages[-1]["content"].append(text)
         else:
-            _assistant(messages, "content")["content"] = text
+            _assistant(messages, "content")["content"] = [text]  # joined when all is there
     else:
         messages.append({"role": role, "content": content})
 

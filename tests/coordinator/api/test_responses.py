@@ -250,6 +250,15 @@ def test_a_message_that_was_continued_is_one(status: str, between: list[Any], co
     assert [message["content"] for message in request.messages[1:-1]] == contents
 
 
+def test_a_message_of_very_many_pieces_is_joined_once() -> None:
+    """Not once for each of its pieces, which takes a minute for as many as these."""
+    piece = {"role": "assistant", "status": "incomplete", "content": "x" * 300}
+
+    request = chat([user("Count."), *([piece] * 20_000)])
+
+    assert request.messages[-1]["content"] == "x" * 300 * 20_000
+
+
 def test_wrong_types_of_passed_fields_are_named() -> None:
     """Chat's own checks name the client's field."""
     with pytest.raises(RequestValidationError) as raised:
