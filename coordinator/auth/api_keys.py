@@ -18,6 +18,10 @@ _FLAG = "--api-keys-file"
 _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _LIMITS = ("max_concurrent", "requests_per_minute", "tokens_per_minute")
 _FIELDS = {"tenant", "key", "sha256", "min_priority", "models", *_LIMITS}
+_MAX_LIMIT = 2**53
+"""Limits are computed with as floats, which hold whole numbers up to here."""
+_PRIORITIES = range(-(2**63), 2**63)
+"""Those that the wire holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +151,16 @@ def _parse_entry(entry: Any, where: str) -> Key:
         digest,
         _of_type(entry, "tenant", str, where) or _name(digest),
         _limits(entry, where),
-        _of_type(entry, "min_priority", int, where),
+        _min_priority(entry, where),
         None if models is None else frozenset(map(str, models)),
     )
+
+
+def _min_priority(entry: Mapping[str, Any], where: str) -> int | None:
+    priority: int | None = _of_type(entry, "min_priority", int, where)
+    if priority is not None and priority not in _PRIORITIES:
+        raise InvalidRequest(f"{where}: min_priority must be an integer of 64 bits")
+    return priority
 
 
 def _limits(entry: Mapping[str, Any], where: str) -> Limits:
@@ -157,6 +168,8 @@ def _limits(entry: Mapping[str, Any], where: str) -> Limits:
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise InvalidRequest(f"{where}: {name} must be at least 1, got {limit}")
+        if limit is not None and limit > _MAX_LIMIT:
+            raise InvalidRequest(f"{where}: {name} must be at most {_MAX_LIMIT}")
     return Limits(**limits)
 
 

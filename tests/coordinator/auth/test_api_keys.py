@@ -62,6 +62,10 @@ def test_keys_have_limits_in_json() -> None:
         ('[{"key": "hidden", "rpm": 3}]', "file, entry 1 has the unknown field 'rpm'"),
         ('[{"tenant": "a"}]', "file, entry 1 needs one of `key` and `sha256`"),
         ('[{"key": "hidden", "max_concurrent": 0}]', "file, entry 1: max_concurrent must be at least 1"),
+        (f'[{{"key": "hidden", "requests_per_minute": 1{"0" * 400}}}]', "file, entry 1: requests_per_minute must be at"),
+        (f'[{{"key": "hidden", "tokens_per_minute": {2**53 + 1}}}]', "file, entry 1: tokens_per_minute must be at most"),
+        (f'[{{"key": "hidden", "min_priority": 1{"0" * 400}}}]', "file, entry 1: min_priority must be an integer of"),
+        (f'[{{"key": "hidden", "min_priority": {-(2**63) - 1}}}]', "file, entry 1: min_priority must be an integer of"),
         ('[{"key": "hidden", "models": "a"}]', "file, entry 1: models must be of type list"),
         ('[{"key": 12345}]', "file, entry 1: key must be of type str"),
     ],
@@ -74,6 +78,16 @@ def test_what_is_wrong_is_named_and_no_key_with_it(text: str, problem: str) -> N
     assert problem in caught.value.message
     assert "hidden" not in caught.value.message
     assert "12345" not in caught.value.message
+
+
+def test_the_outermost_numbers_are_taken() -> None:
+    """Priorities of 64 bits, and limits that floats hold."""
+    bounds = [{"key": "a", "min_priority": -(2**63)}, {"key": "b", "min_priority": 2**63 - 1, "max_concurrent": 2**53}]
+
+    lowest, highest = parse_keys(json.dumps(bounds), "file")
+
+    assert (lowest.min_priority, highest.min_priority) == (-(2**63), 2**63 - 1)
+    assert highest.limits.max_concurrent == 2**53
 
 
 def test_nothing_shows_a_key() -> None:
@@ -97,8 +111,9 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
 
     file.write_text("two second")
     assert [keys().find(key) is not None for key in (b"fixed", b"first", b"second")] == [True, False, True]
-    file.write_text("")
-    assert keys().find(b"second") is not None
+    for broken in ("", f'[{{"key": "third", "min_priority": 1{"0" * 400}}}]'):
+        file.write_text(broken)
+        assert keys().find(b"second") is not None
 
 
 @pytest.mark.parametrize("environment", [{VARIABLE: ""}, {VARIABLE: " , "}])
