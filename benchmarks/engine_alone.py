@@ -7,7 +7,7 @@ import uvloop
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
@@ -16,11 +16,11 @@ async def run(streams: int, step_ms: float, seconds: float) -> float:
     settings = SimulationSettings(step_ms=step_ms, prefill_tokens_per_s=0, max_num_seqs=streams)
     engine = SimulatedEngine(settings)
     await engine.start()
-    outbox = Outbox()
+    buffer = FrameBuffer()
     for slot in range(streams):
         submit = pb.Submit(request_id=str(slot), slots=[slot], prompt_token_ids=[1, 2, 3])
         submit.sampling_params.max_tokens = 20_000
-        await engine.submit(submit, [Sequence(outbox, slot, submit.request_id, 0)])
+        await engine.submit(submit, [Sequence(buffer, slot, submit.request_id, 0)])
     used, started = time.process_time(), time.monotonic()
     async for _ in engine.steps():
         if time.monotonic() - started > seconds:

@@ -18,10 +18,10 @@ from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
-from tokenwire.worker.simulated_engine.requests import Admission
+from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 
@@ -53,16 +53,16 @@ class Engine:
         capacity = (_SETTINGS.kv_tokens or 0) // BLOCK_SIZE
         prefill = _SETTINGS.prefill_per_step
         self.name = name
-        self._admission = Admission(_SETTINGS, model)
+        self._planner = RequestPlanner(_SETTINGS, model)
         self._scheduler = Scheduler(KvCache(capacity), _SETTINGS.max_num_seqs, prefill, model.words)
         self._asked: dict[Sequence, tuple[Session, Asked]] = {}
         self.sessions = [Session(self, clock) for _ in range(coordinators)]
 
     def submit(self, session: "Session", submit: pb.Submit, asked: Asked) -> None:
         """Queue a request."""
-        sequence = Sequence(Outbox(), submit.slots[0], "", 0)
+        sequence = Sequence(FrameBuffer(), submit.slots[0], "", 0)
         self._asked[sequence] = session, asked
-        self._scheduler.add(self._admission.plan(submit, [sequence], None))
+        self._scheduler.add(self._planner.plan(submit, [sequence], None))
 
     def step(self, now: float) -> None:
         """Compute a step that ends now, and tell the coordinators that have tokens in it."""

@@ -1,4 +1,4 @@
-"""Workers inside the test's own process, on unix sockets: real ones with a simulated engine, and scripted ones."""
+"""Workers in the test's process on Unix sockets: real ones with a simulated engine, and scripted ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,14 +26,14 @@ Script = Callable[[AsyncIterator[pb.SessionRequest], SessionContext], Awaitable[
 
 
 async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Wait until something holds that tells nobody when it does."""
+    """Poll until a condition holds that offers no event."""
     async with asyncio.timeout(timeout_s):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
 
 async def accept(model: pb.Model, fetch: FetchFiles) -> None:
-    """Be prepared for any model."""
+    """Accept any model."""
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int
 async def running_worker(
     address: str, engine: Engine | None = None, weights_roots: tuple[Path, ...] = (), **simulation: object
 ) -> AsyncIterator[WorkerServer]:
-    """Run a worker, with a simulated engine of these settings unless another one is given."""
+    """Run a worker, by default with a simulated engine of these settings."""
     if engine is None:
         engine = SimulatedEngine(SimulationSettings(**{"step_ms": 1, **simulation}))  # type: ignore[arg-type]
     server = WorkerServer(engine, WorkerSettings(address, weights_roots=weights_roots))
@@ -104,12 +104,12 @@ def welcome(
 
 
 def unix_address(folder: Path, name: str = "worker") -> str:
-    """Return a worker's address in a folder."""
+    """Return a Unix socket address in a folder."""
     return f"unix:{folder}/{name}.sock"
 
 
 class Listener:
-    """Listens to a slot and remembers."""
+    """A slot listener that records what it receives."""
 
     def __init__(self) -> None:
         self.prefills: list[pb.PrefillInfo] = []
@@ -119,9 +119,9 @@ class Listener:
         self.finish: pb.Finish | None = None
         self.error: TokenwireError | None = None
         self.moved = asyncio.Event()
-        """Set when the first tokens have come."""
+        """Set by the first tokens."""
         self.ended = asyncio.Event()
-        """Set by the ending."""
+        """Set by the finish or the error."""
         self.steps_after_end = 0
         self.resumptions = 0
 

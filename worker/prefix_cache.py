@@ -1,4 +1,4 @@
-"""What an engine's prefix cache holds, told to coordinators: all of it at first, then what changes."""
+"""Publishes what an engine's prefix cache holds to coordinators: a snapshot first, then changes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -6,85 +6,85 @@ from typing import Protocol, runtime_checkable
 
 from tokenwire.v1 import inference_pb2 as pb
 
-_TELL_S = 0.1
-"""How often changes are told: a choice of worker that is a little late costs less than a message for each step."""
+_PUBLISH_INTERVAL_S = 0.1
+"""Slightly stale routing costs less than a message for each step."""
 
 
 class CacheChange:
-    """Prefixes that came and went, by their names, as one net change. See tokenwire.prefix_hash."""
+    """Prefix hashes stored and removed, as one net change. See tokenwire.prefix_hash."""
 
     __slots__ = ("cleared", "removed", "stored")
 
     def __init__(self, cleared: bool = False, stored: Iterable[int] = ()) -> None:
         self.cleared = cleared
-        """Everything went before `stored` came."""
+        """Whether everything was removed before `stored`."""
         self.stored = set(stored)
         self.removed: set[int] = set()
 
     def __bool__(self) -> bool:
         return self.cleared or bool(self.stored) or bool(self.removed)
 
-    def store(self, name: int) -> None:
+    def store(self, prefix: int) -> None:
         """Add a prefix."""
-        self.removed.discard(name)
-        self.stored.add(name)
+        self.removed.discard(prefix)
+        self.stored.add(prefix)
 
-    def remove(self, name: int) -> None:
-        """Take a prefix away."""
-        self.stored.discard(name)
+    def remove(self, prefix: int) -> None:
+        """Remove a prefix."""
+        self.stored.discard(prefix)
         if not self.cleared:
-            self.removed.add(name)
+            self.removed.add(prefix)
 
     def clear(self) -> None:
-        """Take everything away."""
+        """Remove all prefixes."""
         self.cleared, self.stored, self.removed = True, set(), set()
 
     def add(self, later: "CacheChange") -> None:
-        """Let another change follow."""
+        """Merge a later change into this one."""
         if later.cleared:
             self.clear()
-        for name in later.removed:
-            self.remove(name)
-        for name in later.stored:
-            self.store(name)
+        for prefix in later.removed:
+            self.remove(prefix)
+        for prefix in later.stored:
+            self.store(prefix)
 
     def to_event(self) -> pb.SessionResponse:
-        """Return the change as an event of a session."""
+        """Return the change as a session event."""
         change = pb.CacheChange(cleared=self.cleared, removed=self.removed, stored=self.stored)
         return pb.SessionResponse(cache=change)
 
 
-HearCache = Callable[[CacheChange], None]
+OnCacheChange = Callable[[CacheChange], None]
 
 
 @runtime_checkable
-class CacheEventLog(Protocol):
-    """An engine that can say what its prefix cache holds."""
+class KvEventSource(Protocol):
+    """An engine that publishes the changes of its prefix cache."""
 
-    def watch_cache(self, hear: HearCache) -> bool:
-        """Have every change heard from now on, when the cache is empty; returns whether any will be."""
+    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+        """Call `on_change` with every change, beginning with an empty cache; return whether there will be any."""
 
 
-class CacheFeed:
-    """Collects changes and hands them on, a few times a second."""
+class KvEventPublisher:
+    """Collects an engine's cache changes and publishes them a few times a second."""
 
-    def __init__(self, tell: HearCache) -> None:
-        self._publish = tell
+    def __init__(self, publish: OnCacheChange) -> None:
+        self._publish = publish
         self._held: set[int] | None = None
-        self._untold = CacheChange()
+        self._unpublished = CacheChange()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, engine: object) -> None:
-        """Listen to an engine, if it has something to say."""
-        if isinstance(engine, CacheEventLog) and engine.watch_cache(self._on_events):
+    def start(self, engine: object) -> None:
+        """Subscribe to an engine, if it publishes its cache."""
+        if isinstance(engine, KvEventSource) and engine.subscribe_kv_events(self._on_events):
             self._held = set()
 
     def snapshot(self) -> CacheChange | None:
-        """Return what somebody must hear who has heard nothing so far; None where nothing will ever be said."""
+        """Return the whole cache as a change for a new subscriber; None if the engine publishes nothing."""
         return None if self._held is None else CacheChange(cleared=True, stored=self._held)
 
     def stop(self) -> None:
-        """Tell nothing more."""
+        """Publish nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -95,12 +95,12 @@ class CacheFeed:
             self._held.clear()
         self._held -= change.removed
         self._held |= change.stored
-        self._untold.add(change)
+        self._unpublished.add(change)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_TELL_S, self._publish_all)
+            self._timer = asyncio.get_running_loop().call_later(_PUBLISH_INTERVAL_S, self._flush)
 
-    def _publish_all(self) -> None:
+    def _flush(self) -> None:
         self._timer = None
-        change, self._untold = self._untold, CacheChange()
+        change, self._unpublished = self._unpublished, CacheChange()
         if change:
             self._publish(change)

@@ -1,4 +1,4 @@
-"""A port with health only, without certificates: Kubernetes' probes have none to show."""
+"""A health port without TLS, because Kubernetes' probes cannot present client certificates."""
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -7,8 +7,8 @@ from grpc_health.v1._async import HealthServicer
 from tokenwire.peer_auth.grpc_options import SERVER
 
 
-class ProbePort:
-    """Serves a worker's health at an address of its own."""
+class HealthServer:
+    """Serves a worker's gRPC health at its own address."""
 
     def __init__(self, address: str, health: HealthServicer) -> None:
         self._server = grpc.aio.server(options=SERVER)
@@ -17,7 +17,7 @@ class ProbePort:
         self.address = address
 
     async def startup(self) -> None:
-        """Listen. Raises OSError."""
+        """Start listening. Raises OSError."""
         try:
             port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:

@@ -17,11 +17,10 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.control_service import ControlService
 from tokenwire.worker.engine import Engine, Step
-from tokenwire.worker.engine_cpu import StallCpu
-from tokenwire.worker.metrics import WorkerMetrics
-from tokenwire.worker.metrics_port import MetricsPort
-from tokenwire.worker.prefix_cache import CacheChange, CacheFeed
-from tokenwire.worker.probes import ProbePort
+from tokenwire.worker.engine_cpu import StallCpuTime
+from tokenwire.worker.metrics import MetricsServer, WorkerMetrics
+from tokenwire.worker.prefix_cache import CacheChange, KvEventPublisher
+from tokenwire.worker.probes import HealthServer
 from tokenwire.worker.serving_state import ServingStateController
 from tokenwire.worker.session import Session, SessionContext
 from tokenwire.worker.settings import WorkerSettings
@@ -45,27 +44,29 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._port = GuardedPort(settings.link)
         self._server = self._port.make_server()
         self._health = HealthServicer()
-        self._probes = ProbePort(settings.health_listen, self._health) if settings.health_listen else None
+        self._health_server = HealthServer(settings.health_listen, self._health) if settings.health_listen else None
         self._sessions: set[Session] = set()
         self._metrics = WorkerMetrics(engine, lambda: len(self._sessions))
-        self._metrics_port = (
-            MetricsPort(settings.metrics_listen, self._metrics.text) if settings.metrics_listen else None
+        self._metrics_server = (
+            MetricsServer(settings.metrics_listen, self._metrics.text) if settings.metrics_listen else None
         )
         self._instance_id = uuid.uuid4().hex
         self._model = pb.Model()
         self._capabilities = pb.EngineCapabilities()
         self._load = pb.Load()
-        self._steps_version = ""
-        self._cache = CacheFeed(self._tell_cache)
-        self._steering = ServingStateController(engine, self._announce, WeightRoots(settings.weights_roots))
-        self._step_clock = StallDetector()
+        self._step_weight_version = ""
+        self._kv_events = KvEventPublisher(self._broadcast_cache_change)
+        self._controller = ServingStateController(
+            engine, self._broadcast_serving_state, WeightRoots(settings.weights_roots)
+        )
+        self._stall_detector = StallDetector()
         self._generated_tokens = 0
         self._draining = False
         self._handing_back = False
-        """Whether sequences that are aborted now may go on at another worker."""
+        """Whether sequences that are aborted now may continue on another worker."""
         self._idle = asyncio.Event()
-        self._pump: asyncio.Task[None] | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._step_task: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self.address = settings.listen
 
     # Lifecycle.
@@ -73,48 +74,48 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def startup(self) -> None:
         """Start the engine, then listen. Raises EngineFailed or OSError."""
         await self._engine.start()
-        self._cache.begin(self._engine)
-        await self._steering.start()
+        self._kv_events.start(self._engine)
+        await self._controller.start()
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
         self._capabilities = self._engine.capabilities()
         self._model.tokenizer_digest = tokenizer_files.digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
-        control = ControlService(self._engine, self._steering, self, files, self._model.tokenizer_digest)
+        control = ControlService(self._engine, self._controller, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._pump = asyncio.create_task(self._deliver_steps())
-        self._beating = asyncio.create_task(self._beat())
+        self._step_task = asyncio.create_task(self._deliver_steps())
+        self._heartbeat_task = asyncio.create_task(self._send_heartbeats())
         await self._listen()
-        if self._probes is not None:
-            await self._probes.startup()
+        if self._health_server is not None:
+            await self._health_server.startup()
             log.info("health on %s", self.health_address)
-        if self._metrics_port is not None:
-            await self._metrics_port.startup()
-            log.info("metrics on http://%s/metrics", self._metrics_port.address)
+        if self._metrics_server is not None:
+            await self._metrics_server.startup()
+            log.info("metrics on http://%s/metrics", self._metrics_server.address)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     async def serve(self, shutdown: asyncio.Event) -> None:
         """Serve until `shutdown` is set, then drain. Raises EngineFailed when the engine dies."""
-        assert self._pump is not None
+        assert self._step_task is not None
         waiter = asyncio.create_task(shutdown.wait())
-        await asyncio.wait({waiter, self._pump}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiter, self._step_task}, return_when=asyncio.FIRST_COMPLETED)
         waiter.cancel()
-        if self._pump.done():
-            self._pump.result()
-            raise EngineFailed("The engine ended its steps.")
+        if self._step_task.done():
+            self._step_task.result()
+            raise EngineFailed("The engine stopped stepping.")
         await self.drain(None)
 
     async def drain(self, deadline_s: float | None) -> None:
-        """Take nothing new; return when no slot is open, at the deadline by aborting what is left."""
+        """Refuse new requests; return once no slot is open, aborting the remaining ones at the deadline."""
         deadline_s = self._settings.drain_timeout_s if deadline_s is None else deadline_s
         self._draining = True
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING, keep=("liveness",))
         for session in self._sessions:
             session.announce_drain(deadline_s)
-        log.info("draining: %d slots open, %.0f s at most", self._open_slots(), deadline_s)
+        log.info("draining %d open slots within %.0f s", self._open_slots(), deadline_s)
         if not await self._wait_idle(deadline_s):
-            log.warning("drain deadline: aborting %d slots", self._open_slots())
+            log.warning("drain deadline passed: aborting %d slots", self._open_slots())
             self._handing_back = True
             for session in list(self._sessions):
                 await session.abort_all()
@@ -123,27 +124,27 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     async def stop(self) -> None:
         """Close the port, then the engine. Safe after a failed startup."""
         await self._health.enter_graceful_shutdown()
-        # The grace lets terminal events reach coordinators before their streams end.
+        # The grace period lets terminal events reach coordinators before their streams end.
         await self._server.stop(grace=0.2)
-        if self._probes is not None:
-            await self._probes.stop()
-        if self._metrics_port is not None:
-            await self._metrics_port.stop()
-        if self._beating is not None:
-            self._beating.cancel()
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._health_server is not None:
+            await self._health_server.stop()
+        if self._metrics_server is not None:
+            await self._metrics_server.stop()
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
+        if self._step_task is not None:
+            self._step_task.cancel()
             with contextlib.suppress(asyncio.CancelledError, EngineFailed):
-                await self._pump
-        self._cache.stop()
+                await self._step_task
+        self._kv_events.stop()
         await self._engine.stop()
 
     @property
     def health_address(self) -> str | None:
-        """Where health alone is told, if anywhere."""
-        return None if self._probes is None else self._probes.address
+        """Address of the health port, if there is one."""
+        return None if self._health_server is None else self._health_server.address
 
-    # What control calls and sessions ask.
+    # For control calls and sessions.
 
     def welcome(self) -> pb.Welcome:
         """Describe the worker as it is now."""
@@ -151,21 +152,21 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             protocol=protocol.version(),
             instance_id=self._instance_id,
             model=self._model,
-            weight_version=self._steering.state.weight_version,
+            weight_version=self._controller.state.weight_version,
             load=self._load,
             draining=self._draining,
-            serving=self._steering.state,
+            serving=self._controller.state,
             heartbeat_ms=int(1000 * _HEARTBEAT_S),
             capabilities=self._capabilities,
         )
 
     def server_info(self) -> control_pb2.GetServerInfoResponse:
-        """Describe the worker and count its work."""
+        """Return the welcome, the engine's configuration and counters."""
         return control_pb2.GetServerInfoResponse(
             welcome=self.welcome(),
             sessions=len(self._sessions),
             open_slots=self._open_slots(),
-            steps=self._step_clock.steps,
+            steps=self._stall_detector.steps,
             generated_tokens=self._generated_tokens,
             engine_config_json=json.dumps(self._engine.configuration()),
         )
@@ -175,7 +176,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         return await self._metrics.text()
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
-        """End requests of any session, None all of them; returns how many slots were ended."""
+        """Abort requests of any session, all for None; return the number of aborted slots."""
         return sum([await session.abort_requests(request_ids) for session in list(self._sessions)])
 
     # gRPC.
@@ -185,13 +186,13 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             self._engine,
             self.welcome,
             lambda: self._draining,
-            self._step_clock.submitted,
-            self._steering.check_adapter,
+            self._stall_detector.on_submitted,
+            self._controller.check_adapter,
         )
         self._sessions.add(session)
-        snapshot = self._cache.snapshot()
+        snapshot = self._kv_events.snapshot()
         if snapshot is not None:
-            session.outbox.add_cache(snapshot)
+            session.frame_buffer.add_cache_change(snapshot)
         try:
             await session.run(requests, context)
         finally:
@@ -199,13 +200,13 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
 
     # Internals.
 
-    def _announce(self, state: pb.ServingState) -> None:
+    def _broadcast_serving_state(self, state: pb.ServingState) -> None:
         for session in self._sessions:
-            session.outbox.add_event(pb.SessionResponse(serving=state))
+            session.frame_buffer.add_event(pb.SessionResponse(serving=state))
 
-    def _tell_cache(self, change: CacheChange) -> None:
+    def _broadcast_cache_change(self, change: CacheChange) -> None:
         for session in self._sessions:
-            session.outbox.add_cache(change)
+            session.frame_buffer.add_cache_change(change)
 
     async def _listen(self) -> None:
         address = self._settings.listen
@@ -226,45 +227,45 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
             raise
 
-    async def _beat(self) -> None:
-        clock, cpu = self._step_clock, StallCpu()
+    async def _send_heartbeats(self) -> None:
+        detector, cpu = self._stall_detector, StallCpuTime()
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
-            if self._steering.halts_engine:
-                clock.allow()
-            stalled_s = clock.stalled_s
+            if self._controller.suspends_stepping:
+                detector.reset()
+            stalled_s = detector.stalled_s
             heartbeat = pb.Heartbeat(
                 load=self._load,
-                steps=clock.steps,
+                steps=detector.steps,
                 stalled_ms=int(1000 * stalled_s),
-                allowance_ms=int(1000 * clock.allowance_s),
+                allowance_ms=int(1000 * detector.allowance_s),
             )
             cpu_s = cpu.spent_s(stalled_s)
             if cpu_s is not None:
                 heartbeat.engine_cpu_ms = int(1000 * cpu_s)
             for session in self._sessions:
-                session.outbox.beat(heartbeat)
+                session.frame_buffer.add_heartbeat(heartbeat)
 
     def _deliver(self, step: Step) -> None:
-        self._step_clock.stepped(step)
-        if step.weight_version != self._steps_version:
+        self._stall_detector.on_step(step)
+        if step.weight_version != self._step_weight_version:
             for session in self._sessions:
-                session.outbox.cut()
-        self._load, self._steps_version = step.load, step.weight_version
+                session.frame_buffer.end_frame()
+        self._load, self._step_weight_version = step.load, step.weight_version
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             if token_ids:
                 self._generated_tokens += len(token_ids)
-                sequence.outbox.add_tokens(sequence.slot, token_ids)
+                sequence.frame_buffer.add_tokens(sequence.slot, token_ids)
         for sequence, prefill in step.prefills:
-            sequence.outbox.add_prefill(sequence.slot, prefill)
+            sequence.frame_buffer.add_prefill(sequence.slot, prefill)
         for sequence, rows in step.logprobs:
-            sequence.outbox.add_logprobs(sequence.slot, rows)
+            sequence.frame_buffer.add_logprobs(sequence.slot, rows)
         for sequence, finish in step.finishes:
             if self._handing_back and finish.reason == pb.FINISH_REASON_ABORT:
                 finish.handed_back = True
-            sequence.outbox.add_finish(sequence.slot, finish)
+            sequence.frame_buffer.add_finish(sequence.slot, finish)
         for session in self._sessions:
-            session.outbox.flush(step.load, step.weight_version)
+            session.frame_buffer.flush(step.load, step.weight_version)
         if self._draining and not self._open_slots():
             self._idle.set()
 
@@ -272,7 +273,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         return sum(session.open_slots for session in self._sessions)
 
     async def _wait_idle(self, timeout_s: float) -> bool:
-        # A session that ends closes slots without a step, so look again now and then.
+        # A session that ends closes its slots without a step, so check again every half second.
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self._open_slots():
             remaining = deadline - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""What fleet operations make of one worker: carries them out one at a time, and says the state that they led to."""
+"""Applies admin operations to the engine, one at a time, and publishes the serving state they lead to."""
 
 import asyncio
 import contextlib
@@ -23,91 +23,91 @@ _READ_WEIGHTS = frozenset({"load_model", "reload_weights", "update_weights_from_
 
 
 class ServingStateController:
-    """The engine's changing verbs, each with the epoch of its fleet operation (0: none), which is that operation's own.
+    """The engine's admin operations, each with the epoch of its fleet operation (0: none), unique to that operation.
 
-    Every verb raises Superseded when its epoch is older than the state's, and what the engine raises; the state
-    then keeps its epoch, and says what has become of the engine all the same.
+    Every method raises Superseded if its epoch is older than the state's, and what the engine raises; the state
+    then keeps its epoch, but still reflects what became of the engine.
     """
 
-    def __init__(self, engine: Engine, announce: Callable[[pb.ServingState], None], roots: WeightRoots) -> None:
+    def __init__(self, engine: Engine, publish: Callable[[pb.ServingState], None], roots: WeightRoots) -> None:
         self._engine = engine
-        self._announce = announce
+        self._publish = publish
         self._roots = roots
         self._state = pb.ServingState()
-        self._notified = pb.ServingState()
-        self._first_version = ""
+        self._published = pb.ServingState()
+        self._initial_version = ""
         self._transferring = False
         self._torn = False
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
 
     @property
     def state(self) -> pb.ServingState:
-        """The state that was announced last. Not to be changed."""
-        return self._notified
+        """The state that was published last. Do not modify it."""
+        return self._published
 
     @property
-    def halts_engine(self) -> bool:
-        """Whether the engine has a reason to make no steps: it is paused, asleep, or being changed."""
+    def suspends_stepping(self) -> bool:
+        """Whether the engine has a reason not to step: it is paused, asleep, or being changed."""
         return bool(self._changes) or self._state.paused or self._state.sleeping
 
     async def start(self) -> None:
-        """Ask the started engine for what it begins with."""
-        await self._observe()
-        self._first_version = self._state.weight_version
+        """Read the started engine's initial state."""
+        await self._refresh()
+        self._initial_version = self._state.weight_version
         self._notify()
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
-        """Stop stepping; with WAIT, when what runs has ended."""
-        await self._carry_out(epoch, lambda: self._engine.pause(mode, clear_cache))
+        """Pause generation; with WAIT, once running sequences have ended."""
+        await self._run_exclusive(epoch, lambda: self._engine.pause(mode, clear_cache))
 
     async def resume(self, epoch: int) -> None:
-        """Go on stepping. Does not wait for its turn: it may be what ends a pause that waits."""
-        await self._to_the_end(self._change(epoch, self._engine.resume))
+        """Resume generation, without waiting for the lock: it may be what ends a pause in mode WAIT."""
+        await self._run_to_completion(self._change(epoch, self._engine.resume))
 
     async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
         """Free memory."""
-        await self._carry_out(epoch, lambda: self._sleep(level, mode))
+        await self._run_exclusive(epoch, lambda: self._sleep(level, mode))
 
     async def wake_up(self, epoch: int, tags: list[str]) -> None:
         """Undo `sleep`, whole or by tags."""
-        await self._carry_out(epoch, lambda: self._wake_up(tags))
+        await self._run_exclusive(epoch, lambda: self._wake_up(tags))
 
     async def load_lora(self, epoch: int, adapter: pb.LoraAdapter) -> bool:
-        """Load an adapter in the place of any other of its name; returns whether it is loaded now."""
-        return await self._carry_out(epoch, lambda: self._load_lora(adapter))
+        """Load an adapter, replacing any other of its name; return whether it is loaded now."""
+        return await self._run_exclusive(epoch, lambda: self._load_lora(adapter))
 
     async def unload_lora(self, epoch: int, adapter_id: int) -> bool:
-        """Unload an adapter; returns whether it was there."""
-        return await self._carry_out(epoch, lambda: self._unload_lora(adapter_id))
+        """Unload an adapter; return whether it was loaded."""
+        return await self._run_exclusive(epoch, lambda: self._unload_lora(adapter_id))
 
     async def load_weights(self, epoch: int, path: str, version: str, reset_prefix_cache: bool) -> None:
-        """Read weights from a directory and label them; "": those of the start. Raises NotFound and InvalidRequest."""
+        """Load and label weights of a directory; "" restores the initial ones. Raises NotFound and InvalidRequest."""
 
         async def load() -> None:
             await self._check_weights(path)
-            await self._load_weights(path, version or self._first_version, epoch if path else 0)
+            await self._load_weights(path, version or self._initial_version, epoch if path else 0)
             if reset_prefix_cache:
                 await self._engine.reset_cache(reset_running_requests=True, reset_external=False)
 
-        await self._carry_out(epoch, load)
+        await self._run_exclusive(epoch, load)
 
     async def update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
-        """Run one stage of a transfer of weights."""
-        await self._carry_out(epoch, lambda: self._update_weights(epoch, stage, arguments))
+        """Run one stage of a weight transfer."""
+        await self._run_exclusive(epoch, lambda: self._update_weights(epoch, stage, arguments))
 
     async def set_weight_version(self, epoch: int, version: str) -> None:
         """Label the weights."""
-        await self._carry_out(epoch, lambda: self._engine.set_weight_version(version))
+        await self._run_exclusive(epoch, lambda: self._engine.set_weight_version(version))
 
     async def adopt(self, target: pb.ServingState) -> None:
-        """Become like a worker that carried out everything. Raises CannotAdopt where weights came by a transfer."""
-        await self._carry_out(target.epoch, lambda: self._adopt(target))
+        """Converge to the target state. Raises CannotAdopt if its weights came by a transfer."""
+        await self._run_exclusive(target.epoch, lambda: self._adopt(target))
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Call a method of the engine's processes. Those that read weights take their turn, and may tear them."""
+        """Call a method of the engine's processes. Those that read weights run under the lock, and may tear them."""
         await asyncio.to_thread(self._roots.check_call, method, [args, kwargs])
 
         async def call() -> list[Any]:
@@ -117,26 +117,26 @@ class ServingStateController:
             with self._weights_at_risk():
                 return await call()
 
-        return await (self._carry_out(0, read_weights) if method in _READ_WEIGHTS else call())
+        return await (self._run_exclusive(0, read_weights) if method in _READ_WEIGHTS else call())
 
     def check_adapter(self, adapter: pb.LoraAdapter) -> None:
-        """Check that a request's adapter may be read. Raises InvalidRequest."""
+        """Check that a request's adapter may be read from its path. Raises InvalidRequest."""
         if adapter not in self._state.adapters:
             self._roots.check(adapter.path)
 
-    # How a change goes.
+    # Applying a change.
 
-    async def _carry_out(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
-        """Take turns."""
+    async def _run_exclusive(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
+        """Apply a change under the lock."""
 
         async def change() -> Result:
-            async with self._one_at_a_time:
+            async with self._lock:
                 return await self._change(epoch, verb)
 
-        return await self._to_the_end(change())
+        return await self._run_to_completion(change())
 
-    async def _to_the_end(self, change: Coroutine[Any, Any, Result]) -> Result:
-        """Go on when the caller gives up: the engine would, and the state must tell what became of it."""
+    async def _run_to_completion(self, change: Coroutine[Any, Any, Result]) -> Result:
+        """Shield a change from its caller's cancellation: the engine would go on, and the state must reflect that."""
         task = asyncio.create_task(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -145,42 +145,42 @@ class ServingStateController:
 
     async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
         newest = self._state.epoch
-        # An equal one may have been adopted from another worker before it arrived: it does more than leave a state.
+        # An equal epoch may have been adopted from another worker first, but an operation does more than set a state.
         if epoch and epoch < newest:
-            raise Superseded(f"Operation {epoch} came after operation {newest}, which was begun later.")
+            raise Superseded(f"Operation {epoch} is superseded by operation {newest}, which is newer.")
         try:
             result = await verb()
-            # Where a resume overtook us this goes back to an older epoch, so that coordinators look at us again.
+            # If a resume overtook this change, the epoch goes back to an older one: coordinators then reconcile again.
             self._state.epoch = epoch or newest
             self._state.strayed = not epoch
             return result
         finally:
             with contextlib.suppress(TokenwireError):
-                await self._observe()
+                await self._refresh()
             self._notify()
 
-    async def _observe(self) -> None:
-        """Take from the engine what only it knows."""
+    async def _refresh(self) -> None:
+        """Read what only the engine knows."""
         state, engine = self._state, self._engine
         state.paused = await engine.is_paused()
         state.weight_version = await engine.get_weight_version()
-        # A paused engine calls itself asleep.
+        # A paused engine reports itself as sleeping.
         state.sleeping = state.sleeping and await engine.is_sleeping()
         if not state.sleeping:
             state.sleep_level = 0
             del state.awake_parts[:]
 
     def _notify(self) -> None:
-        if self._state != self._notified or not self._state.revision:
+        if self._state != self._published or not self._state.revision:
             self._state.revision += 1
-            told = pb.ServingState()
-            told.CopyFrom(self._state)
-            self._notified = told
-            self._announce(told)
+            snapshot = pb.ServingState()
+            snapshot.CopyFrom(self._state)
+            self._published = snapshot
+            self._publish(snapshot)
 
     @contextlib.contextmanager
     def _weights_at_risk(self) -> Iterator[None]:
-        """Note that weights are in an unknown state when the engine fails while it changes them."""
+        """Record a weights fault if the engine fails inside the block: its weights are in an unknown state."""
         try:
             yield
         except Unsupported:
@@ -189,7 +189,7 @@ class ServingStateController:
             self._state.weights_fault, self._torn = error.message, True
             raise
 
-    # Parts of changes.
+    # Steps of changes.
 
     async def _sleep(self, level: int, mode: PauseMode) -> None:
         await self._engine.sleep(level, mode)
@@ -200,7 +200,7 @@ class ServingStateController:
         self._state.awake_parts[:] = sorted({*self._state.awake_parts, *tags})
 
     async def _update_weights(self, epoch: int, stage: str, arguments: dict[str, Any]) -> None:
-        # Before the start of a transfer an engine refuses to change anything.
+        # Before a transfer starts, an engine refuses to change anything.
         with self._weights_at_risk() if stage == "update" and self._transferring else contextlib.nullcontext():
             await self._engine.update_weights(stage, arguments)
         if stage == "update":
@@ -213,12 +213,12 @@ class ServingStateController:
                 self._state.weights_fault = ""
 
     async def _check_weights(self, path: str) -> None:
-        """Check a directory, which may be on a network. The weights of the start need no check."""
+        """Check that a directory exists and may be read; it may be on a network. The initial weights need no check."""
         if not path:
             return
         await asyncio.to_thread(self._roots.check, path)
         if not await asyncio.to_thread(os.path.isdir, path):
-            raise NotFound(f"This worker finds no directory {path}.", param="weight_dir")
+            raise NotFound(f"No directory {path} on this worker.", param="weight_dir")
 
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:
         with self._weights_at_risk():
@@ -268,8 +268,8 @@ class ServingStateController:
         if not _same_weights(state, target):
             if target.weights_epoch and not target.weights_path:
                 raise CannotAdopt(
-                    f"The other workers' weights ({target.weight_version}) came by a transfer, which cannot be "
-                    "repeated for this one: update the weights of all workers again."
+                    f"The fleet's weights ({target.weight_version}) came by a transfer, which cannot be repeated for "
+                    "one worker: update the weights of all workers again."
                 )
             await self._check_weights(target.weights_path)
             await self._load_weights(target.weights_path, target.weight_version, target.weights_epoch)

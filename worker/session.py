@@ -1,4 +1,4 @@
-"""One coordinator's session: commands in, frames out, and no orphan work when it ends."""
+"""One coordinator's session: commands in, frames out, and every open slot aborted when it ends."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from tokenwire import protocol
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, WorkerDraining
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Engine, Sequence
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 
 log = logging.getLogger(__name__)
 
@@ -19,52 +19,52 @@ SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
 
 
 class Session:
-    """The worker's side of one stream: owns its slots and sees each of them to its terminal event."""
+    """The worker's side of one stream: owns its slots, each of which gets one terminal event."""
 
     def __init__(
         self,
         engine: Engine,
         welcome: Callable[[], pb.Welcome],
         is_draining: Callable[[], bool],
-        submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
+        on_submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
         check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
     ) -> None:
-        """`submitted` is called with sequences that the engine took, and the length of their prompt.
+        """`on_submitted` is called with sequences that the engine accepted, and the length of their prompt.
 
-        `check_adapter` raises InvalidRequest where an adapter may not be read from its path.
+        `check_adapter` raises InvalidRequest if an adapter may not be read from its path.
         """
         self._engine = engine
         self._welcome = welcome
         self._is_draining = is_draining
-        self._submitted = submitted
+        self._on_submitted = on_submitted
         self._check_adapter = check_adapter
         self._slots: dict[int, Sequence] = {}
-        self._outbox = Outbox(self._close_slot)
+        self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
 
     @property
     def open_slots(self) -> int:
-        """Slots whose terminal event has not been put into the outbox."""
+        """Number of slots whose terminal event is not in the frame buffer yet."""
         return len(self._slots)
 
     @property
-    def outbox(self) -> Outbox:
-        """Where steps deliver this session's output."""
-        return self._outbox
+    def frame_buffer(self) -> FrameBuffer:
+        """Buffer of this session's output."""
+        return self._frame_buffer
 
     def announce_drain(self, deadline_s: float) -> None:
-        """Tell the coordinator to send new requests elsewhere."""
+        """Send a Draining event, so that the coordinator sends new requests elsewhere."""
         draining = pb.Draining(deadline_ms=int(deadline_s * 1000))
-        self._outbox.add_event(pb.SessionResponse(draining=draining))
+        self._frame_buffer.add_event(pb.SessionResponse(draining=draining))
 
     def _close_slot(self, slot: int) -> None:
         self._slots.pop(slot, None)
 
     async def run(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
-        """Serve the stream until either side ends it; then abort every slot that is still open."""
+        """Serve the stream until either side ends it, then abort every open slot."""
         sender: asyncio.Task[None] | None = None
         try:
-            self._send_welcome(await anext(requests, pb.SessionRequest()))
+            self._accept_hello(await anext(requests, pb.SessionRequest()))
             await context.write(pb.SessionResponse(welcome=self._welcome()))
             sender = asyncio.create_task(self._send(context))
             async for request in requests:
@@ -79,21 +79,21 @@ class Session:
             await self.abort_all()
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
-        """Abort requests by id, None all of them; returns how many of this session's slots that ended."""
-        everything = self._slots.values()
-        sequences = [each for each in everything if request_ids is None or each.request_id in request_ids]
+        """Abort requests by id, all for None; return the number of this session's slots that were aborted."""
+        open_sequences = self._slots.values()
+        sequences = [each for each in open_sequences if request_ids is None or each.request_id in request_ids]
         if sequences:
             await self._engine.abort(sequences)
         return len(sequences)
 
     async def abort_all(self) -> None:
         """Abort every open slot."""
-        orphans = list(self._slots.values())
-        if orphans:
-            log.info("session of %s ended with %d open slots: aborting them", self.coordinator_id, len(orphans))
-            await self._engine.abort(orphans)
+        sequences = list(self._slots.values())
+        if sequences:
+            log.info("session of %s ended: aborting %d open slots", self.coordinator_id, len(sequences))
+            await self._engine.abort(sequences)
 
-    def _send_welcome(self, first: pb.SessionRequest) -> None:
+    def _accept_hello(self, first: pb.SessionRequest) -> None:
         if first.WhichOneof("command") != "hello":
             raise InvalidRequest("The first command of a session must be a Hello.")
         self.coordinator_id = first.hello.coordinator_id or "?"
@@ -101,7 +101,7 @@ class Session:
 
     async def _send(self, context: SessionContext) -> None:
         while True:
-            for event in await self._outbox.take():
+            for event in await self._frame_buffer.take():
                 await context.write(event)
 
     async def _execute(self, request: pb.SessionRequest) -> None:
@@ -119,25 +119,25 @@ class Session:
     async def _submit(self, submit: pb.Submit) -> None:
         self._check_slots(submit)
         sequences = [
-            Sequence(outbox=self._outbox, slot=slot, request_id=submit.request_id, index=index)
+            Sequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
             for index, slot in enumerate(submit.slots)
         ]
         try:
             if submit.lora.id:
-                self._check_adapter(submit.lora)  # an engine reads those that it has not loaded
+                self._check_adapter(submit.lora)  # the engine reads it if it is not loaded
             self._admit(sequences)
             await self._engine.submit(submit, sequences)
-            # Some may have ended already.
+            # Some may already have ended.
             started = [sequence for sequence in sequences if sequence.slot in self._slots]
-            self._submitted(started, len(submit.prompt_token_ids))
+            self._on_submitted(started, len(submit.prompt_token_ids))
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
         except Exception as error:
-            log.exception("request %s broke the engine's intake", submit.request_id)
-            self._refuse(submit, sequences, EngineFailed(f"The engine could not take the request: {error}"))
+            log.exception("engine failed on submitting request %s", submit.request_id)
+            self._refuse(submit, sequences, EngineFailed(f"The engine could not accept the request: {error}"))
 
     def _check_slots(self, submit: pb.Submit) -> None:
-        # A refusal would end somebody else's slots: a coordinator that reuses slots has lost count, end its session.
+        # A refusal would end another request's slots, so a coordinator that reuses slots loses its session.
         slots = list(submit.slots)
         if not slots or len(set(slots)) != len(slots) or not self._slots.keys().isdisjoint(slots):
             raise InvalidRequest(f"Request {submit.request_id} names no slots or slots in use: {slots}.")
@@ -151,4 +151,4 @@ class Session:
         for sequence in sequences:
             self._slots.pop(sequence.slot, None)
         refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
-        self._outbox.add_event(pb.SessionResponse(refusal=refusal))
+        self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))

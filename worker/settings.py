@@ -16,7 +16,7 @@ def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker listens and stops."""
+    """Addresses, limits and paths of a worker."""
 
     listen: str = option("127.0.0.1:50051", Option("--listen", "Where coordinators connect: HOST:PORT or unix:PATH."))
     """Port 0: any."""
@@ -47,7 +47,7 @@ class WorkerSettings:
         Option("--metrics-listen", "HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP."),
     )
     link: LinkSettings = field(default_factory=LinkSettings)
-    """What coordinators must show."""
+    """How coordinators authenticate."""
 
     def __post_init__(self) -> None:
         check_bounds(self)

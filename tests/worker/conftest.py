@@ -1,23 +1,23 @@
-"""Workers' steerings that tests share."""
+"""Fixtures of serving-state tests: controllers over simulated engines."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.worker.steered import Steered
+from tests.worker.serving import ServingWorker
 
 
 @pytest.fixture
-async def one() -> AsyncIterator[Steered]:
-    """A worker's steering."""
-    steered = await Steered().start()
-    yield steered
-    await steered.engine.stop()
+async def one() -> AsyncIterator[ServingWorker]:
+    """A worker's serving-state controller with its engine."""
+    serving = await ServingWorker().start()
+    yield serving
+    await serving.engine.stop()
 
 
 @pytest.fixture
-async def other() -> AsyncIterator[Steered]:
-    """Another worker's."""
-    steered = await Steered().start()
-    yield steered
-    await steered.engine.stop()
+async def other() -> AsyncIterator[ServingWorker]:
+    """Another worker's controller with its engine."""
+    serving = await ServingWorker().start()
+    yield serving
+    await serving.engine.stop()

@@ -1,4 +1,4 @@
-"""A worker's two neighbours: an engine that does what a test says, and a bare coordinator on a real socket."""
+"""Both peers of a worker: a scripted engine, and a bare coordinator on a real socket."""
 
 import asyncio
 from collections import Counter
@@ -21,32 +21,32 @@ TIMEOUT_S = 10.0
 
 
 class ScriptedEngine(SimulatedEngine):
-    """Computes nothing by itself: steps are given by the test."""
+    """An engine whose steps are supplied by the test."""
 
     def __init__(self) -> None:
         super().__init__(SimulationSettings())
         self.submitted: dict[int, Sequence] = {}
-        """Sequences that were submitted, the last one of each slot."""
+        """Submitted sequences, the last one of each slot."""
         self.aborted: list[Sequence] = []
         self.aborts = asyncio.Event()
         """Set by every abort."""
-        self.breaks: Exception | None = None
-        """What `submit` raises."""
+        self.submit_error: Exception | None = None
+        """Raised by `submit`."""
         self._steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
 
     async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
-        """Remember the sequences."""
-        if self.breaks is not None:
-            raise self.breaks
+        """Record the sequences, or raise `submit_error`."""
+        if self.submit_error is not None:
+            raise self.submit_error
         self.submitted.update((sequence.slot, sequence) for sequence in sequences)
 
     async def abort(self, sequences: list[Sequence]) -> None:
-        """Remember the sequences; they end when the test says so."""
+        """Record the sequences; the test ends them."""
         self.aborted += sequences
         self.aborts.set()
 
     async def steps(self) -> AsyncIterator[Step]:
-        """Yield what the test gives."""
+        """Yield the steps that the test supplies."""
         while isinstance(step := await self._steps.get(), Step):
             yield step
         if step is not None:
@@ -57,8 +57,8 @@ class ScriptedEngine(SimulatedEngine):
         self._steps.put_nowait(None)
         await super().stop()
 
-    def give(self, tokens: dict[int, list[int]], ends: dict[int, "pb.FinishReason"] | None = None) -> None:
-        """Make a step: new tokens by slot, and slots that end."""
+    def emit(self, tokens: dict[int, list[int]], ends: dict[int, "pb.FinishReason"] | None = None) -> None:
+        """Emit a step: new tokens by slot, and slots that end."""
         self._steps.put_nowait(
             Step(
                 sequences=[self.submitted[slot] for slot in tokens],
@@ -68,16 +68,16 @@ class ScriptedEngine(SimulatedEngine):
         )
 
     def die(self, message: str) -> None:
-        """Fail without a word to anybody."""
+        """Fail the steps without finishing any sequence."""
         self._steps.put_nowait(message)
 
     def end_steps(self) -> None:
-        """End the steps though nobody has stopped the engine."""
+        """End the steps without a stop."""
         self._steps.put_nowait(None)
 
 
 class Peer:
-    """A client of a worker: control and health calls, and one session that remembers what it read."""
+    """A client of a worker: control and health calls, and one session that records what it reads."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.control = control_pb2_grpc.ControlStub(channel)
@@ -120,17 +120,17 @@ class Peer:
                 raise AssertionError(f"unexpected event {other}")
 
     async def read_until_ended(self, *slots: int) -> None:
-        """Read until these slots have had a terminal event."""
+        """Read until each of these slots has had a terminal event."""
         while not all(self.endings[slot] for slot in slots):
             await self.read()
 
     async def read_to_end(self) -> None:
-        """Read until the worker ends the session; raises what it ended with."""
+        """Read until the worker ends the session; raise its error."""
         while await self.call.read() is not grpc.aio.EOF:
             pass
 
     async def health(self, service: str = "") -> str:
-        """Ask for a service's health."""
+        """Return a service's health status."""
         answer = await self._health.Check(health_pb2.HealthCheckRequest(service=service))
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
 
@@ -145,7 +145,7 @@ class Peer:
         start = 0
         assert len(set(frame.slots)) == len(frame.slots), "a slot came twice in one frame"
         for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
-            assert not self.endings[slot], "tokens came after the end"
+            assert not self.endings[slot], "tokens after the end"
             self.tokens.setdefault(slot, []).extend(frame.token_ids[start : start + count])
             start += count
         for finish in frame.finishes:
@@ -155,7 +155,7 @@ class Peer:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Peer]:
-    """Connect to a worker; the session opens with a hello."""
+    """Connect to a worker without opening a session."""
     async with open_channel(address) as channel:
         peer = Peer(channel)
         try:

@@ -1,4 +1,4 @@
-"""Control calls on a real socket: what they reach in the engine, and what errors become."""
+"""Control calls on a real socket: what reaches the engine, and how errors are returned."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,36 +24,36 @@ UNKNOWN_MODE = cast("control.PauseMode", 99)  # a later version's
 
 
 class RecordingEngine(SimulatedEngine):
-    """Notes what reaches the verbs whose arguments a simulation ignores, and answers."""
+    """Records calls whose arguments a simulation ignores."""
 
     def __init__(self) -> None:
         super().__init__(SimulationSettings(step_ms=1))
         self.calls: list[tuple[Any, ...]] = []
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Note it, and pause."""
+        """Record the call, and pause."""
         self.calls.append(("pause", mode, clear_cache))
         await super().pause(mode, clear_cache)
 
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
-        """Note it; the cache is in use."""
+        """Record the call; the cache is in use."""
         self.calls.append(("reset_cache", reset_running_requests, reset_external))
         return False
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
-        """Note it."""
+        """Record the call."""
         self.calls.append(("update_weights", stage, arguments))
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Note it; one of the two results is not JSON."""
+        """Record the call; one of the two results is not JSON."""
         self.calls.append(("collective_rpc", method, timeout_s, args, kwargs))
         return [{"rank": 0}, 1j]
 
 
 async def test_no_path_outside_the_roots_reaches_the_engine(tmp_path: Path) -> None:
-    """Not as weights, not as an adapter, not as an argument of a call, not with a request."""
+    """Neither as weights, as an adapter, as an argument of a call, nor with a request."""
     engine, root, outside = RecordingEngine(), tmp_path / "root", str(tmp_path)
     root.mkdir()
     address = unix_address(tmp_path)
@@ -98,20 +98,20 @@ async def worker(tmp_path: Path, engine: RecordingEngine) -> AsyncIterator[Worke
 
 @pytest.fixture
 async def peer(worker: WorkerServer) -> AsyncIterator[Peer]:
-    """A coordinator in session with it."""
+    """A coordinator with a session at the worker."""
     async with in_session(worker.address) as peer:
         yield peer
 
 
 async def failure(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
-    """Return how a call fails."""
+    """Return the status code and details of a failed call."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details() or ""
 
 
-async def test_server_info_counts_the_work(worker: WorkerServer, peer: Peer) -> None:
-    """Who the worker is, and its sessions, open slots, steps and tokens as they are now."""
+async def test_server_info_has_the_workers_counters(worker: WorkerServer, peer: Peer) -> None:
+    """It has the instance id and the current numbers of sessions, open slots, steps and tokens."""
     await peer.send(submit=submission(10, slots=[0, 1]))
     await peer.read_until_ended(0, 1)
     await peer.send(submit=submission(LONG, slots=[2]))
@@ -128,7 +128,7 @@ async def test_server_info_counts_the_work(worker: WorkerServer, peer: Peer) -> 
 async def test_tokenizer_files_have_the_digest_of_the_welcome(
     engine: RecordingEngine, worker: WorkerServer, peer: Peer
 ) -> None:
-    """The engine's own files come unchanged, under the digest that sessions are told."""
+    """The engine's files are returned unchanged, with the digest that sessions receive."""
     answer = await peer.control.GetTokenizer(control.GetTokenizerRequest())
 
     assert dict(answer.files) == engine.tokenizer_files()
@@ -136,8 +136,8 @@ async def test_tokenizer_files_have_the_digest_of_the_welcome(
     assert answer.digest == tokenizer_files.digest(answer.files) == worker.welcome().model.tokenizer_digest
 
 
-async def test_requests_are_aborted_by_name(worker: WorkerServer, peer: Peer) -> None:
-    """Every slot of the named requests ends, in whichever session; others go on, unknown names are ignored."""
+async def test_requests_are_aborted_by_id(worker: WorkerServer, peer: Peer) -> None:
+    """Every slot of these requests ends, in any session; others go on, unknown ids are ignored."""
     async with in_session(worker.address) as other:
         await peer.send(submit=submission(LONG, "red", [0, 1]))
         await peer.send(submit=submission(100, "green", [2]))
@@ -155,10 +155,10 @@ async def test_requests_are_aborted_by_name(worker: WorkerServer, peer: Peer) ->
 
 
 @pytest.mark.parametrize(("deadline_ms", "announced_ms"), [(5_000, 5_000), (0, 30_000)])
-async def test_a_drain_is_started_and_not_waited_for(
+async def test_a_drain_call_returns_immediately(
     worker: WorkerServer, peer: Peer, deadline_ms: int, announced_ms: int
 ) -> None:
-    """The call returns while sequences run; sessions hear of the deadline, the configured one if none is given."""
+    """It returns while sequences run; sessions receive the deadline, the configured one by default."""
     await peer.send(submit=submission(LONG, slots=[0]))
     await until(lambda: worker.server_info().open_slots == 1)
 
@@ -185,7 +185,7 @@ async def test_a_drain_is_started_and_not_waited_for(
 async def test_generation_is_paused_and_resumed(
     engine: RecordingEngine, peer: Peer, mode: "control.PauseMode", taken: PauseMode
 ) -> None:
-    """The mode arrives as the engine knows it, the state can be asked for, and requests go on afterwards."""
+    """The engine gets its own mode, the state can be read, and requests continue afterwards."""
     await peer.control.PauseGeneration(control.PauseGenerationRequest(mode=mode, clear_cache=True))
     assert engine.calls == [("pause", taken, True)]
     assert (await peer.control.IsPaused(control.IsPausedRequest())).paused
@@ -198,8 +198,8 @@ async def test_generation_is_paused_and_resumed(
     assert len(peer.tokens[0]) == 3
 
 
-async def test_an_engine_sleeps_and_wakes(peer: Peer) -> None:
-    """Sleep lasts until every part is awake; an unknown part is an invalid argument that names the known ones."""
+async def test_an_engine_sleeps_and_wakes_up(peer: Peer) -> None:
+    """Sleep lasts until every tag is awake; an unknown tag is INVALID_ARGUMENT and the error lists the known ones."""
     await peer.control.Sleep(control.SleepRequest(level=1))
     code, details = await failure(peer.control.WakeUp(control.WakeUpRequest(tags=["toes"])))
     await peer.control.WakeUp(control.WakeUpRequest(tags=["weights"]))
@@ -212,8 +212,8 @@ async def test_an_engine_sleeps_and_wakes(peer: Peer) -> None:
     assert "kv_cache" in details
 
 
-async def test_adapters_come_and_go(peer: Peer) -> None:
-    """Adapters are loaded, listed and unloaded by id; one that is not there cannot be unloaded."""
+async def test_adapters_are_loaded_and_unloaded(peer: Peer) -> None:
+    """Adapters are loaded, listed and unloaded by id; a missing one cannot be unloaded."""
     stub = peer.control
     for number in (3, 2):
         adapter = pb.LoraAdapter(name=f"a{number}", id=number, path="/a")
@@ -226,8 +226,8 @@ async def test_adapters_come_and_go(peer: Peer) -> None:
     assert list((await stub.ListLoras(control.ListLorasRequest())).ids) == [3]
 
 
-async def test_a_weight_version_reaches_the_tokens(worker: WorkerServer, peer: Peer) -> None:
-    """A new label is told at once, and by welcomes after the next step."""
+async def test_a_weight_version_is_returned_and_announced(worker: WorkerServer, peer: Peer) -> None:
+    """A new label is returned at once, and is in welcomes after the next step."""
     await peer.control.SetWeightVersion(control.SetWeightVersionRequest(weight_version="v7"))
     answer = await peer.control.GetWeightVersion(control.GetWeightVersionRequest())
     await peer.send(submit=submission(1, slots=[0]))
@@ -237,8 +237,8 @@ async def test_a_weight_version_reaches_the_tokens(worker: WorkerServer, peer: P
     assert worker.welcome().weight_version == "v7"
 
 
-async def test_arguments_reach_the_engine_whole(engine: RecordingEngine, peer: Peer) -> None:
-    """JSON and flags are handed through; results come back as JSON, or as text where they are not."""
+async def test_arguments_reach_the_engine_unchanged(engine: RecordingEngine, peer: Peer) -> None:
+    """JSON and flags are passed on; results are returned as JSON, or as their repr."""
     stub = peer.control
     reset = await stub.ResetCache(control.ResetCacheRequest(reset_external=True))
     stage = control.WEIGHT_UPDATE_STAGE_START_DRAFT
@@ -271,10 +271,10 @@ async def test_arguments_reach_the_engine_whole(engine: RecordingEngine, peer: P
         (lambda stub: stub.Sleep(control.SleepRequest(mode=UNKNOWN_MODE)), "unknown pause mode 99"),
     ],
 )
-async def test_wrong_arguments_are_named(
+async def test_invalid_arguments_are_reported(
     engine: RecordingEngine, peer: Peer, call: Callable[[Any], Awaitable[object]], message: str
 ) -> None:
-    """What cannot be understood is INVALID_ARGUMENT, says what is wrong, and does not reach the engine."""
+    """They are INVALID_ARGUMENT with a reason, and do not reach the engine."""
     code, details = await failure(call(peer.control))
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
@@ -282,8 +282,8 @@ async def test_wrong_arguments_are_named(
     assert not engine.calls
 
 
-async def test_what_an_engine_cannot_do_is_unimplemented(tmp_path: Path) -> None:
-    """A verb that an engine does not have is UNIMPLEMENTED, with the engine's own words; the worker goes on."""
+async def test_an_unsupported_operation_is_unimplemented(tmp_path: Path) -> None:
+    """It is UNIMPLEMENTED with the engine's own message; the worker goes on."""
     async with running_worker(unix_address(tmp_path)) as worker, in_session(worker.address) as peer:
         code, details = await failure(peer.control.CollectiveRpc(control.CollectiveRpcRequest(method="profile")))
 
@@ -292,8 +292,10 @@ async def test_what_an_engine_cannot_do_is_unimplemented(tmp_path: Path) -> None
         assert await peer.health() == "SERVING"
 
 
-async def test_sessions_hear_of_what_control_calls_change(worker: WorkerServer, peer: Peer, tmp_path: Path) -> None:
-    """Every session is told the state that the call answers with, and the next welcome says it."""
+async def test_sessions_receive_the_state_that_control_calls_lead_to(
+    worker: WorkerServer, peer: Peer, tmp_path: Path
+) -> None:
+    """Every session receives the state of the call's response, and so does the next welcome."""
     async with in_session(worker.address) as other:
         request = control.LoadWeightsRequest(path=str(tmp_path), weight_version="v3", epoch=3)
         answer = await peer.control.LoadWeights(request)
@@ -306,7 +308,7 @@ async def test_sessions_hear_of_what_control_calls_change(worker: WorkerServer, 
 
 
 async def test_an_older_operation_is_aborted(peer: Peer) -> None:
-    """A call whose epoch is not newer than the worker's is ABORTED."""
+    """A call whose epoch is older than the worker's is ABORTED."""
     await peer.control.PauseGeneration(control.PauseGenerationRequest(epoch=3))
     code, details = await failure(peer.control.ResumeGeneration(control.ResumeGenerationRequest(epoch=2)))
 
@@ -315,7 +317,7 @@ async def test_an_older_operation_is_aborted(peer: Peer) -> None:
 
 
 async def test_a_state_that_cannot_be_adopted_is_a_failed_precondition(peer: Peer) -> None:
-    """Weights that came by a transfer cannot be had."""
+    """Weights that came by a transfer cannot be adopted."""
     target = pb.ServingState(epoch=2, weights_epoch=2, weight_version="v2")
 
     code, _ = await failure(peer.control.AdoptState(control.AdoptStateRequest(target=target)))

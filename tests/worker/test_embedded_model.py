@@ -1,4 +1,4 @@
-"""The embedded model is made once, whoever asks and however often, or a message says what to do."""
+"""The embedded model is prepared once, however many processes ask for it; errors say what to do."""
 
 import fcntl
 import json
@@ -14,19 +14,19 @@ from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, find_gguf, prep
 
 
 def silent(_: str) -> None:
-    """Take a progress message and drop it."""
+    """Discard a progress message."""
 
 
 def lay_out(cache_dir: Path) -> Path:
-    """Make what counts as a prepared model."""
+    """Create a directory that looks like a prepared model."""
     target = cache_dir / "models" / EMBEDDED_MODEL_NAME
     target.mkdir(parents=True)
     (target / "model.safetensors").write_bytes(b"weights")
     return target
 
 
-def test_a_prepared_model_is_left_as_it_is(tmp_path: Path) -> None:
-    """A model that is there is used at once, without a message and without being touched."""
+def test_a_prepared_model_is_reused(tmp_path: Path) -> None:
+    """It is returned at once, unchanged and without a progress message."""
     target = lay_out(tmp_path)
     messages: list[str] = []
     assert prepare_embedded_model(tmp_path, messages.append) == target
@@ -35,7 +35,7 @@ def test_a_prepared_model_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
-    """While another process prepares the model, one waits, says so, and then uses the other's result."""
+    """While another process prepares the model, this one reports that it waits, and then uses the other's result."""
     pytest.importorskip("gguf")
     messages: queue.Queue[str] = queue.Queue()
     (tmp_path / "models").mkdir()
@@ -49,8 +49,8 @@ def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
     assert messages.empty()
 
 
-def test_an_unusable_cache_directory_is_named(tmp_path: Path) -> None:
-    """Where nothing can be stored, the message names the directory and the way to choose another."""
+def test_an_unusable_cache_directory_is_reported(tmp_path: Path) -> None:
+    """The error names the directory and the environment variable that sets another."""
     pytest.importorskip("gguf")
     (tmp_path / "models").write_text("a file where the directory should be")
     with pytest.raises(EngineFailed) as failed:
@@ -59,16 +59,16 @@ def test_an_unusable_cache_directory_is_named(tmp_path: Path) -> None:
     assert "TOKENWIRE_CACHE_DIR" in failed.value.message
 
 
-def test_a_missing_package_is_named_with_its_cure() -> None:
-    """Without the package that carries the model, the message says how to install it."""
+def test_a_missing_package_is_reported_with_its_command() -> None:
+    """Without the package that contains the model, the error says how to install it."""
     with pytest.raises(EngineFailed, match=r"`make serve` in a checkout"):
         find_gguf("no_such_package_anywhere")
 
 
 @pytest.mark.engine
 @pytest.mark.long
-def test_two_processes_make_one_complete_model(tmp_path: Path) -> None:
-    """Two processes that start together both get the model, whole, with nothing left over from them or from a crash."""
+def test_two_processes_prepare_one_complete_model(tmp_path: Path) -> None:
+    """Two processes that start together both get the complete model, with no leftovers of theirs or of a crash."""
     crashed = tmp_path / "models" / f"{EMBEDDED_MODEL_NAME}.partial"
     crashed.mkdir(parents=True)
     (crashed / "model.safetensors").write_bytes(b"half")

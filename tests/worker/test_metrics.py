@@ -1,4 +1,4 @@
-"""What a worker tells Prometheus."""
+"""A worker's Prometheus metrics."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import grpc
 
 from tests.workers import running_worker, unix_address
 from tokenwire.v1 import control_pb2, control_pb2_grpc
-from tokenwire.worker.metrics_port import MetricsPort
+from tokenwire.worker.metrics import MetricsServer
 
 _NAMES = (
     'vllm:num_requests_running{engine="0",model_name="simulated"} 0.0',
@@ -19,8 +19,8 @@ _NAMES = (
 )
 
 
-async def test_metrics_are_told_by_a_control_call(tmp_path: Path) -> None:
-    """The engine's under vLLM's names, and the worker's own."""
+async def test_metrics_are_returned_by_a_control_call(tmp_path: Path) -> None:
+    """Both the engine's under vLLM's names and the worker's own."""
     address = unix_address(tmp_path)
     async with running_worker(address), grpc.aio.insecure_channel(address) as channel:
         stub = control_pb2_grpc.ControlStub(channel)
@@ -29,13 +29,13 @@ async def test_metrics_are_told_by_a_control_call(tmp_path: Path) -> None:
     assert [name for name in _NAMES if name not in lines] == []
 
 
-async def test_metrics_are_told_over_http() -> None:
-    """In the type that Prometheus expects; there is nothing else at that port."""
+async def test_metrics_are_served_over_http() -> None:
+    """With the content type that Prometheus expects; the port serves nothing else."""
 
     async def text() -> bytes:
         return b"x 1\n"
 
-    port = MetricsPort("127.0.0.1:0", text)
+    port = MetricsServer("127.0.0.1:0", text)
     await port.startup()
     try:
         async with aiohttp.ClientSession(f"http://{port.address}") as http:

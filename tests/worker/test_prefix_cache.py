@@ -1,4 +1,4 @@
-"""What a prefix cache holds, from a simulated engine to coordinators."""
+"""Prefix cache contents are published from a simulated engine to coordinators."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,14 +14,14 @@ from tokenwire.coordinator.fleet.routing import Candidate, Router
 from tokenwire.coordinator.fleet.session import SessionState
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.prefix_cache import CacheChange, CacheFeed
+from tokenwire.worker.prefix_cache import CacheChange, KvEventPublisher
 from tokenwire.worker.simulated_engine.engine import SimulationSettings
 
 PROMPT = [token % 256 for token in range(4 * BLOCK_TOKENS + 10)]
 
 
-def test_changes_become_one() -> None:
-    """What came and went is not told, what went and came is; nothing that went before a clearing is."""
+def test_changes_are_merged() -> None:
+    """A prefix stored and removed is dropped, one removed and stored is kept; a clear drops all earlier changes."""
     change = CacheChange()
     change.store(1)
     change.remove(1)
@@ -37,54 +37,54 @@ def test_changes_become_one() -> None:
     assert change.to_event().cache == pb.CacheChange(cleared=True, stored=[5])
 
 
-async def test_the_simulated_cache_tells_prompts_and_replies() -> None:
-    """Under the names that anybody gives to their ids, until they make room for others."""
+async def test_the_simulated_cache_publishes_prompts_and_replies() -> None:
+    """With the prefix hashes of their ids, until they are evicted."""
     settings = SimulationSettings(step_ms=0, kv_events=True, kv_tokens=1024, max_model_len=512)
-    heard = CacheChange()
+    received = CacheChange()
     async with simulation(settings) as harness:
-        assert harness.engine.watch_cache(heard.add)
+        assert harness.engine.subscribe_kv_events(received.add)
         reply = await harness.run(PROMPT, max_tokens=200)
-        assert heard.stored == set(prefix_hashes([*PROMPT, *reply.ids]))
+        assert received.stored == set(prefix_hashes([*PROMPT, *reply.ids]))
 
         salted = pb.Submit(cache_salt="salt", lora=pb.LoraAdapter(id=3))
         await harness.run(PROMPT, max_tokens=1, submit=salted)
-        assert heard.stored > set(prefix_hashes(PROMPT, scope_of("salt", 3)))
+        assert received.stored > set(prefix_hashes(PROMPT, scope_of("salt", 3)))
 
         for first in range(2):
             await harness.run([255 - first, *PROMPT], max_tokens=200)
-        assert heard.removed & set(prefix_hashes([*PROMPT, *reply.ids]))
-        assert len(heard.stored) <= 1024 // BLOCK_TOKENS
+        assert received.removed & set(prefix_hashes([*PROMPT, *reply.ids]))
+        assert len(received.stored) <= 1024 // BLOCK_TOKENS
 
         assert await harness.engine.reset_cache(reset_running_requests=False, reset_external=False)
-        assert (heard.cleared, heard.stored) == (True, set())
+        assert (received.cleared, received.stored) == (True, set())
 
 
-async def test_an_engine_that_tells_nothing_is_not_asked_again() -> None:
-    """There is no snapshot then, and sessions hear nothing."""
+async def test_an_engine_without_kv_events_publishes_nothing() -> None:
+    """There is no snapshot, and no change is published."""
     async with simulation() as harness:
-        feed = CacheFeed(lambda change: pytest.fail("nothing is to be told"))
-        feed.begin(harness.engine)
+        publisher = KvEventPublisher(lambda change: pytest.fail("a change was published"))
+        publisher.start(harness.engine)
         await harness.run(PROMPT)
-        assert feed.snapshot() is None
+        assert publisher.snapshot() is None
 
 
-class Hearing(Router):
-    """A router that remembers what it heard of caches."""
+class RecordingRouter(Router):
+    """A router that records which prefixes workers have stored."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stored: dict[str, set[int]] = {}
 
     def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
-        """Remember."""
+        """Record the stored prefixes."""
         super().on_cache_change(worker, change)
         self.stored.setdefault(worker.address, set()).update(change.stored)
 
 
 @asynccontextmanager
-async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, Hearing]]:
-    """Run a pool, connected."""
-    router = Hearing()
+async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, RecordingRouter]]:
+    """Run a pool with ready sessions."""
+    router = RecordingRouter()
     pool = WorkerPool("test", accept, router=router)
     pool.update(addresses)
     await until(lambda: all(session.state is SessionState.READY for session in pool.sessions))
@@ -93,7 +93,7 @@ async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, Hearin
 
 
 async def compute(pool: WorkerPool, prompt: list[int]) -> PlacedRequest:
-    """Run a request to its end."""
+    """Run a request to its end and return it."""
     listener = Listener()
     submit = pb.Submit(prompt_token_ids=prompt, sampling_params=pb.SamplingParams(max_tokens=1))
     ticket = pool.submit("simulated", submit, [listener])
@@ -101,21 +101,21 @@ async def compute(pool: WorkerPool, prompt: list[int]) -> PlacedRequest:
     return ticket
 
 
-async def test_coordinators_hear_what_others_had_computed(tmp_path: Path) -> None:
-    """All of it when they connect, and then what changes; and their requests go there."""
+async def test_coordinators_receive_what_others_have_computed(tmp_path: Path) -> None:
+    """They receive a snapshot on connecting and then changes; and their requests are routed accordingly."""
     addresses = [unix_address(tmp_path, name) for name in ("one", "two")]
     async with (
         running_worker(addresses[0], kv_events=True),
         running_worker(addresses[1], kv_events=True),
-        coordinator(*addresses) as (first, told),
+        coordinator(*addresses) as (first, observed),
     ):
         earlier = await compute(first, PROMPT)
-        await until(lambda: told.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
-        async with coordinator(*addresses) as (second, heard):
-            await until(lambda: heard.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
+        await until(lambda: observed.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
+        async with coordinator(*addresses) as (second, received):
+            await until(lambda: received.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
             later = await compute(first, PROMPT[::-1])
             assert later.session.address != earlier.session.address
-            await until(lambda: heard.stored.get(later.session.address) == set(prefix_hashes(PROMPT[::-1])))
+            await until(lambda: received.stored.get(later.session.address) == set(prefix_hashes(PROMPT[::-1])))
 
             for ticket, prompt in ((earlier, PROMPT), (later, PROMPT[::-1])):
                 again = await compute(second, prompt)

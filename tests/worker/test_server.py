@@ -31,8 +31,8 @@ def address(tmp_path: Path) -> str:
 # Startup.
 
 
-async def test_a_port_is_chosen_and_told() -> None:
-    """Port 0 takes any port; the server's address names it."""
+async def test_a_free_port_is_chosen() -> None:
+    """Port 0 takes any port, which is in the server's address."""
     async with running_worker("127.0.0.1:0") as worker:
         host, _, port = worker.address.rpartition(":")
 
@@ -41,7 +41,7 @@ async def test_a_port_is_chosen_and_told() -> None:
             assert worker.server_info().sessions == 1
 
 
-async def test_a_taken_port_is_named() -> None:
+async def test_a_taken_port_is_reported() -> None:
     """Two workers cannot share a port; the error names the address, and stopping afterwards is clean."""
     async with running_worker("127.0.0.1:0") as first:
         second = WorkerServer(SimulatedEngine(SimulationSettings()), WorkerSettings(first.address))
@@ -53,7 +53,7 @@ async def test_a_taken_port_is_named() -> None:
 
 
 async def test_an_engine_that_does_not_start_opens_no_port(address: str) -> None:
-    """The engine's sentence comes out of startup; nobody can connect, and stopping is clean."""
+    """Startup raises the engine's error, the port stays closed, and stopping is clean."""
     engine = SimulatedEngine(SimulationSettings(kv_tokens=64))
     server = WorkerServer(engine, WorkerSettings(address))
 
@@ -65,8 +65,8 @@ async def test_an_engine_that_does_not_start_opens_no_port(address: str) -> None
 
 
 @pytest.mark.parametrize(("listen", "warned"), [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
-async def test_an_open_port_is_warned_of(listen: str, warned: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that other machines can reach says so."""
+async def test_an_open_port_is_logged(listen: str, warned: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is reachable from other machines without authentication logs a warning."""
     async with running_worker(listen):
         warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
 
@@ -77,15 +77,15 @@ async def test_an_open_port_is_warned_of(listen: str, warned: bool, caplog: pyte
 
 
 async def test_a_started_worker_is_healthy(address: str) -> None:
-    """Every service is SERVING, and nothing has been counted yet."""
+    """Every service is SERVING, and all counters are zero."""
     async with running_worker(address) as worker, connected(address) as peer:
         assert [await peer.health(service) for service in SERVICES] == ["SERVING"] * len(SERVICES)
         info = worker.server_info()
         assert (info.open_slots, info.steps, info.generated_tokens) == (0, 0, 0)
 
 
-async def test_a_step_is_dealt_out_to_its_sessions(address: str) -> None:
-    """Tokens of one step go to the session whose slot they are for, though two sessions use the same slot."""
+async def test_a_step_is_dispatched_to_its_sessions(address: str) -> None:
+    """Tokens of one step go to the session that owns the slot, even if two sessions use the same slot number."""
     async with running_worker(address) as worker, in_session(address) as one, in_session(address) as two:
         await one.send(submit=submission(20, slots=[1, 2]))
         await two.send(submit=submission(30, slots=[1]))
@@ -99,7 +99,7 @@ async def test_a_step_is_dealt_out_to_its_sessions(address: str) -> None:
 
 
 async def test_serving_ends_with_a_drain(address: str) -> None:
-    """When told to shut down, `serve` returns after the last open slot has ended."""
+    """On shutdown, `serve` returns after the last open slot has ended."""
     shutdown = asyncio.Event()
     async with running_worker(address) as worker, in_session(address) as peer:
         serving = asyncio.create_task(worker.serve(shutdown))
@@ -119,8 +119,8 @@ async def test_serving_ends_with_a_drain(address: str) -> None:
 # Draining.
 
 
-async def test_a_draining_worker_finishes_and_takes_nothing_new(address: str) -> None:
-    """Sessions are told, running sequences go on to their end, new ones are refused with a code of their own."""
+async def test_a_draining_worker_finishes_and_refuses_new_requests(address: str) -> None:
+    """Sessions are notified, running sequences finish, and new ones are refused with a code of their own."""
     async with running_worker(address, step_ms=5) as worker, in_session(address) as peer:
         await peer.send(submit=submission(30, slots=[0]))
         await peer.read()
@@ -138,7 +138,7 @@ async def test_a_draining_worker_finishes_and_takes_nothing_new(address: str) ->
 
 
 async def test_a_draining_worker_is_alive_but_not_ready(address: str) -> None:
-    """Whoever routes by health sends no more; whoever restarts by liveness does not. New sessions are told too."""
+    """Only its liveness stays SERVING, so it is neither routed to nor restarted. New sessions are notified too."""
     async with running_worker(address) as worker, connected(address) as peer:
         await worker.drain(0)
 
@@ -148,7 +148,7 @@ async def test_a_draining_worker_is_alive_but_not_ready(address: str) -> None:
 
 
 async def test_a_drain_aborts_at_its_deadline(address: str) -> None:
-    """What outlasts the deadline ends with ABORT; then the drain is over."""
+    """Sequences that outlast the deadline end with ABORT; then the drain is over."""
     async with running_worker(address) as worker, in_session(address) as peer:
         await peer.send(submit=submission(LONG, slots=[0, 1]))
         await peer.read()
@@ -162,7 +162,7 @@ async def test_a_drain_aborts_at_its_deadline(address: str) -> None:
 
 
 async def test_a_drain_ends_when_the_last_coordinator_leaves(address: str) -> None:
-    """Slots that close without a step, because their session is gone, do not hold a drain up."""
+    """Slots that close without a step, because their session is gone, do not delay a drain."""
     async with running_worker(address, ScriptedEngine()) as worker:
         async with in_session(address) as peer:
             await peer.send(submit=submission(slots=[0]))
@@ -176,7 +176,7 @@ async def test_a_drain_ends_when_the_last_coordinator_leaves(address: str) -> No
 
 
 async def test_stopping_ends_sessions_after_their_last_frame(address: str) -> None:
-    """A drain that aborted and a stop right after it: the terminal event still arrives, then the stream ends."""
+    """If a stop follows a drain's aborts, the terminal event still arrives before the stream ends."""
     async with running_worker(address) as worker, in_session(address) as peer:
         await peer.send(submit=submission(LONG, slots=[0]))
         await peer.read()
@@ -191,7 +191,7 @@ async def test_stopping_ends_sessions_after_their_last_frame(address: str) -> No
 
 
 async def test_stopping_twice_or_before_the_start_is_safe(address: str) -> None:
-    """A stop needs nothing to have happened before it."""
+    """A stop has no precondition."""
     server = WorkerServer(SimulatedEngine(SimulationSettings()), WorkerSettings(address))
     await server.stop()
 
@@ -203,7 +203,7 @@ async def test_stopping_twice_or_before_the_start_is_safe(address: str) -> None:
 
 
 async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None:
-    """Every sequence of every session ends once, with ERROR and the reason; then `serve` raises it."""
+    """Every sequence of every session ends once, with ERROR and the reason, which `serve` then raises."""
     engine = SimulatedEngine(SimulationSettings(step_ms=1, faults=FaultPlan.parse(["crash@tokens=60"])))
     async with (
         running_worker(address, engine) as worker,
@@ -229,8 +229,8 @@ async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None
         assert "crashed the engine" in one.refusals[0].message
 
 
-async def test_an_engine_that_fails_without_endings_is_noticed(address: str) -> None:
-    """Steps that break off end `serve` with the engine's reason, and all health with it."""
+async def test_an_engine_that_fails_without_finishes_ends_serving(address: str) -> None:
+    """Steps that fail end `serve` with the engine's reason and turn all health to NOT_SERVING."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, connected(address) as prober:
         serving = asyncio.create_task(worker.serve(asyncio.Event()))
@@ -241,12 +241,12 @@ async def test_an_engine_that_fails_without_endings_is_noticed(address: str) -> 
         assert await prober.health("liveness") == "NOT_SERVING"
 
 
-async def test_an_engine_that_just_ends_has_failed(address: str) -> None:
-    """Steps that end though nobody stopped the engine are a failure too."""
+async def test_an_engine_that_stops_stepping_has_failed(address: str) -> None:
+    """Steps that end without a stop are a failure too."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker:
         serving = asyncio.create_task(worker.serve(asyncio.Event()))
         engine.end_steps()
 
-        with pytest.raises(EngineFailed, match="ended its steps"):
+        with pytest.raises(EngineFailed, match="stopped stepping"):
             await asyncio.wait_for(serving, TIMEOUT_S)

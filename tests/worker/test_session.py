@@ -1,4 +1,4 @@
-"""One coordinator's session on the worker's side: each slot has exactly one terminal event, whatever happens."""
+"""One coordinator's session on the worker's side: each slot gets exactly one terminal event, whatever happens."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,15 +24,15 @@ def address(tmp_path: Path) -> str:
 
 
 async def refused(peer: Peer) -> str:
-    """Wait until the worker ends the session for something wrong; returns what it says."""
+    """Wait until the worker ends the session with FAILED_PRECONDITION; return its details."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await asyncio.wait_for(peer.read_to_end(), TIMEOUT_S)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     return caught.value.details() or ""
 
 
-async def test_a_hello_is_answered_with_the_worker(address: str) -> None:
-    """The welcome carries the protocol, the model with its tokenizer's digest, and who the worker is."""
+async def test_a_hello_is_answered_with_a_welcome(address: str) -> None:
+    """The welcome has the protocol version, the model with its tokenizer's digest, and the instance id."""
     async with running_worker(address) as worker, connected(address) as peer:
         welcome = await peer.hello()
 
@@ -46,7 +46,7 @@ async def test_a_hello_is_answered_with_the_worker(address: str) -> None:
 
 @pytest.mark.parametrize("first", [pb.SessionRequest(submit=submission(slots=[0])), pb.SessionRequest(), None])
 async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequest | None) -> None:
-    """Anything else, or nothing, is refused with a sentence, and reaches no engine."""
+    """Anything else, or nothing, ends the session with a reason and does not reach the engine."""
     engine = ScriptedEngine()
     async with running_worker(address, engine), connected(address) as peer:
         if first is not None:
@@ -59,15 +59,15 @@ async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequ
 
 @pytest.mark.parametrize(("major", "older"), [(protocol.MAJOR + 1, "this side"), (0, "coordinator peer")])
 async def test_another_major_version_is_refused(address: str, major: int, older: str) -> None:
-    """The sentence says which side to upgrade."""
+    """The error says which side to upgrade."""
     async with running_worker(address), connected(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=major), coordinator_id="peer"))
 
         assert f"upgrade tokenwire on {older}" in await refused(peer)
 
 
-async def test_another_minor_version_is_welcome(address: str) -> None:
-    """Only majors must be equal."""
+async def test_another_minor_version_is_accepted(address: str) -> None:
+    """Only major versions must be equal."""
     async with running_worker(address), connected(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=protocol.MAJOR, minor=99)))
         event = await asyncio.wait_for(peer.call.read(), TIMEOUT_S)
@@ -77,7 +77,7 @@ async def test_another_minor_version_is_welcome(address: str) -> None:
 
 
 async def test_each_slot_ends_once(address: str) -> None:
-    """Sequences of one request and of others: all tokens, then one finish each, and nothing after it."""
+    """Every sequence gets all of its tokens, then one finish, and nothing after it."""
     async with running_worker(address, step_ms=0), in_session(address) as peer:
         await peer.send(submit=submission(30, slots=[4, 7]))
         for slot in range(10, 20):
@@ -97,8 +97,8 @@ async def test_each_slot_ends_once(address: str) -> None:
         assert {finish.reason for finish in peer.finishes.values()} == {pb.FINISH_REASON_LENGTH}
 
 
-async def test_a_slot_can_be_used_again_after_its_end(address: str) -> None:
-    """Finished, aborted or refused: afterwards the slot carries the next request."""
+async def test_a_slot_can_be_reused_after_its_end(address: str) -> None:
+    """Whether finished, aborted or refused, the slot then carries the next request."""
     refusable = submission(slots=[5])
     refusable.prompt_token_ids[:] = [10**6]
     async with running_worker(address) as worker, in_session(address) as peer:
@@ -115,8 +115,8 @@ async def test_a_slot_can_be_used_again_after_its_end(address: str) -> None:
 
 
 @pytest.mark.parametrize("slots", [[1], [2, 1], [2, 2], []])
-async def test_a_coordinator_that_has_lost_count_loses_its_session(address: str, slots: list[int]) -> None:
-    """A slot in use, a slot twice, or none: a refusal would end somebody else's slot, so the session ends."""
+async def test_a_submit_with_invalid_slots_ends_the_session(address: str, slots: list[int]) -> None:
+    """With a slot in use, twice the same or none, a refusal would end another request's slot: the session ends."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, in_session(address) as peer:
         await peer.send(submit=submission(slots=[1], request_id="first"))
@@ -129,7 +129,7 @@ async def test_a_coordinator_that_has_lost_count_loses_its_session(address: str,
 
 
 async def test_an_empty_prompt_is_refused(address: str) -> None:
-    """What the engine does not take ends all slots of the request with one refusal in the engine's own words."""
+    """A request that the engine refuses ends all of its slots with one refusal and the engine's own message."""
     async with running_worker(address) as worker, in_session(address) as peer:
         empty = pb.Submit(request_id="empty", slots=[3, 4])
         await peer.send(submit=empty)
@@ -148,19 +148,19 @@ async def test_an_empty_prompt_is_refused(address: str) -> None:
     [
         (Overloaded("the queue is full"), pb.REFUSAL_CODE_OVERLOADED, "the queue is full"),
         (InvalidRequest("wrong", param="seed"), pb.REFUSAL_CODE_INVALID, "wrong"),
-        (ValueError("a bug"), pb.REFUSAL_CODE_UNAVAILABLE, "could not take the request: a bug"),
+        (ValueError("a bug"), pb.REFUSAL_CODE_UNAVAILABLE, "could not accept the request: a bug"),
     ],
 )
-async def test_what_breaks_a_submit_refuses_it(
+async def test_an_error_on_submit_refuses_the_request(
     address: str, error: Exception, code: "pb.RefusalCode", message: str
 ) -> None:
-    """Expected or not, an error of the engine's intake costs one request, not the session."""
+    """Expected or not, an engine's error on submit ends one request, not the session."""
     engine = ScriptedEngine()
     async with running_worker(address, engine), in_session(address) as peer:
-        engine.breaks = error
+        engine.submit_error = error
         await peer.send(submit=submission(slots=[0]))
         await peer.read()
-        engine.breaks = None
+        engine.submit_error = None
         await peer.send(submit=submission(slots=[0]))
         await until(lambda: 0 in engine.submitted)
 
@@ -171,7 +171,7 @@ async def test_what_breaks_a_submit_refuses_it(
 
 
 async def test_an_abort_ends_only_its_slots(address: str) -> None:
-    """Aborted slots get an ABORT finish, once, also when asked for twice; others go on; unknown ones are ignored."""
+    """Aborted slots get one ABORT finish, even if aborted twice; others go on; unknown ones are ignored."""
     async with running_worker(address) as worker, in_session(address) as peer:
         await peer.send(submit=submission(LONG, slots=[1, 2]))
         await peer.send(submit=submission(100, slots=[3]))
@@ -188,8 +188,8 @@ async def test_an_abort_ends_only_its_slots(address: str) -> None:
 
 
 @pytest.mark.parametrize("gently", [True, False])
-async def test_a_lost_session_leaves_no_work_behind(address: str, gently: bool) -> None:
-    """When the stream ends, its open slots are aborted in the engine, and nobody else's."""
+async def test_a_lost_session_aborts_its_slots(address: str, gently: bool) -> None:
+    """When the stream ends, its open slots are aborted in the engine, and no others."""
     engine = ScriptedEngine()
     async with running_worker(address, engine) as worker, in_session(address) as other:
         await other.send(submit=submission(slots=[0]))
@@ -197,7 +197,7 @@ async def test_a_lost_session_leaves_no_work_behind(address: str, gently: bool) 
         async with in_session(address) as peer:
             await peer.send(submit=submission(slots=[1, 2, 3]))
             await until(lambda: worker.server_info().open_slots == 4)
-            engine.give({1: [65]}, ends={1: pb.FINISH_REASON_STOP})
+            engine.emit({1: [65]}, ends={1: pb.FINISH_REASON_STOP})
             await peer.read_until_ended(1)
 
             if gently:
@@ -209,12 +209,12 @@ async def test_a_lost_session_leaves_no_work_behind(address: str, gently: bool) 
         await until(lambda: worker.server_info().sessions == 1)
         assert [sequence.slot for sequence in engine.aborted] == [2, 3]
         assert worker.server_info().open_slots == 1
-        engine.give({0: [66]}, ends={0: pb.FINISH_REASON_STOP})
+        engine.emit({0: [66]}, ends={0: pb.FINISH_REASON_STOP})
         await other.read_until_ended(0)
 
 
 async def test_a_second_hello_is_ignored(address: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A command that makes no sense is logged; the session goes on."""
+    """An unexpected command is logged; the session goes on."""
     async with running_worker(address), in_session(address) as peer:
         await peer.send(hello=pb.Hello(protocol=protocol.version()))
         await peer.send(submit=submission(3, slots=[0]))
@@ -226,7 +226,7 @@ async def test_a_second_hello_is_ignored(address: str, caplog: pytest.LogCapture
 
 
 class SlowReader:
-    """Stands for the stream to a coordinator: a write lasts until the test takes the event."""
+    """A stream to a coordinator on which a write blocks until the test takes the event."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[pb.SessionResponse] = asyncio.Queue()
@@ -245,27 +245,27 @@ class SlowReader:
         return event
 
     async def requests(self) -> AsyncIterator[pb.SessionRequest]:
-        """Say hello, start one request of two sequences, and stay."""
+        """Send a hello and one request of two sequences, then keep the stream open."""
         yield pb.SessionRequest(hello=pb.Hello(protocol=protocol.version()))
         yield pb.SessionRequest(submit=submission(slots=[1, 2]))
         await self.hung_up.wait()
 
 
 async def test_a_coordinator_that_reads_slowly_gets_merged_steps(address: str) -> None:
-    """What could not be sent becomes one frame: nothing is lost, doubled or out of order, endings included."""
+    """Unsent steps become one frame: nothing is lost, duplicated or out of order, finishes included."""
     engine, reader = ScriptedEngine(), SlowReader()
     async with running_worker(address, engine) as worker:
         session = asyncio.create_task(worker.Session(reader.requests(), cast(SessionContext, reader)))
         assert (await reader.take()).HasField("welcome")
         await until(lambda: worker.server_info().open_slots == 2)
 
-        engine.give({1: [100], 2: [200]})
+        engine.emit({1: [100], 2: [200]})
         await until(lambda: worker.server_info().steps == 1)
         await asyncio.sleep(0)  # now its frame is being written
-        engine.give({1: [101]})
-        engine.give({1: [102, 103], 2: [201]})
-        engine.give({1: [104]}, ends={1: pb.FINISH_REASON_LENGTH})
-        engine.give({2: [202]})
+        engine.emit({1: [101]})
+        engine.emit({1: [102, 103], 2: [201]})
+        engine.emit({1: [104]}, ends={1: pb.FINISH_REASON_LENGTH})
+        engine.emit({2: [202]})
         await until(lambda: worker.server_info().steps == 5)
         first, second = (await reader.take()).frame, (await reader.take()).frame
 

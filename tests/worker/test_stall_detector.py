@@ -1,11 +1,11 @@
-"""How long an engine has made no step, and what of that is in order."""
+"""How long an engine has made no step, and how much of that is expected."""
 
 import pytest
 
 from tests.clock import Clock
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.stall_detector import StallDetector
 
 
@@ -16,66 +16,66 @@ def time() -> Clock:
 
 
 @pytest.fixture
-def clock(time: Clock) -> StallDetector:
-    """A clock of an engine that is not new any more, and whose steps take 10 ms."""
-    clock, sequence = StallDetector(time), _sequence()
-    clock.submitted([sequence], 10)
+def detector(time: Clock) -> StallDetector:
+    """A detector of an engine that is not new any more and steps every 10 ms."""
+    detector, sequence = StallDetector(time), _sequence()
+    detector.on_submitted([sequence], 10)
     for _ in range(100):
         time.now += 0.01
-        clock.stepped(Step(sequences=[sequence], token_ids=[[1]], prefills=[(sequence, pb.PrefillInfo())]))
-    clock.stepped(Step(sequences=[sequence], token_ids=[[1]], finishes=[(sequence, pb.Finish())]))
-    return clock
+        detector.on_step(Step(sequences=[sequence], token_ids=[[1]], prefills=[(sequence, pb.PrefillInfo())]))
+    detector.on_step(Step(sequences=[sequence], token_ids=[[1]], finishes=[(sequence, pb.Finish())]))
+    return detector
 
 
 def _sequence() -> Sequence:
-    return Sequence(Outbox(), 0, "request", 0)
+    return Sequence(FrameBuffer(), 0, "request", 0)
 
 
-def test_an_idle_engine_does_not_stall(time: Clock, clock: StallDetector) -> None:
-    """Without sequences no time is counted, and the first one's begins when it comes."""
+def test_an_idle_engine_does_not_stall(time: Clock, detector: StallDetector) -> None:
+    """Without sequences no time is counted; it starts with the first one."""
     time.now += 100
-    assert clock.stalled_s == 0
+    assert detector.stalled_s == 0
 
-    clock.submitted([_sequence()], 0)
+    detector.on_submitted([_sequence()], 0)
     time.now += 2
-    assert clock.stalled_s == pytest.approx(2)
+    assert detector.stalled_s == pytest.approx(2)
 
 
-def test_aborted_sequences_are_no_step(time: Clock, clock: StallDetector) -> None:
-    """The end of a sequence that nobody wants any more says nothing of the engine; a step without tokens does."""
+def test_an_abort_is_no_step(time: Clock, detector: StallDetector) -> None:
+    """The finish of an aborted sequence is not progress of the engine; a step without tokens is."""
     first, second = _sequence(), _sequence()
-    clock.submitted([first, second], 0)
+    detector.on_submitted([first, second], 0)
     time.now += 2
-    clock.stepped(Step(finishes=[(first, pb.Finish(reason=pb.FINISH_REASON_ABORT))]))
-    assert clock.stalled_s == pytest.approx(2)
+    detector.on_step(Step(finishes=[(first, pb.Finish(reason=pb.FINISH_REASON_ABORT))]))
+    assert detector.stalled_s == pytest.approx(2)
 
-    clock.stepped(Step())
-    assert clock.stalled_s == 0
+    detector.on_step(Step())
+    assert detector.stalled_s == 0
 
 
-def test_prompts_and_long_steps_are_in_order(time: Clock, clock: StallDetector) -> None:
-    """Pending prompts allow time by their length, up to a chunk's; steps that were long before may be so again."""
-    assert clock.allowance_s == pytest.approx(0.03, abs=0.001)
+def test_prompts_and_long_steps_raise_the_allowance(time: Clock, detector: StallDetector) -> None:
+    """Pending prompts raise it by their length, up to one chunk; earlier long steps raise it too."""
+    assert detector.allowance_s == pytest.approx(0.03, abs=0.001)
     sequence = _sequence()
-    clock.submitted([sequence], 1000)
-    assert clock.allowance_s == pytest.approx(2.03, abs=0.001)
-    clock.submitted([_sequence()], 1_000_000)
-    assert clock.allowance_s == pytest.approx(16.4, abs=0.1)
+    detector.on_submitted([sequence], 1000)
+    assert detector.allowance_s == pytest.approx(2.03, abs=0.001)
+    detector.on_submitted([_sequence()], 1_000_000)
+    assert detector.allowance_s == pytest.approx(16.4, abs=0.1)
 
     time.now += 5
-    clock.stepped(Step(prefills=[(sequence, pb.PrefillInfo())]))
-    assert clock.allowance_s == pytest.approx(15 + 16.4, abs=0.1)
+    detector.on_step(Step(prefills=[(sequence, pb.PrefillInfo())]))
+    assert detector.allowance_s == pytest.approx(15 + 16.4, abs=0.1)
 
 
-def test_a_new_engine_may_take_its_time(time: Clock) -> None:
+def test_a_new_engine_has_a_long_allowance(time: Clock) -> None:
     """It compiles in its first steps."""
     assert StallDetector(time).allowance_s >= 60
 
 
-def test_pauses_are_excused(time: Clock, clock: StallDetector) -> None:
-    """What passed until then does not count."""
-    clock.submitted([_sequence()], 0)
+def test_a_reset_restarts_the_measurement(time: Clock, detector: StallDetector) -> None:
+    """Time before a reset does not count."""
+    detector.on_submitted([_sequence()], 0)
     time.now += 50
-    clock.allow()
+    detector.reset()
     time.now += 1
-    assert clock.stalled_s == pytest.approx(1)
+    assert detector.stalled_s == pytest.approx(1)

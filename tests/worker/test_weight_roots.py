@@ -1,4 +1,4 @@
-"""Where weights may be read from, whoever names the place and however."""
+"""Weights are read only from below the configured roots, however the path is given."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tokenwire.worker.weight_roots import WeightRoots
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory that may be read, with one inside, and links out of it."""
+    """A root with a directory inside and a link that leads out of it."""
     root = (tmp_path / "root").resolve()
     (root / "step_1").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
@@ -19,16 +19,16 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_what_is_inside_may_be_read(root: Path) -> None:
-    """Also what is not there yet; without roots everything may."""
+def test_paths_inside_are_accepted(root: Path) -> None:
+    """Also missing ones; without roots every path is accepted."""
     for path in (root, root / "step_1", root / "step_9", root / "link" / ".." / "root" / "step_1"):
         WeightRoots([root]).check(str(path))
     WeightRoots().check("/etc")
 
 
 @pytest.mark.parametrize("path", ["", "/", "..", "../root2", "link", "link/x", "~", "~nobody/x", "a\0b", "org/model"])
-def test_what_is_outside_may_not(root: Path, path: str) -> None:
-    """Neither by a link, nor relative to the worker's own directory, nor from a hub."""
+def test_paths_outside_are_refused(root: Path, path: str) -> None:
+    """Whether by a link, relative to the worker's working directory, or as a hub name."""
     shown = str(root / path) if path.startswith("link") else path
     with pytest.raises(InvalidRequest, match="only from"):
         WeightRoots([root]).check(shown)
@@ -47,15 +47,15 @@ def test_what_is_outside_may_not(root: Path, path: str) -> None:
         ("anything", [[".."], {}]),
     ],
 )
-def test_arguments_of_calls_are_paths_too(root: Path, method: str, arguments: Any) -> None:
-    """Wherever they stand; where a method takes places, a name alone is one, which a hub would know."""
+def test_arguments_of_calls_are_checked(root: Path, method: str, arguments: Any) -> None:
+    """At any depth; for methods that take locations a bare name is checked too, as it may be a hub name."""
     outside = _replace(arguments, str(root.parent / "outside"))
     with pytest.raises(InvalidRequest, match="only from"):
         WeightRoots([root]).check_call(method, outside)
     WeightRoots().check_call(method, outside)
 
 
-def test_other_arguments_are_nobodys_business(root: Path) -> None:
+def test_other_arguments_are_accepted(root: Path) -> None:
     """Names, numbers, and paths inside."""
     roots = WeightRoots([root])
     roots.check_call("init_broadcaster", [["10.0.0.7", 29500], {"name": "group", "deep": [None, 1.5, True, {}]}])

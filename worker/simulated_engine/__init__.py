@@ -1,1 +1,1 @@
-"""An engine without a model: plausible tokens, time, cache and faults on command."""
+"""An engine without a model: plausible tokens, timing, caching and faults on command."""

@@ -1,4 +1,4 @@
-"""A KV cache of counted blocks: full ones are shared by hash and kept until space is needed, oldest first."""
+"""A simulated KV cache: full blocks are shared by hash and kept until space is needed, evicted oldest first."""
 
 from collections import OrderedDict
 
@@ -9,20 +9,20 @@ class KvCache:
     """Counts blocks; holds no data.
 
     A block is *private* while it fills, *referenced* once full and in use, *idle* when only the prefix
-    cache remembers it. Idle blocks are free space with a memory.
+    cache holds it. Idle blocks count as free space.
     """
 
-    __slots__ = ("_idle", "_names", "_private", "_references", "capacity", "change")
+    __slots__ = ("_idle", "_prefixes", "_private", "_references", "capacity", "change")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._private = 0
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
-        self._names: dict[int, int] = {}
-        """Of blocks that end a prefix with a name."""
+        self._prefixes: dict[int, int] = {}
+        """Prefix hashes of the blocks that have one."""
         self.change = CacheChange()
-        """Named prefixes that came and went since somebody took it."""
+        """Changes since they were last taken."""
 
     @property
     def used(self) -> int:
@@ -35,43 +35,43 @@ class KvCache:
         return self.used / self.capacity
 
     def match(self, hashes: list[int]) -> int:
-        """Tell how many of the leading blocks are in the cache."""
+        """Return the number of leading blocks that are cached."""
         for count, block in enumerate(hashes):
             if block not in self._references and block not in self._idle:
                 return count
         return len(hashes)
 
     def admit(self, cached: list[int], fresh: int) -> bool:
-        """Take cached blocks and some private ones, all or nothing."""
+        """Reference cached blocks and allocate private ones; return False and take none if they do not fit."""
         revived = sum(block in self._idle for block in cached)
         if self.used + revived + fresh > self.capacity:
             return False
         for block in cached:
-            self._refer(block)
+            self._add_reference(block)
         self._private += fresh
         self._evict()
         return True
 
-    def take(self) -> bool:
-        """Take one private block."""
+    def allocate(self) -> bool:
+        """Allocate one private block; return whether there was one."""
         used = self._private + len(self._references)
         if used >= self.capacity:
             return False
         self._private += 1
         if used + len(self._idle) >= self.capacity:
-            self._forget_oldest()
+            self._evict_oldest()
         return True
 
-    def seal(self, block: int, name: int | None = None) -> None:
-        """Turn a private block that is full into a shared one; a second copy of the same frees its space."""
+    def seal(self, block: int, prefix: int | None = None) -> None:
+        """Turn a full private block into a shared one; a second copy of the same block frees its space."""
         self._private -= 1
-        self._refer(block)
-        if name is not None and block not in self._names:
-            self._names[block] = name
-            self.change.store(name)
+        self._add_reference(block)
+        if prefix is not None and block not in self._prefixes:
+            self._prefixes[block] = prefix
+            self.change.store(prefix)
 
     def release(self, blocks: list[int], private: int) -> None:
-        """Give blocks back. Later blocks are forgotten first: they are of no use without the earlier ones."""
+        """Free blocks. Later ones will be evicted first: they are useless without the earlier ones."""
         self._private -= private
         for block in reversed(blocks):
             count = self._references[block]
@@ -82,24 +82,24 @@ class KvCache:
                 self._idle[block] = None
 
     def clear(self) -> bool:
-        """Forget idle blocks; returns whether the cache is empty now."""
+        """Evict all idle blocks; return whether the cache is empty now."""
         if self.used:
             return False
         self._idle.clear()
-        self._names.clear()
+        self._prefixes.clear()
         self.change.clear()
         return True
 
-    def _refer(self, block: int) -> None:
+    def _add_reference(self, block: int) -> None:
         self._references[block] = self._references.get(block, 0) + 1
         self._idle.pop(block, None)
 
     def _evict(self) -> None:
         for _ in range(self.used + len(self._idle) - self.capacity):
-            self._forget_oldest()
+            self._evict_oldest()
 
-    def _forget_oldest(self) -> None:
+    def _evict_oldest(self) -> None:
         block, _ = self._idle.popitem(last=False)
-        name = self._names.pop(block, None)
-        if name is not None:
-            self.change.remove(name)
+        prefix = self._prefixes.pop(block, None)
+        if prefix is not None:
+            self.change.remove(prefix)

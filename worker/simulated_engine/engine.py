@@ -1,7 +1,7 @@
-"""An engine without a model or a GPU: seeded tokens, modelled time, queue and KV cache, faults on command.
+"""An engine without a model or a GPU: seeded tokens, simulated time, queue and KV cache, faults on command.
 
-For load tests, fault tests and benchmarks of everything around an engine. What it says is a pure function
-of the ids before and of seeds, so it can be checked, and continued elsewhere.
+For load tests, fault tests and benchmarks of everything around an engine. Its output is a pure function of the
+preceding ids and of seeds, so it can be verified, and continued on another engine.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Engine, PauseMode, Sequence, Step
-from tokenwire.worker.prefix_cache import CacheChange, HearCache
+from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
 from tokenwire.worker.simulated_engine.cache import KvCache
-from tokenwire.worker.simulated_engine.faults import Fault, FaultClock, FaultKind, FaultPlan
+from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultPlan, FaultSchedule
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
-from tokenwire.worker.simulated_engine.requests import Admission
+from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
 
@@ -36,21 +36,21 @@ _MEMORY_TAGS = frozenset({"weights", "kv_cache"})
 
 
 class SimulatedEngine(Engine):
-    """Runs a scheduler by the clock; whoever iterates `steps` drives it."""
+    """Runs a scheduler in real time, driven by the iteration of `steps`."""
 
     def __init__(self, settings: SimulationSettings) -> None:
         self.steps_total = 0
         """Steps that computed something."""
         self.tokens_total = 0
-        """Tokens that came out."""
+        """Generated tokens."""
         self.requests_total = 0
-        """Requests that were accepted."""
+        """Accepted requests."""
         self.prompt_tokens_total = 0
-        """Tokens of accepted prompts, once for each sequence."""
+        """Tokens of accepted prompts, counted for each sequence."""
         self._settings = settings
-        self._faults = FaultClock(settings.faults)
+        self._faults = FaultSchedule(settings.faults)
         self._model: SimulatedModel | None = None
-        self._admission: Admission | None = None
+        self._planner: RequestPlanner | None = None
         self._scheduler: Scheduler | None = None
         self._kv = KvCache(0)
         self._step_s = settings.step_ms / 1000
@@ -62,7 +62,7 @@ class SimulatedEngine(Engine):
         self._loras: dict[int, pb.LoraAdapter] = {}
         self._updating, self._weights = False, ""
         self._failure: str | None = None
-        self._on_cache_change: HearCache | None = None
+        self._on_cache_change: OnCacheChange | None = None
         self._stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
@@ -73,7 +73,7 @@ class SimulatedEngine(Engine):
         return self._scheduler.open_sequences if self._scheduler else 0
 
     async def start(self) -> None:
-        """Read the tokenizer. Raises EngineFailed."""
+        """Load the tokenizer. Raises EngineFailed."""
         settings = self._settings
         model = await asyncio.to_thread(load_model, settings.model_dir, settings.max_model_len)
         kv_tokens = settings.kv_tokens or max(_DEFAULT_KV_TOKENS, model.max_model_len + BLOCK_SIZE)
@@ -87,7 +87,7 @@ class SimulatedEngine(Engine):
             if token > model.max_token_id:
                 raise EngineFailed(f"script has token id {token}, but the vocabulary ends at {model.max_token_id}")
         self._model = model
-        self._admission = Admission(settings, model)
+        self._planner = RequestPlanner(settings, model)
         self._kv = KvCache(capacity)
         self._scheduler = Scheduler(self._kv, settings.max_num_seqs, settings.prefill_per_step, model.words)
 
@@ -105,15 +105,15 @@ class SimulatedEngine(Engine):
         )
 
     def capabilities(self) -> pb.EngineCapabilities:
-        """Say that seeds are safe, and equal requests equal; the settings say what noise depends on."""
+        """Return safe seeds and batch invariance; the settings decide whether noise is positional."""
         return pb.EngineCapabilities(seeds=True, positional_seeds=not self._settings.generators, batch_invariant=True)
 
     def configuration(self) -> dict[str, Any]:
-        """Describe an engine of one process that takes adapters."""
+        """Return the configuration of an engine of one process that accepts adapters."""
         return self._loaded().configuration()
 
     def metrics(self) -> list[Metric]:
-        """Return the most used of vLLM's metrics."""
+        """Return vLLM's most used metrics."""
         load = pb.Load() if self._scheduler is None else self._scheduler.load()
         return families(self.describe().names[0], load, self.prompt_tokens_total, self.tokens_total)
 
@@ -123,24 +123,24 @@ class SimulatedEngine(Engine):
 
     async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
         """Queue one request."""
-        scheduler, admission = self._running(), self._admission
-        if admission is None:
+        scheduler, planner = self._running(), self._planner
+        if planner is None:
             raise Unavailable("the engine has not started")
         limit = self._settings.max_queue
-        if limit and len(sequences) > scheduler.free_places + limit:
+        if limit and len(sequences) > scheduler.free_capacity + limit:
             raise Overloaded(f"the engine's queue is full: {limit} sequences wait", retry_after_s=1.0)
         number = self.requests_total + 1
-        generations = admission.plan(submit, sequences, self._faults.error_after(number), self._weights)
+        generations = planner.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
-        self._faults.saw(submit.prompt_token_ids)
+        self._faults.on_prompt(submit.prompt_token_ids)
         if submit.lora.id:
             self._loras[submit.lora.id] = submit.lora
         scheduler.add(generations)
         self._wake.set()
 
     async def abort(self, sequences: list[Sequence]) -> None:
-        """Stop computing these sequences."""
+        """Abort sequences."""
         if self._scheduler is not None:
             self._scheduler.end(sequences, _ABORTED)
             self._wake.set()
@@ -152,7 +152,7 @@ class SimulatedEngine(Engine):
             computing = scheduler.active_sequences > 0 and not self._frozen
             if not scheduler.active_sequences:
                 self._drained.set()
-            if not computing and not scheduler.has_endings:
+            if not computing and not scheduler.has_finishes:
                 self._deadline = 0.0
                 await self._wake.wait()
                 self._wake.clear()
@@ -165,29 +165,29 @@ class SimulatedEngine(Engine):
             if self._failure is not None:
                 yield scheduler.idle_step()
                 raise EngineFailed(self._failure)
-            # Asked again: while the step's time passed, all may have been aborted or paused.
+            # Checked again: all may have been aborted or paused during the step's time.
             yield self._compute(scheduler) if computing and not self._frozen else scheduler.idle_step()
 
     def _compute(self, scheduler: Scheduler) -> Step:
         step = scheduler.step()
         self.steps_total += 1
         self.tokens_total += len(step.token_ids)
-        self._tell_cache()
+        self._publish_cache_change()
         return step
 
-    def watch_cache(self, hear: HearCache) -> bool:
-        """Have every change of the prefix cache heard, if the settings say so."""
+    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+        """Call `on_change` with every change of the prefix cache, if the settings enable it."""
         if self._settings.kv_events:
-            self._on_cache_change = hear
+            self._on_cache_change = on_change
         return self._settings.kv_events
 
-    def _tell_cache(self) -> None:
+    def _publish_cache_change(self) -> None:
         if self._on_cache_change is not None and self._kv.change:
             change, self._kv.change = self._kv.change, CacheChange()
             self._on_cache_change(change)
 
     async def _pace(self) -> None:
-        """Wait until the next step is over; time lost to a slow reader is not caught up."""
+        """Wait for the end of the next step; time lost to a slow consumer is not caught up."""
         step_s = self._step_s
         if self._slow is not None and self._slow.steps and self.steps_total >= self._slow_until:
             self._slow = None
@@ -198,7 +198,7 @@ class SimulatedEngine(Engine):
         await asyncio.sleep(self._deadline - now)
 
     async def _inject_faults(self) -> None:
-        """Let the faults happen that strike before the next step."""
+        """Trigger the faults that are due before the next step."""
         for fault in self._faults.due(self.steps_total + 1, self.tokens_total, self.requests_total):
             if fault.kind is FaultKind.SLOW:
                 self._slow, self._slow_until = fault, self.steps_total + fault.steps
@@ -224,7 +224,7 @@ class SimulatedEngine(Engine):
     # Control.
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Stop stepping; new requests are kept back until `resume`."""
+        """Pause generation; new requests are held until `resume`."""
         scheduler = self._running()
         scheduler.holding = True
         self._frozen = mode is PauseMode.KEEP
@@ -238,10 +238,10 @@ class SimulatedEngine(Engine):
         self._wake.set()
         if clear_cache and scheduler.holding:
             scheduler.reset_cache(preempt_running=True)
-            self._tell_cache()
+            self._publish_cache_change()
 
     async def resume(self) -> None:
-        """Go on stepping, kept-back requests included."""
+        """Resume generation, and release held requests."""
         self._running().release_held()
         self._frozen = False
         self._asleep = frozenset()
@@ -249,16 +249,16 @@ class SimulatedEngine(Engine):
         self._wake.set()
 
     async def is_paused(self) -> bool:
-        """Tell whether stepping is paused."""
+        """Return whether generation is paused."""
         return self._running().holding
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
-        """Pause; there is no memory to free, but from level 1 on the prefix cache is lost."""
+        """Pause; there is no memory to free, but the prefix cache is lost from level 1 on."""
         await self.pause(mode, clear_cache=level >= 1)
         self._asleep = _MEMORY_TAGS if level >= 1 else frozenset()
 
     async def wake_up(self, tags: list[str]) -> None:
-        """Undo `sleep`; stepping goes on once all memory is back."""
+        """Undo `sleep`; generation resumes once all memory is back."""
         known = _MEMORY_TAGS | {"scheduling"}
         unknown = set(tags) - known
         if unknown:
@@ -268,35 +268,35 @@ class SimulatedEngine(Engine):
             await self.resume()
 
     async def is_sleeping(self) -> bool:
-        """Tell whether the engine sleeps; as in vLLM, a paused one does."""
+        """Return whether the engine sleeps; as in vLLM, a paused one does."""
         return bool(self._asleep) or self._running().holding
 
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
-        """Clear the prefix cache; there is no external one."""
+        """Clear the prefix cache and return whether it is empty now; there is no external one."""
         empty = self._running().reset_cache(reset_running_requests)
-        self._tell_cache()
+        self._publish_cache_change()
         return empty
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
-        """Remember an adapter; its id changes the tokens as a seed would."""
+        """Load an adapter; its id changes the tokens as a seed would."""
         self._loras[adapter.id] = adapter
         return True
 
     async def unload_lora(self, adapter_id: int) -> bool:
-        """Forget an adapter."""
+        """Unload an adapter; return whether it was loaded."""
         return self._loras.pop(adapter_id, None) is not None
 
     async def list_loras(self) -> list[int]:
-        """List ids of adapters."""
+        """Return the ids of loaded adapters."""
         return sorted(self._loras)
 
     async def load_weights(self, path: str) -> None:
-        """Take the directory's name for its weights: they change the tokens of new requests as a seed would."""
+        """Use the directory's name as its weights: they change the tokens of new requests as a seed would."""
         self._running()
         self._weights = Path(path).name
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
-        """Take part in a weight update; there are no weights, so only the label changes."""
+        """Run one stage of a weight update; there are no weights, so only the label changes."""
         if stage not in _WEIGHT_STAGES:
             raise Unsupported(f"a simulated engine has no weight update stage {stage!r}")
         if stage in ("update", "finish") and not self._updating:
@@ -314,13 +314,13 @@ class SimulatedEngine(Engine):
         return self._running().weight_version
 
     async def set_weight_version(self, version: str) -> None:
-        """Label the weights; tokens stay the same."""
+        """Label the weights; the tokens do not change."""
         self._running().weight_version = version
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Refuse: a simulated engine has no processes."""
+        """Raise Unsupported: a simulated engine has no processes."""
         raise Unsupported(f"a simulated engine has no method {method!r}: it has no processes to call")
 
     def _loaded(self) -> SimulatedModel:

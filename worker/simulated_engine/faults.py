@@ -1,18 +1,18 @@
-"""Faults that a simulated engine has on command: parsed once, then asked before every step.
+"""Faults of a simulated engine on command: parsed once, then checked before every step.
 
 Grammar of one fault:
 
     KIND@TRIGGER=N[:OPTION=VALUE]...
 
     KIND     crash   the engine dies: ERROR for every live sequence, then EngineFailed
-             hang    nothing comes out any more, not even the end of an aborted sequence
+             hang    there is no more output, not even the end of an aborted sequence
              exit    the process ends at once, as after an out-of-memory kill; option code (137)
              slow    steps take longer; options factor (10) and steps (0: from then on)
-             error   the sequences of one request end with ERROR; option after (1), their tokens until then
-    TRIGGER  step    when step N is about to run, so N - 1 steps came out before
-             tokens  when N tokens have come out
-             request when N requests were accepted; the only trigger of error, which hits that request
-             prompt  when a prompt with the token id N was accepted
+             error   the sequences of one request end with ERROR; option after (1), the tokens before that
+    TRIGGER  step    when step N is about to run, after N - 1 steps
+             tokens  when N tokens have been generated
+             request when N requests have been accepted; the only trigger of error, which hits that request
+             prompt  when a prompt with the token id N has been accepted
 
 Examples: crash@tokens=500, hang@step=100, slow@step=50:factor=10:steps=20, error@request=3:after=8.
 """
@@ -24,7 +24,7 @@ from typing import TypeVar
 
 
 class FaultKind(enum.StrEnum):
-    """What goes wrong."""
+    """Kind of a fault."""
 
     CRASH = "crash"
     HANG = "hang"
@@ -34,7 +34,7 @@ class FaultKind(enum.StrEnum):
 
 
 class FaultTrigger(enum.StrEnum):
-    """What is counted until it goes wrong."""
+    """Condition that triggers a fault."""
 
     STEP = "step"
     TOKENS = "tokens"
@@ -44,7 +44,7 @@ class FaultTrigger(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, once; see the grammar for the options."""
+    """One fault, which happens once; see the grammar for the options."""
 
     kind: FaultKind
     trigger: FaultTrigger
@@ -67,7 +67,7 @@ _Name = TypeVar("_Name", bound=enum.StrEnum)
 
 
 def parse_fault(text: str) -> Fault:
-    """Read one fault. Raises ValueError with a message that names what is wrong."""
+    """Parse one fault. Raises ValueError with a message that names the mistake."""
     head, *options = text.strip().split(":")
     kind_text, _, condition = head.partition("@")
     trigger_text, _, at_text = condition.partition("=")
@@ -116,44 +116,46 @@ def _positive(value: str, name: str, text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """All faults of one engine's life."""
+    """All faults of one engine."""
 
     faults: tuple[Fault, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "FaultPlan":
-        """Read faults, each text one fault or several with commas between them."""
+        """Parse faults, each text one fault or several separated by commas."""
         return cls(tuple(parse_fault(one) for text in texts for one in text.split(",") if one.strip()))
 
 
-class FaultClock:
-    """Tells when the faults of a plan strike."""
+class FaultSchedule:
+    """The faults of a plan that have not happened yet."""
 
-    __slots__ = ("_errors", "_pending", "_prompted", "_wanted")
+    __slots__ = ("_errors", "_pending", "_seen_tokens", "_trigger_tokens")
 
     def __init__(self, plan: FaultPlan) -> None:
         self._errors = {fault.at: fault.after for fault in plan.faults if fault.kind is FaultKind.ERROR}
         self._pending = [fault for fault in plan.faults if fault.kind is not FaultKind.ERROR]
-        self._wanted = {fault.at for fault in self._pending if fault.trigger is FaultTrigger.PROMPT}
-        self._prompted: set[int] = set()
-        """Token ids that faults wait for and prompts had."""
+        self._trigger_tokens = {fault.at for fault in self._pending if fault.trigger is FaultTrigger.PROMPT}
+        self._seen_tokens: set[int] = set()
+        """Trigger tokens that prompts have contained."""
 
     def error_after(self, request: int) -> int | None:
-        """After how many tokens the n-th request fails, None when it does not."""
+        """Return after how many tokens the n-th request fails, None if it does not."""
         return self._errors.get(request)
 
-    def saw(self, prompt: Iterable[int]) -> None:
-        """Hear of a prompt that was accepted."""
-        if self._wanted:
-            self._prompted |= self._wanted.intersection(prompt)
+    def on_prompt(self, prompt: Iterable[int]) -> None:
+        """Record an accepted prompt."""
+        if self._trigger_tokens:
+            self._seen_tokens |= self._trigger_tokens.intersection(prompt)
 
     def due(self, step: int, tokens: int, requests: int) -> list[Fault]:
-        """Take the faults that strike before this step; each strikes once."""
+        """Remove and return the faults that are due before this step."""
         if not self._pending:
             return []
         counts = {FaultTrigger.STEP: step, FaultTrigger.TOKENS: tokens, FaultTrigger.REQUEST: requests}
         due = [fault for fault in self._pending if fault.at <= counts.get(fault.trigger, 0)]
-        due += [fault for fault in self._pending if fault.trigger is FaultTrigger.PROMPT and fault.at in self._prompted]
+        due += [
+            fault for fault in self._pending if fault.trigger is FaultTrigger.PROMPT and fault.at in self._seen_tokens
+        ]
         if due:
             self._pending = [fault for fault in self._pending if fault not in due]
         return due

@@ -1,4 +1,4 @@
-"""One sequence on its way through a simulated engine."""
+"""The state of one sequence in a simulated engine."""
 
 import enum
 
@@ -9,7 +9,7 @@ from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
 
 
 class Phase(enum.Enum):
-    """Where a sequence is in its life."""
+    """Phase of a sequence."""
 
     WAITING = enum.auto()
     PREFILL = enum.auto()
@@ -22,19 +22,19 @@ class Generation:
 
     __slots__ = (
         "arrival",
+        "block_space",
         "chunk",
         "computed",
         "drawn",
         "hashes",
         "logprobs",
         "missing",
-        "names",
         "phase",
+        "prefix_hashes",
         "priority",
         "private",
         "prompt_logprobs",
         "reads_cache",
-        "room",
         "row_context",
         "scope",
         "sealed",
@@ -49,12 +49,12 @@ class Generation:
         self.hashes = hashes
         """Hashes of the context's full blocks."""
         self.scope = scope
-        """Sets the blocks apart that may not be shared with other requests."""
+        """Separates blocks that must not be shared with other requests."""
         self.drawn = prompt_len
-        """Length of the context, tokens that wait in the chunk included."""
+        """Length of the context, tokens in the chunk included."""
         self.chunk: list[list[int]] = []
-        """Next tokens, last one first, each in the list that a step hands out."""
-        self.room = 0
+        """Next tokens in reverse order, each in the list that a step returns."""
+        self.block_space = 0
         """Tokens that may still be drawn for the current block."""
         self.phase = Phase.WAITING
         self.missing = 0
@@ -68,27 +68,27 @@ class Generation:
         self.logprobs: LogprobShape | None = None
         self.row_context = 0
         self.prompt_logprobs: pb.LogprobRows | None = None
-        self.names: PrefixHashes | None = None
-        """Where somebody wants to know what the cache holds."""
+        self.prefix_hashes: PrefixHashes | None = None
+        """Only set if KV events are published."""
 
     @property
     def length(self) -> int:
-        """Length of the context so far, prompt and tokens that came out."""
+        """Length of the context so far: prompt and reported tokens."""
         return self.drawn - len(self.chunk)
 
-    def name_of(self, block: int) -> int | None:
-        """Return the name of the prefix that ends with a block of the context, if it has one."""
-        return None if self.names is None else self.names.at(block)
+    def prefix_hash_of(self, block: int) -> int | None:
+        """Return the hash of the prefix that ends with a block of the context, if it has one."""
+        return None if self.prefix_hashes is None else self.prefix_hashes.at(block)
 
     def draw(self) -> None:
-        """Fill the chunk; a sequence with log-probabilities goes one token at a time, as each row needs its context."""
+        """Fill the chunk; sequences with log-probabilities draw one token at a time, as each row needs its context."""
         if self.logprobs is not None:
             self.row_context = self.source.context
-        ids = self.source.take(self.room if self.logprobs is None else 1)
+        ids = self.source.take(self.block_space if self.logprobs is None else 1)
         self.drawn += len(ids)
-        self.room -= len(ids)
-        if self.names is not None:
-            self.names.add(ids)
-        # In place: the batch keeps a reference to this very list.
+        self.block_space -= len(ids)
+        if self.prefix_hashes is not None:
+            self.prefix_hashes.add(ids)
+        # In place, because the batch refers to this list.
         ids.reverse()
         self.chunk += [[token] for token in ids]

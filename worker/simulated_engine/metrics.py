@@ -1,4 +1,4 @@
-"""The most used of vLLM's metrics, under its names and with its labels, for an engine that only pretends."""
+"""vLLM's most used metrics, with its names and labels, for a simulated engine."""
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -8,7 +8,7 @@ _LABELS = ("model_name", "engine")
 
 
 def families(model: str, load: pb.Load, prompt_tokens: int, generation_tokens: int) -> list[Metric]:
-    """Return what dashboards and autoscalers read."""
+    """Return the metrics that dashboards and autoscalers read."""
     values: tuple[tuple[type[GaugeMetricFamily | CounterMetricFamily], str, str, float], ...] = (
         (GaugeMetricFamily, "num_requests_running", "Number of requests in model execution batches.", load.running),
         (GaugeMetricFamily, "num_requests_waiting", "Number of requests waiting to be processed.", load.waiting),

@@ -1,4 +1,4 @@
-"""What a simulated engine knows of its model: tokenizer files, the ids that are words, and limits. No weights."""
+"""The model of a simulated engine: tokenizer files, printable ids and limits, but no weights."""
 
 import json
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ class SimulatedModel:
     name: str
     files: dict[str, bytes]
     words: tuple[int, ...]
-    """Ids that decode to printable text on their own, in order."""
+    """Ids that decode to printable text on their own, in ascending order."""
     word_set: frozenset[int]
     eos_token_id: int | None
     stop_token_ids: frozenset[int]
-    """Ids beside EOS that the generation config stops at."""
+    """Stop ids of the generation config other than EOS."""
     max_token_id: int
     max_model_len: int
     default_sampling_params: dict[str, Any]
 
     def configuration(self) -> dict[str, Any]:
-        """Describe an engine of one process that takes adapters, with vLLM's names."""
+        """Return the configuration of an engine of one process that accepts adapters, with vLLM's names."""
         return {
             "model_config": {"model": self.root, "dtype": "float32", "logprobs_mode": "processed_logprobs"},
             "parallel_config": {"world_size": 1, "world_size_across_dp": 1, "data_parallel_size": 1},
@@ -56,7 +56,7 @@ class SimulatedModel:
 
 
 def load_model(model_dir: Path | None, max_model_len: int | None) -> SimulatedModel:
-    """Read a model's tokenizer, or build the small one. Raises EngineFailed."""
+    """Load a model's tokenizer, or build the built-in one. Raises EngineFailed."""
     if model_dir is None:
         files, config = _builtin_files(), {}
         root = name = "simulated"
@@ -109,7 +109,7 @@ def _parse_tokenizer(content: bytes, root: str) -> Tokenizer:
 def _stop_ids(
     tokenizer: Tokenizer, tokenizer_config: dict[str, Any], generation: dict[str, Any], config: dict[str, Any]
 ) -> tuple[int | None, frozenset[int]]:
-    """EOS is the tokenizer's, as in vLLM; what else the generation config stops at are plain stop ids."""
+    """Return EOS, which is the tokenizer's as in vLLM, and the generation config's other stop ids."""
     listed = generation.get("eos_token_id", config.get("eos_token_id"))
     stops = [] if listed is None else [listed] if isinstance(listed, int) else list(listed)
     token = tokenizer_config.get("eos_token")
@@ -147,7 +147,7 @@ def _builtin_files() -> dict[str, bytes]:
 
 
 def _byte_tokenizer() -> Tokenizer:
-    """One id per byte, equal to the byte, then the ChatML tokens."""
+    """Return a tokenizer of one id per byte, equal to the byte, followed by the ChatML tokens."""
     tokenizer = Tokenizer(models.BPE(vocab={char: byte for byte, char in enumerate(_byte_chars())}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -157,7 +157,7 @@ def _byte_tokenizer() -> Tokenizer:
 
 
 def _byte_chars() -> list[str]:
-    """The byte-level alphabet: printable bytes stand for themselves, the others for what follows U+00FF in order."""
+    """Return the byte-level alphabet: printable bytes map to themselves, the others to U+0100 and up, in order."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(hidden)) for byte in range(0x100)]

@@ -1,4 +1,4 @@
-"""Names of a simulated sequence's prefixes, as coordinators know them."""
+"""Prefix hashes of a simulated sequence, as coordinators compute them."""
 
 from array import array
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _BLOCKS = BLOCK_TOKENS // BLOCK_SIZE
 
 
 class PrefixHashes:
-    """Goes along with a sequence: a name for each of its prefixes whose length is a multiple of BLOCK_TOKENS."""
+    """Hashes of a growing sequence's prefixes whose length is a multiple of BLOCK_TOKENS."""
 
     __slots__ = ("_link", "_links", "_tail")
 
@@ -20,13 +20,13 @@ class PrefixHashes:
         self._tail: list[int] = []
 
     def copy(self) -> "PrefixHashes":
-        """Return names that go their own way from here."""
+        """Return an independent copy."""
         other = PrefixHashes(self._link)
         other._links, other._tail = self._links[:], self._tail[:]
         return other
 
     def add(self, token_ids: Sequence[int]) -> None:
-        """Take the sequence's next ids."""
+        """Append the sequence's next ids."""
         self._tail += token_ids
         whole = len(self._tail) - len(self._tail) % BLOCK_TOKENS
         if whole:
@@ -35,6 +35,6 @@ class PrefixHashes:
             del self._tail[:whole]
 
     def at(self, block: int) -> int | None:
-        """Return the name of what ends with this block of the KV cache; None for most of them."""
+        """Return the hash of the prefix that ends with this KV block; None for most blocks."""
         position, rest = divmod(block + 1, _BLOCKS)
         return None if rest else int.from_bytes(self._links[position - 1], "little")

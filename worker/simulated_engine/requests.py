@@ -1,4 +1,4 @@
-"""Turns a submit into the sequences that a simulated engine runs, or refuses it as the real engine would."""
+"""Turns a submit into the sequences that a simulated engine runs, or refuses it as vLLM would."""
 
 import random
 from collections.abc import Iterable
@@ -33,13 +33,13 @@ _REFUSED = ("structured_outputs", "prompt_logprob_start", "routed_experts_prompt
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class RequestPlanner:
     """Checks submits against one model and plans their sequences.
 
-    Honoured to the letter: max_tokens, min_tokens, stop_token_ids, ignore_eos, allowed_token_ids, seed,
-    trace_decode_token_ids, and the shape of log-probabilities. A logit_bias of -100 bans an id, one of 100
-    leaves only such ids. What merely shapes a distribution (temperature above 0, top_p, penalties, bad_words …)
-    changes nothing. Scripted ids are said as they are, but end nothing before min_tokens.
+    Honoured exactly: max_tokens, min_tokens, stop_token_ids, ignore_eos, allowed_token_ids, seed,
+    trace_decode_token_ids, and the shape of log-probabilities. A logit_bias of -100 bans an id; one of 100
+    allows only such ids. Parameters that only shape the distribution (temperature above 0, top_p, penalties,
+    bad_words …) have no effect. Scripted ids are generated as given, but end nothing before min_tokens.
     """
 
     settings: SimulationSettings
@@ -48,7 +48,7 @@ class Admission:
     def plan(
         self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
     ) -> list[Generation]:
-        """Plan one generation per sequence, said by these weights. Raises InvalidRequest."""
+        """Return one generation per sequence under these weights. Raises InvalidRequest."""
         params = submit.sampling_params
         prompt = list(submit.prompt_token_ids)
         self._check_prompt(prompt)
@@ -57,7 +57,7 @@ class Admission:
         context, hashes = hash_context(prompt)
         scope = stable_hash(submit.cache_salt, submit.lora.id) if submit.cache_salt or submit.lora.id else 0
         prompt_logprobs = self._prompt_logprobs(params, prompt)
-        names = self._names(submit, prompt)
+        prefix_hashes = self._prefix_hashes(submit, prompt)
         generations = []
         for sequence in sequences:
             source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
@@ -66,16 +66,16 @@ class Admission:
             generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
             generation.logprobs = _logprob_shape(params)
             generation.prompt_logprobs = prompt_logprobs
-            generation.names = names and names.copy()
+            generation.prefix_hashes = prefix_hashes and prefix_hashes.copy()
             generations.append(generation)
         return generations
 
-    def _names(self, submit: pb.Submit, prompt: list[int]) -> PrefixHashes | None:
+    def _prefix_hashes(self, submit: pb.Submit, prompt: list[int]) -> PrefixHashes | None:
         if not self.settings.kv_events:
             return None
-        names = PrefixHashes(scope_of(submit.cache_salt, submit.lora.id))
-        names.add(prompt)
-        return names
+        hashes = PrefixHashes(scope_of(submit.cache_salt, submit.lora.id))
+        hashes.add(prompt)
+        return hashes
 
     def _key(self, params: pb.SamplingParams, weights: str, lora_id: int, index: int) -> int:
         if self.settings.generators and not _is_greedy(params) and not params.HasField("seed"):
@@ -86,8 +86,8 @@ class Admission:
         return stable_hash(*model, seed, lora_id)
 
     def _rules(self, params: pb.SamplingParams, prompt: list[int], fails_after: int | None) -> TokenRules:
-        room = self.model.max_model_len - len(prompt)
-        limit = min(params.max_tokens, room) if params.HasField("max_tokens") else room
+        remaining = self.model.max_model_len - len(prompt)
+        limit = min(params.max_tokens, remaining) if params.HasField("max_tokens") else remaining
         if not params.HasField("max_tokens"):
             _check_min_tokens(params.min_tokens, limit)
         fails = fails_after is not None and fails_after <= limit
@@ -101,7 +101,7 @@ class Admission:
             stops = ends if eos is None else ends | {eos}
         early = self._without(words, ends if eos is None else ends | {eos}) if params.min_tokens else words
         if not words or not early:
-            _refuse("nothing is left to sample from: every token is banned or may not come before min_tokens", None)
+            _refuse("no token left to sample: every one is banned or not allowed before min_tokens", None)
         return TokenRules(
             choice=Choice(words, eos or 0, eos_limit(eos_rate)),
             early=Choice(early),
@@ -110,7 +110,7 @@ class Admission:
             min_tokens=min(params.min_tokens, limit),
             max_tokens=limit,
             generator=self.settings.generators and _has_state(params),
-            script=tuple(params.trace_decode_token_ids) or _from_where_it_is(self.settings.script, prompt),
+            script=tuple(params.trace_decode_token_ids) or _script_after_prompt(self.settings.script, prompt),
             fails=fails,
         )
 
@@ -126,7 +126,7 @@ class Admission:
         return self._without(words, banned)
 
     def _without(self, words: tuple[int, ...], banned: frozenset[int]) -> tuple[int, ...]:
-        # A vocabulary is long, and usually holds none of the banned ids.
+        # A vocabulary is large, and usually contains none of the banned ids.
         if words is self.model.words and banned.isdisjoint(self.model.word_set):
             return words
         return tuple(word for word in words if word not in banned)
@@ -181,11 +181,11 @@ class Admission:
             _refuse(f"Token id {largest} is out of vocabulary", param)
 
 
-def _from_where_it_is(script: tuple[int, ...] | None, prompt: list[int]) -> tuple[int, ...] | None:
-    """Return a script from behind the part of it that the prompt ends with."""
-    for said in range(min(len(script or ()) - 1, len(prompt)), 0, -1):
-        if script and prompt[-1] == script[said - 1] and tuple(prompt[-said:]) == script[:said]:
-            return script[said:] + script[:said]
+def _script_after_prompt(script: tuple[int, ...] | None, prompt: list[int]) -> tuple[int, ...] | None:
+    """Return a script rotated to continue after the part of it with which the prompt ends."""
+    for done in range(min(len(script or ()) - 1, len(prompt)), 0, -1):
+        if script and prompt[-1] == script[done - 1] and tuple(prompt[-done:]) == script[:done]:
+            return script[done:] + script[:done]
     return script
 
 
@@ -194,7 +194,7 @@ def _is_greedy(params: pb.SamplingParams) -> bool:
 
 
 def _has_state(params: pb.SamplingParams) -> bool:
-    """Tell whether a real engine keeps something for the request that is not in its ids."""
+    """Return whether a real engine keeps state for the request that is not in its ids."""
     output_alone = params.presence_penalty or params.frequency_penalty or params.bad_words
     return bool(output_alone) or params.HasField("repetition_detection") or not _is_greedy(params)
 

@@ -1,6 +1,6 @@
-"""Continuous batching without a model: who runs, who waits, whose tokens come out of a step.
+"""Continuous batching without a model: which sequences run or wait, and which tokens a step returns.
 
-Each running sequence holds its next tokens, up to the end of its KV block, as ready-made lists; a step pops
+Each running sequence holds its next tokens, up to the end of its KV block, as prebuilt lists; a step pops
 one per sequence. All other work is per block of 16 tokens, or per request.
 """
 
@@ -32,35 +32,35 @@ class Scheduler:
         self._due: list[Generation] = []
         self._finished: list[tuple[Sequence, pb.Finish]] = []
         self._arrivals = count()
-        self._has_leavers = False
+        self._has_ended = False
         self._batch_changed = False
         self._sequences: list[Sequence] = []
         self._chunks: list[list[list[int]]] = []
         self._scored = False
         self.holding = False
-        """Whether new requests are kept back."""
+        """Whether new requests are held."""
         self.weight_version = "default"
 
-    # Intake and ends.
+    # Adding and ending.
 
     @property
     def open_sequences(self) -> int:
-        """Sequences that have not ended."""
+        """Number of sequences that have not ended."""
         return len(self._live)
 
     @property
     def active_sequences(self) -> int:
-        """Sequences that have not ended and are not kept back."""
+        """Number of sequences that have not ended and are not held."""
         return len(self._live) - len(self._held)
 
     @property
-    def has_endings(self) -> bool:
-        """Whether the next step has endings to report, even if nothing is computed."""
+    def has_finishes(self) -> bool:
+        """Whether the next step has finishes to report, even if nothing is computed."""
         return bool(self._finished)
 
     @property
-    def free_places(self) -> int:
-        """Sequences that could start now without a wait; negative: that many wait already."""
+    def free_capacity(self) -> int:
+        """Sequences that could start at once; if negative, the number that already wait."""
         return self._max_num_seqs - len(self._live)
 
     def add(self, generations: list[Generation]) -> None:
@@ -74,27 +74,27 @@ class Scheduler:
             self._enqueue(generations)
 
     def release_held(self) -> None:
-        """Let the requests in that were kept back."""
+        """Queue the held requests."""
         self.holding = False
         held, self._held = self._held, []
         self._enqueue(held)
 
     def end(self, sequences: Iterable[Sequence], finish: pb.Finish) -> None:
-        """End sequences now; the next step reports it. Unknown ones are ignored."""
+        """End sequences now; the next step reports them. Unknown ones are ignored."""
         for sequence in sequences:
             generation = self._live.get(sequence)
             if generation is not None:
-                self._leave(generation)
+                self._remove(generation)
                 self._finished.append((sequence, _copy(finish)))
         self._held = [generation for generation in self._held if generation.phase is not Phase.DONE]
 
     def end_all(self, finish: pb.Finish) -> None:
-        """End every live sequence now; the next step reports it."""
+        """End every live sequence now; the next step reports them."""
         self.end(list(self._live), finish)
 
     def reset_cache(self, preempt_running: bool) -> bool:
-        """Forget cached blocks; returns whether the cache is empty now."""
-        self._drop_leavers()
+        """Clear the prefix cache; return whether it is empty now."""
+        self._drop_ended()
         if preempt_running:
             while (victim := self._victim()) is not None:
                 self._preempt(victim)
@@ -105,13 +105,13 @@ class Scheduler:
     def step(self) -> Step:
         """Compute one step."""
         step = self._new_step()
-        self._drop_leavers()
+        self._drop_ended()
         self._grow()
         self._prefill(step)
         if self._batch_changed:
             self._rebuild_batch()
         step.sequences = self._sequences
-        # Everything that is done for every token is in this line.
+        # The only work per token.
         step.token_ids = list(map(list.pop, self._chunks))
         if self._scored:
             self._score(step)
@@ -122,14 +122,14 @@ class Scheduler:
         return step
 
     def idle_step(self) -> Step:
-        """Report endings and the load without computing anything."""
+        """Report finishes and the load without computing anything."""
         step = self._new_step()
         step.load = self.load()
         return step
 
     def load(self) -> pb.Load:
-        """Tell how busy the engine is."""
-        self._drop_leavers()
+        """Return the engine's load."""
+        self._drop_ended()
         running = len(self._running) + (self._prefilling is not None)
         return pb.Load(running=running, waiting=len(self._live) - running, kv_cache_usage=self._kv.usage)
 
@@ -138,16 +138,16 @@ class Scheduler:
         return Step(finishes=finished, weight_version=self.weight_version)
 
     def _grow(self) -> None:
-        """Give every sequence without a next token its next ones, and a block for them."""
+        """Draw the next tokens of every sequence that has none left, and allocate a block for them."""
         due, self._due = self._due, []
         for generation in due:
-            if generation.phase is Phase.RUNNING and (generation.room or self._extend(generation)):
+            if generation.phase is Phase.RUNNING and (generation.block_space or self._extend(generation)):
                 generation.draw()
 
     def _extend(self, generation: Generation) -> bool:
-        """Take a block, from the sequence that came last if need be; False when that is this one."""
+        """Allocate a block, preempting the newest sequences if needed; return False if that is this one."""
         self._seal(generation)
-        while not self._kv.take():
+        while not self._kv.allocate():
             victim = self._victim()
             if victim is None:
                 raise AssertionError("a running sequence is always a possible victim")
@@ -155,16 +155,16 @@ class Scheduler:
             if victim is generation:
                 return False
         generation.private = 1
-        generation.room = BLOCK_SIZE
+        generation.block_space = BLOCK_SIZE
         return True
 
     def _seal(self, generation: Generation) -> None:
-        """Make the current block a cached one if it is full."""
+        """Share the current block if it is full."""
         full = generation.length // BLOCK_SIZE
         if full > len(generation.hashes):
             generation.hashes.append(generation.source.context ^ generation.scope)
         if full > generation.sealed:
-            self._kv.seal(generation.hashes[generation.sealed], generation.name_of(generation.sealed))
+            self._kv.seal(generation.hashes[generation.sealed], generation.prefix_hash_of(generation.sealed))
             generation.sealed += 1
             generation.private -= 1
 
@@ -185,7 +185,7 @@ class Scheduler:
             heapq.heappush(self._waiting, (generation.priority, generation.arrival, generation))
 
     def _prefill(self, step: Step) -> None:
-        """Compute prompts, first come first served, as far as one step gets."""
+        """Compute prompts in queue order, up to the token budget of a step."""
         budget = self._prefill_per_step
         while generation := self._prefilling or self._admit():
             used = generation.missing if budget is None else min(budget, generation.missing)
@@ -201,14 +201,14 @@ class Scheduler:
                     return
 
     def _admit(self) -> Generation | None:
-        """Take the first waiting sequence if there is a place and memory for it."""
+        """Take the first waiting sequence if the batch and the KV cache have capacity for it."""
         waiting = self._waiting
         while waiting and waiting[0][2].phase is not Phase.WAITING:
             heapq.heappop(waiting)
         if not waiting or len(self._running) >= self._max_num_seqs:
             return None
         generation = waiting[0][2]
-        # The last token is always computed: there is no next one without it.
+        # The last token is always computed: the next one depends on it.
         readable = (generation.length - 1) // BLOCK_SIZE if generation.reads_cache else 0
         cached = self._kv.match(generation.hashes[:readable])
         private = generation.length // BLOCK_SIZE + 1 - cached
@@ -221,7 +221,7 @@ class Scheduler:
         return generation
 
     def _run(self, generation: Generation, step: Step) -> None:
-        """Move a computed context into the batch; its first token comes out of this step."""
+        """Move a computed context into the batch; this step returns its first token."""
         if not generation.started:
             generation.started = True
             info = pb.PrefillInfo(
@@ -230,11 +230,13 @@ class Scheduler:
             step.prefills.append((generation.sequence, info))
             generation.prompt_logprobs = None
         for block in range(generation.sealed, len(generation.hashes)):
-            self._kv.seal(generation.hashes[block], generation.name_of(block))
+            self._kv.seal(generation.hashes[block], generation.prefix_hash_of(block))
         generation.private = 1
         generation.sealed = len(generation.hashes)
         generation.phase = Phase.RUNNING
-        generation.room = BLOCK_SIZE - generation.drawn % BLOCK_SIZE if not generation.chunk else generation.room
+        generation.block_space = (
+            BLOCK_SIZE - generation.drawn % BLOCK_SIZE if not generation.chunk else generation.block_space
+        )
         self._running.append(generation)
         self._batch_changed = True
         if not generation.chunk:
@@ -250,11 +252,11 @@ class Scheduler:
         for generation in self._due:
             if generation.source.finish is not None:
                 step.finishes.append((generation.sequence, generation.source.finish))
-                self._leave(generation)
+                self._remove(generation)
 
-    def _leave(self, generation: Generation) -> None:
-        """Forget a sequence and free its memory."""
-        self._has_leavers = True
+    def _remove(self, generation: Generation) -> None:
+        """Remove a sequence and free its memory."""
+        self._has_ended = True
         self._release(generation)
         generation.phase = Phase.DONE
         del self._live[generation.sequence]
@@ -265,14 +267,14 @@ class Scheduler:
         self._kv.release(generation.hashes[: generation.sealed], generation.private)
         generation.sealed = generation.private = 0
 
-    def _drop_leavers(self) -> None:
-        if self._has_leavers:
-            self._has_leavers = False
+    def _drop_ended(self) -> None:
+        if self._has_ended:
+            self._has_ended = False
             self._batch_changed = True
             self._running = [generation for generation in self._running if generation.phase is Phase.RUNNING]
 
     def _rebuild_batch(self) -> None:
-        """Make new lists: the old ones are still read as parts of earlier steps."""
+        """Create new lists: earlier steps still refer to the old ones."""
         self._batch_changed = False
         self._sequences = [generation.sequence for generation in self._running]
         self._chunks = [generation.chunk for generation in self._running]
@@ -280,7 +282,7 @@ class Scheduler:
 
 
 def _copy(finish: pb.Finish) -> pb.Finish:
-    # Each sequence's gets a slot of its own.
+    # Each sequence's finish gets its own slot.
     copied = pb.Finish()
     copied.CopyFrom(finish)
     return copied

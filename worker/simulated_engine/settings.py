@@ -1,4 +1,4 @@
-"""Settings of a simulated engine, checked once."""
+"""Settings of a simulated engine, validated once."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tokenwire.options import Bounds, Option, Section, check_bounds, option, sha
 from tokenwire.worker.simulated_engine.faults import FaultPlan
 
 BLOCK_SIZE = 16
-"""Tokens in one block of the KV cache."""
+"""Tokens per block of the KV cache."""
 
 
 def _read_script(path: Path) -> tuple[int, ...]:
@@ -25,10 +25,10 @@ def _read_script(path: Path) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """How a simulated engine behaves."""
+    """Settings of a simulated engine."""
 
     model_dir: Path | None = None
-    """Whose tokenizer files are served; None: a built-in tokenizer of 256 bytes and the ChatML tokens."""
+    """Directory of the tokenizer files; None: a built-in tokenizer of 256 bytes and the ChatML tokens."""
     served_model_names: tuple[str, ...] = shared((), "--served-model-name")
     """Names that requests may use; empty: the directory's name, or "simulated"."""
     kv_events: bool = shared(False, "--kv-events")
@@ -42,12 +42,12 @@ class SimulationSettings:
             parse=_read_script,
         ),
     )
-    """A prompt that ends with the script's beginning is gone on with behind that: a reply that was cut, or that is
-    continued elsewhere."""
+    """A prompt that ends with the script's beginning is continued from there, as for a reply that was cut or moved to
+    another engine."""
     step_ms: float = option(
         10.0, Option("--sim-step-ms", "Time of a step.", Section.SIMULATION, bounds=Bounds(at_least=0))
     )
-    """0: as fast as possible, and then prefill takes no time either."""
+    """0: as fast as possible, with prefill taking no time either."""
     prefill_tokens_per_s: float = option(
         20_000.0,
         Option(

@@ -1,7 +1,7 @@
-"""Tokens of a simulated engine: the next one is a pure function of all ids before it and the seed.
+"""Tokens of a simulated engine: each is a pure function of all ids before it and the seed.
 
-So a request that goes on elsewhere from its prompt and its tokens so far gets the same tokens, as with
-a deterministic model. A rolling hash of the context makes each token O(1).
+A request that continues on another engine from its prompt and its tokens so far therefore gets the same tokens, as
+with a deterministic model. A rolling hash of the context makes each token O(1).
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 
-# 60 bits are two digits of a Python integer and 28 are one, which makes the arithmetic a third cheaper than with 64.
+# 60 bits are two digits of a Python integer and 28 are one, so the arithmetic is a third cheaper than with 64.
 _MASK = (1 << 60) - 1
 _ROLL = 0xE3779B97F4A7C15
 _DRAW_BITS = 28
@@ -20,12 +20,12 @@ _DRAW_MASK = (1 << _DRAW_BITS) - 1
 
 
 def stable_hash(*parts: object) -> int:
-    """60 bits that are the same in every process."""
+    """Return a 60-bit hash that is the same in every process."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") & _MASK
 
 
 def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
-    """Hash a prompt: the hash of all of it, and the hash at the end of each full block."""
+    """Return the hash of a whole prompt, and the hashes at the end of each full block."""
     context = 0
     blocks: list[int] = []
     whole = len(token_ids) - len(token_ids) % BLOCK_SIZE
@@ -40,26 +40,26 @@ def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a token is drawn from."""
+    """The distribution from which a token is drawn."""
 
     words: tuple[int, ...]
     eos_token_id: int = 0
     eos_limit: int = 0
-    """Draws below it are EOS."""
+    """Draws below this are EOS."""
 
 
 def eos_limit(rate: float) -> int:
-    """The draws, out of all, that are EOS at this rate."""
+    """Return the number of draws that are EOS at this rate."""
     return round(rate * (1 << _DRAW_BITS))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a request says about its tokens; all of its sequences share it."""
+    """A request's sampling rules, shared by all of its sequences."""
 
     choice: Choice
     early: Choice
-    """The same before min_tokens, without what would end the sequence."""
+    """The distribution before min_tokens, without ids that end the sequence."""
     stops: frozenset[int]
     """Ids that end the sequence, EOS among them unless it is ignored."""
     eos_token_id: int | None
@@ -67,13 +67,13 @@ class TokenRules:
     max_tokens: int
     script: tuple[int, ...] | None = None
     generator: bool = False
-    """Tokens depend also on how many the sequence has drawn before."""
+    """Whether tokens also depend on how many the sequence has drawn before."""
     fails: bool = False
-    """Reaching max_tokens is an engine error."""
+    """Whether reaching max_tokens is an engine error."""
 
 
 class TokenSource:
-    """Draws one sequence's tokens, ahead of the steps that report them."""
+    """Draws one sequence's tokens ahead of the steps that report them."""
 
     __slots__ = ("_generated", "_key", "_rules", "_state", "context", "finish")
 
@@ -81,15 +81,15 @@ class TokenSource:
         self._rules = rules
         self._key = key & _DRAW_MASK
         self._state = key
-        """Of the sequence's own generator, where it has one."""
+        """State of the sequence's own generator, if it has one."""
         self._generated = 0
         self.context = context
-        """Hash of the prompt and all tokens taken."""
+        """Hash of the prompt and all tokens drawn."""
         self.finish: pb.Finish | None = None
-        """How the sequence ends, once its last token is taken."""
+        """Set once the last token is drawn."""
 
     def take(self, count: int) -> list[int]:
-        """Take the next tokens: at least one, at most count."""
+        """Draw the next tokens: at least one, at most count."""
         rules = self._rules
         early = self._generated < rules.min_tokens
         bound = rules.min_tokens if early else rules.max_tokens
@@ -147,18 +147,18 @@ def _limit_finish(fails: bool) -> pb.Finish:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShape:
-    """Which log-probabilities a request wants with a token."""
+    """Which log-probabilities a request asks for."""
 
     likeliest: int
     exact: tuple[int, ...] = ()
-    """Report these ids instead of the likeliest."""
+    """Ids to report instead of the likeliest."""
     greedy: bool = False
 
 
 def logprob_rows(shape: LogprobShape, words: tuple[int, ...], sampled: list[tuple[int, int]]) -> pb.LogprobRows:
-    """Rows for (context hash, sampled token) pairs.
+    """Return the rows for (context hash, sampled token) pairs.
 
-    Probabilities fall geometrically with the rank, so a row is a part of a true distribution; as in vLLM,
+    Probabilities decrease geometrically with the rank, so a row is part of a valid distribution; as in vLLM,
     a sampled token that is among the likeliest appears twice.
     """
     columns = len(shape.exact) or min(shape.likeliest, len(words))
@@ -181,7 +181,7 @@ def logprob_rows(shape: LogprobShape, words: tuple[int, ...], sampled: list[tupl
 
 
 def _ranked(words: tuple[int, ...], bits: int, rank: int, token: int, columns: int) -> list[int]:
-    """The likeliest ids in order, the sampled one at its rank."""
+    """Return the likeliest ids in order, the sampled one at its rank."""
     start = bits % len(words)
     others = (words[(start + i) % len(words)] for i in range(len(words)))
     rest = [other for _, other in zip(range(columns + 1), others, strict=False) if other != token]

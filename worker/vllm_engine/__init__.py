@@ -1,1 +1,1 @@
-"""vLLM behind the engine seam."""
+"""The engine interface implemented with vLLM."""

@@ -1,4 +1,4 @@
-"""vLLM's own engine arguments, parsed as vLLM parses them, with errors instead of exits."""
+"""Parses vLLM's engine arguments as vLLM does, raising errors instead of exiting."""
 
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ from tokenwire.worker.vllm_engine.extension import EXTENSION
 
 
 def parse_engine_args(model: str, arguments: list[str]) -> Any:
-    """Turn what the operator typed after `--` into vLLM's AsyncEngineArgs. Raises EngineFailed with vLLM's message."""
+    """Parse the arguments after `--` into vLLM's AsyncEngineArgs. Raises EngineFailed with vLLM's message."""
     parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(prog="tokenwire worker", add_help=False))
     parser.error = _refuse
     try:
@@ -18,18 +18,18 @@ def parse_engine_args(model: str, arguments: list[str]) -> Any:
     except (ValueError, TypeError, SystemExit) as error:
         _refuse(str(error))
     _check(model, parsed)
-    # Where the operator has no extension of his own, there is room for ours.
+    # vLLM accepts one extension; the operator's own one takes precedence.
     parsed.worker_extension_cls = parsed.worker_extension_cls or EXTENSION
     return parsed
 
 
 def _check(model: str, parsed: Any) -> None:
     if parsed.model != model:
-        _refuse(f"the model is {model}, as given before `--`; --model {parsed.model} is one too many")
+        _refuse(f"the model was given before `--` as {model}; remove --model {parsed.model}")
     if parsed.skip_tokenizer_init:
-        # Without it an id outside the vocabulary kills the engine, and EOS, bad words and grammars do not work.
-        _refuse("--skip-tokenizer-init is not possible: the worker checks requests with the tokenizer")
+        # Without a tokenizer an id outside the vocabulary kills the engine, and EOS, bad words and grammars fail.
+        _refuse("--skip-tokenizer-init is not supported: the worker validates requests with the tokenizer")
 
 
 def _refuse(message: str) -> NoReturn:
-    raise EngineFailed(f"vLLM's engine arguments are wrong: {message}")
+    raise EngineFailed(f"Invalid vLLM engine arguments: {message}")

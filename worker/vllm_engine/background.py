@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop, in a thread that never holds up the end of the process."""
+"""Runs blocking work in a daemon thread, which never delays the exit of the process."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """Runs a function in a daemon thread at once; a result that nobody waits for any more goes to `discard`."""
+    """Runs a function in a daemon thread; a result whose waiter was cancelled is passed to `discard`."""
 
     def __init__(self, function: Callable[[], T], discard: Callable[[T], None] | None = None) -> None:
         self._function = function
@@ -21,11 +21,11 @@ class Background(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Tell whether the function still runs, waited for or not."""
+        """Return whether the function is still running."""
         return self._thread.is_alive()
 
-    async def outcome(self) -> T:
-        """Wait for the function to return or raise."""
+    async def result(self) -> T:
+        """Wait for the function's result, or raise its exception."""
         return await asyncio.wrap_future(self._future)
 
     def _run(self) -> None:

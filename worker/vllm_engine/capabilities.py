@@ -1,4 +1,4 @@
-"""What may be relied on when vLLM samples: whether seeds are safe, and what equal requests have in common."""
+"""Determines how a vLLM engine samples: whether seeds are safe, noise is positional and batches are invariant."""
 
 import logging
 import pkgutil
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 
 async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
-    """Find out how a started AsyncLLM draws tokens, and make seeded requests safe where that takes something."""
+    """Return how a started AsyncLLM samples, after making seeded requests safe where possible."""
     config = llm.vllm_config
     on_cpu = config.device_config.device_type == "cpu"
-    # Of this runner the noise is a hash of seed and position. Where drafts are verified, it decides on them instead.
+    # This runner's noise is a hash of seed and position, except with speculative decoding, where it verifies drafts.
     positional = bool(getattr(config, "use_v2_model_runner", False)) and config.speculative_config is None
     in_float32 = config.model_config.dtype == torch.float32
     return pb.EngineCapabilities(
@@ -33,5 +33,5 @@ async def _seeds_are_safe(llm: Any) -> bool:
     extension = pkgutil.resolve_name(llm.vllm_config.parallel_config.worker_extension_cls)
     if issubclass(extension, PartialPrefills) and all(await llm.collective_rpc("tokenwire_keep_generators")):
         return True
-    log.warning("seeded requests are refused: this engine would die of one whose prompt it computes in several steps")
+    log.warning("refusing seeded requests: one with a chunked prompt would kill this engine")
     return False

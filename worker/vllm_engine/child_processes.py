@@ -1,4 +1,4 @@
-"""The engine's processes, and those that they started in turn."""
+"""Shields the engine's processes from Ctrl-C, and kills them with their descendants."""
 
 import contextlib
 import multiprocessing
@@ -9,16 +9,16 @@ import psutil
 
 
 def shield_children_from_ctrl_c() -> None:
-    """Keep Ctrl-C in a terminal from the processes that this thread starts: the worker alone decides when they end."""
-    # Its first use, which is the start of a process, would lift the block.
+    """Block SIGINT in the processes that this thread starts: only the worker decides when they stop."""
+    # Its first use, when a process is started, would unblock the signal.
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def kill_children() -> None:
-    """Kill all processes that multiprocessing has started here, with all below them."""
+    """Kill all processes that multiprocessing has started here, with their descendants."""
     for child in multiprocessing.active_children():
-        # Those below first: without their parent nobody would find them.
+        # Descendants first: without their parent they could not be found.
         with contextlib.suppress(psutil.NoSuchProcess):
             for each in psutil.Process(child.pid).children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""What clients ask of an engine's configuration, under vLLM's names: a choice, since the whole may hold secrets."""
+"""The part of vLLM's configuration that clients may read: an allowlist, because the rest may hold secrets."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _LORA = ("max_lora_rank", "max_loras", "max_cpu_loras", "lora_dtype", "fully_sha
 
 
 def engine_configuration(config: Any) -> dict[str, Any]:
-    """Return the parts of a VllmConfig as JSON values; a part that the engine does not have is None."""
+    """Return parts of a VllmConfig as JSON values, None for those that the engine does not have."""
     return {
         "model_config": _part(config.model_config, _MODEL),
         "parallel_config": _part(config.parallel_config, (*_PARALLEL, *_PARALLEL_DATA)),

@@ -1,4 +1,4 @@
-"""The engine's control verbs over AsyncLLM's public methods."""
+"""The engine's control methods, implemented with AsyncLLM's public methods."""
 
 from typing import Any
 
@@ -10,35 +10,35 @@ from tokenwire.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import PauseMode
 from tokenwire.worker.vllm_engine.errors import vllm_errors
-from tokenwire.worker.vllm_engine.named_params import procedure
+from tokenwire.worker.vllm_engine.named_params import extension_call
 
 
 class VllmControl:
-    """Control verbs of an engine; the engine itself sets `_llm` when it has started."""
+    """Control methods of an engine, which sets `_llm` when it has started."""
 
     _llm: Any = None
     model_root = ""
-    """Where the engine's first weights come from."""
+    """Directory or hub name of the initial weights."""
 
     @property
     def llm(self) -> Any:
-        """The started AsyncLLM. Raises Unavailable before the start and after the end."""
+        """The started AsyncLLM. Raises Unavailable before the start and after the stop."""
         if self._llm is None:
             raise Unavailable("The engine is not running.")
         return self._llm
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Stop stepping."""
+        """Pause generation."""
         with vllm_errors():
             await self.llm.pause_generation(mode=mode.value, clear_cache=clear_cache)
 
     async def resume(self) -> None:
-        """Go on stepping."""
+        """Resume generation."""
         with vllm_errors():
             await self.llm.resume_generation()
 
     async def is_paused(self) -> bool:
-        """Tell whether stepping is paused."""
+        """Return whether generation is paused."""
         with vllm_errors():
             return bool(await self.llm.is_paused())
 
@@ -55,36 +55,36 @@ class VllmControl:
             await self.llm.wake_up(tags or None)
 
     async def is_sleeping(self) -> bool:
-        """Tell whether the engine sleeps."""
+        """Return whether the engine sleeps."""
         with vllm_errors():
             return bool(await self.llm.is_sleeping())
 
     async def reset_cache(self, reset_running_requests: bool, reset_external: bool) -> bool:
-        """Clear the prefix cache; returns whether it is empty now."""
+        """Clear the prefix cache; return whether it is empty now."""
         with vllm_errors():
             return bool(await self.llm.reset_prefix_cache(reset_running_requests, reset_external))
 
     async def load_lora(self, adapter: pb.LoraAdapter) -> bool:
-        """Load an adapter; returns whether it is loaded now."""
+        """Load an adapter; return whether it is loaded now."""
         self._require_lora()
         with vllm_errors():
             try:
                 return bool(await self.llm.add_lora(lora_request(adapter)))
             except Exception as error:
-                # The engine's process hands its errors over as text.
+                # The engine's process reports its errors as text.
                 missing = str(LoRAAdapterNotFoundError(adapter.name, adapter.path))
                 if missing in str(error):
                     raise NotFound(missing, param="lora_path") from error
                 raise
 
     async def unload_lora(self, adapter_id: int) -> bool:
-        """Unload an adapter; returns whether it was there."""
+        """Unload an adapter; return whether it was loaded."""
         self._require_lora()
         with vllm_errors():
             return bool(await self.llm.remove_lora(adapter_id))
 
     async def list_loras(self) -> list[int]:
-        """List ids of loaded adapters."""
+        """Return the ids of loaded adapters."""
         if self.llm.vllm_config.lora_config is None:
             return []
         with vllm_errors():
@@ -92,10 +92,10 @@ class VllmControl:
 
     def _require_lora(self) -> None:
         if self.llm.vllm_config.lora_config is None:
-            raise Unsupported("This worker takes no LoRA adapters: start it with --enable-lora after `--`.")
+            raise Unsupported("This worker does not accept LoRA adapters: start it with --enable-lora after `--`.")
 
     async def load_weights(self, path: str) -> None:
-        """Read weights from a directory; "": those that the engine started with."""
+        """Replace the weights with those of a directory; "" restores the initial ones."""
         arguments = {"weights_path": path or self.model_root}
         with vllm_errors():
             await self.llm.collective_rpc("reload_weights", None, (), arguments)
@@ -103,10 +103,10 @@ class VllmControl:
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
         """Run one stage of a weight update: init, start, start_draft, update, finish or shutdown."""
         llm = self.llm
-        called = procedure(stage, arguments)
+        called = extension_call(stage, arguments)
         if called is None and llm.vllm_config.weight_transfer_config is None:
             raise Unsupported(
-                "This worker takes no transfers of weights: start it with "
+                "This worker does not accept weight transfers: start it with "
                 """--weight-transfer-config '{"backend": "nccl"}' after `--`."""
             )
         with vllm_errors():
@@ -129,7 +129,7 @@ class VllmControl:
                 case "shutdown":
                     await llm.shutdown_weight_transfer_engine()
                 case _:
-                    raise InvalidRequest(f"There is no stage {stage!r} of a weight update.", param="stage")
+                    raise InvalidRequest(f"Unknown weight update stage {stage!r}.", param="stage")
 
     async def get_weight_version(self) -> str:
         """Return the label of the current weights."""
@@ -144,7 +144,7 @@ class VllmControl:
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Call a method on every process of the engine; returns their results."""
+        """Call a method on every process of the engine; return their results."""
         with vllm_errors():
             return list(await self.llm.collective_rpc(method, timeout_s, tuple(args), kwargs))
 

@@ -1,4 +1,4 @@
-"""The fast way: one message of the engine core is one step; AsyncLLM's per-request machinery is left out.
+"""The fast driver: takes whole steps from the engine core, bypassing AsyncLLM's per-request output handling.
 
 This is the only file that touches AsyncLLM's internals: `output_handler`, `input_processor`, `engine_core`.
 """
@@ -18,7 +18,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.vllm_engine.driver import Admission, StepQueue, aborted, finish, orphaned
+from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.logprobs import columns_wanted, prompt_rows, sampled_rows, scored_rows
@@ -31,7 +31,7 @@ _INPUTS = ("supported_tasks", "lora_request", "priority", "data_parallel_rank", 
 
 
 def missing_internals(llm: Any) -> list[str]:
-    """Name the internals that the pump needs and this AsyncLLM lacks."""
+    """Return the names of internals that the driver needs and this AsyncLLM lacks."""
     missing = [] if getattr(llm, "output_handler", llm) is None else ["an idle AsyncLLM.output_handler"]
     needed = {
         "input_processor": ("process_inputs", "process_inputs_async", "assign_request_id"),
@@ -49,14 +49,14 @@ def missing_internals(llm: Any) -> list[str]:
 
 @dataclass(slots=True)
 class _Prefill:
-    """What is asked of a sequence's first output."""
+    """What the prefill info of a sequence is made of."""
 
     prompt_tokens: int
     cached_elsewhere: int | None
     scored_ids: Any
 
 
-class Pump:
+class CoreDriver:
     """Feeds requests to the engine core and turns each of its messages into one step."""
 
     def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
@@ -78,35 +78,35 @@ class Pump:
         self._tasks: Any = ()
 
     async def start(self) -> None:
-        """Take the place of AsyncLLM's own output handler."""
+        """Replace AsyncLLM's own output handler."""
         self._tasks = await self._llm.get_supported_tasks()
         self._weight_version = await self._llm.get_weight_version()
-        self._llm.output_handler = asyncio.create_task(self._run(), name="tokenwire-pump")
+        self._llm.output_handler = asyncio.create_task(self._run(), name="tokenwire-core-driver")
 
-    async def submit(self, admission: Admission, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
         """Start all sequences of a request, or none and raise."""
         with vllm_errors():
-            request = await self._process(admission)
+            request = await self._process(vllm_request)
             self._check_limits(len(sequences))
             self._processor.assign_request_id(request)
-            for name, value in admission.reasoning.items():
+            for name, value in vllm_request.reasoning.items():
                 setattr(request, name, value)
             await self._add(_children(request, len(sequences)), sequences)
 
-    async def _process(self, admission: Admission) -> Any:
+    async def _process(self, vllm_request: VllmRequest) -> Any:
         if self._queue.closed or self._llm.errored:
             raise Unavailable(DEAD)
-        params = admission.params
+        params = vllm_request.params
         if params.prompt_logprobs and self._llm.vllm_config.cache_config.kv_sharing_fast_prefill:
             message = "--kv-sharing-fast-prefill produces incorrect prompt log-probabilities; start the engine without."
             raise VLLMValidationError(message, parameter="prompt_logprobs")
-        arguments = (admission.request_id, admission.prompt, params, self._tasks)
+        arguments = (vllm_request.request_id, vllm_request.prompt, params, self._tasks)
         if params.structured_outputs is not None:
-            # Checking a grammar may take long: not on the loop that carries everybody's tokens.
-            request = await self._processor.process_inputs_async(*arguments, **admission.inputs)
-            await self._grammars.refuse_stuck(request.sampling_params)
+            # Checking a grammar may take long: off the event loop, which carries all tokens.
+            request = await self._processor.process_inputs_async(*arguments, **vllm_request.inputs)
+            await self._grammars.reject_unsatisfiable(request.sampling_params)
             return request
-        return self._processor.process_inputs(*arguments, **admission.inputs)
+        return self._processor.process_inputs(*arguments, **vllm_request.inputs)
 
     def _check_limits(self, n: int) -> None:
         limits = self._llm.scheduler_config
@@ -119,19 +119,19 @@ class Pump:
         added: list[Sequence] = []
         try:
             for child, sequence in zip(children, sequences, strict=True):
-                # Known before it is sent: its first output may come while we wait.
-                self._remember(child, sequence)
+                # Registered before it is sent: its first output may arrive during the await.
+                self._register(child, sequence)
                 added.append(sequence)
                 await self._core.add_request_async(child)
         except BaseException:
-            await self._cancel([self._forget(self._ids[sequence]) for sequence in added if sequence in self._ids])
+            await self._cancel([self._unregister(self._ids[sequence]) for sequence in added if sequence in self._ids])
             raise
 
-    def _remember(self, child: Any, sequence: Sequence) -> None:
+    def _register(self, child: Any, sequence: Sequence) -> None:
         request_id, params = child.request_id, child.sampling_params
         self._live[request_id] = sequence
         self._ids[sequence] = request_id
-        self._statistics.began(child)
+        self._statistics.track(child)
         prompt_tokens = len(child.prompt_token_ids)
         self._prefills[request_id] = _Prefill(prompt_tokens, _cached_elsewhere(params), params.prompt_logprob_token_ids)
         self._queued_tokens += prompt_tokens
@@ -141,11 +141,11 @@ class Pump:
         if params.structured_outputs is not None:
             self._with_grammar.add(request_id)
 
-    def _forget(self, request_id: str) -> str:
+    def _unregister(self, request_id: str) -> str:
         del self._ids[self._live.pop(request_id)]
         self._columns.pop(request_id, None)
         self._with_grammar.discard(request_id)
-        self._statistics.forget(request_id)
+        self._statistics.untrack(request_id)
         self._end_prefill(request_id)
         return request_id
 
@@ -158,11 +158,11 @@ class Pump:
     async def abort(self, sequences: list[Sequence]) -> None:
         """End live sequences with an ABORT finish; unknown ones are ignored."""
         live = [sequence for sequence in dict.fromkeys(sequences) if sequence in self._ids]
-        request_ids = [self._forget(self._ids[sequence]) for sequence in live]
+        request_ids = [self._unregister(self._ids[sequence]) for sequence in live]
         if live:
-            # The core says nothing about an aborted request and may never step again: the end is told here.
+            # The core reports nothing about an aborted request and may never step again, so the end is reported here.
             self._put(finishes=[(sequence, aborted()) for sequence in live])
-            self._note_idleness()
+            self._record_idle()
             await self._cancel(request_ids)
 
     async def _cancel(self, request_ids: list[str]) -> None:
@@ -193,9 +193,9 @@ class Pump:
             return
         message = DEAD if isinstance(error, EngineDeadError) else f"The engine's output could not be read: {error!r}"
         log.error("%s", message, exc_info=None if isinstance(error, EngineDeadError) else error)
-        finishes = [(sequence, orphaned(message)) for sequence in self._ids]
+        finishes = [(sequence, handed_back_error(message)) for sequence in self._ids]
         for request_id in list(self._live):
-            self._forget(request_id)
+            self._unregister(request_id)
         self._put(finishes=finishes)
         self._queue.close(EngineFailed(message))
 
@@ -213,20 +213,20 @@ class Pump:
             request_id = output.request_id
             sequence = live.get(request_id)
             if sequence is None:
-                continue  # aborted while the core was still computing it
+                continue  # aborted while the core was computing it
             sequences.append(sequence)
             token_ids.append(output.new_token_ids)
             if prefills and request_id in prefills:
                 step.prefills.append((sequence, self._prefill(output)))
             if columns and output.new_logprobs is not None and request_id in columns:
                 step.logprobs.append((sequence, sampled_rows(output.new_logprobs, columns[request_id])))
-            # Not by truth: FinishReason.STOP is 0.
+            # `is not None`, because FinishReason.STOP is 0.
             if output.finish_reason is not None:
                 step.finishes.append((sequence, _finish(output, request_id in self._with_grammar)))
-                self._forget(request_id)
+                self._unregister(request_id)
         if outputs.scheduler_stats is not None:
             self._loads[outputs.engine_index] = outputs.scheduler_stats
-        self._note_idleness()
+        self._record_idle()
         step.load = self._load()
         return step
 
@@ -244,10 +244,10 @@ class Pump:
             info.prompt_logprobs.CopyFrom(scored_rows(prefill.scored_ids, output.prompt_token_id_logprobs))
         return info
 
-    def _note_idleness(self) -> None:
-        # The core does not step, and so does not report, when its last request is aborted.
+    def _record_idle(self) -> None:
+        # When its last request is aborted, the core does not step and so does not report.
         if not self._live:
-            self._statistics.idle(self._loads)
+            self._statistics.record_idle(self._loads)
 
     def _load(self) -> pb.Load:
         if not self._live:
@@ -263,7 +263,7 @@ class Pump:
 
 
 def _children(request: Any, n: int) -> list[Any]:
-    """Split a processed request into one per sequence, with ids and seeds as vLLM's ParentRequest gives them."""
+    """Split a processed request into one per sequence, with the ids and seeds of vLLM's ParentRequest."""
     if n == 1:
         return [request]
     children = [copy(request) for _ in range(n)]
@@ -274,7 +274,7 @@ def _children(request: Any, n: int) -> list[Any]:
 
 
 def _cached_elsewhere(params: Any) -> int | None:
-    """Tell how many prompt tokens a prefill worker had cached, where this engine only decodes."""
+    """Return how many prompt tokens a prefill worker had cached, if this engine only decodes."""
     transfer = (params.extra_args or {}).get("kv_transfer_params") or {}
     cached = transfer.get("remote_prefill_cached_tokens") if transfer.get("do_remote_prefill") else None
     return cached if isinstance(cached, int) else None

@@ -1,4 +1,4 @@
-"""How sequences get into AsyncLLM and whole steps out of it: one small interface for two ways."""
+"""The interface of drivers, which submit sequences to AsyncLLM and yield whole steps, and what they share."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ from tokenwire.worker.engine import Sequence, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """A request as vLLM takes it, for all of its sequences."""
+class VllmRequest:
+    """A request in vLLM's types, for all of its sequences."""
 
     request_id: str
     prompt: Any
@@ -24,16 +24,16 @@ class Admission:
     inputs: dict[str, Any]
     """Keyword arguments that `generate` and `process_inputs` share."""
     reasoning: dict[str, Any]
-    """reasoning_ended and reasoning_parser_kwargs, where given."""
+    """reasoning_ended and reasoning_parser_kwargs, if given."""
 
 
 class Driver(Protocol):
     """Runs sequences on one AsyncLLM."""
 
     async def start(self) -> None:
-        """Begin to listen to the engine."""
+        """Start reading the engine's output."""
 
-    async def submit(self, admission: Admission, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
         """Start all sequences of a request, or none and raise."""
 
     async def abort(self, sequences: list[Sequence]) -> None:
@@ -43,11 +43,11 @@ class Driver(Protocol):
         """Yield steps until `stop`, or until the engine dies."""
 
     async def stop(self) -> None:
-        """Abort what is live and end the steps."""
+        """Abort live sequences and end the steps."""
 
 
 class StepQueue:
-    """Steps between whoever makes them and the one who iterates them."""
+    """Steps from a driver to their consumer."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
@@ -62,17 +62,17 @@ class StepQueue:
 
     @property
     def newest(self) -> Step | None:
-        """The last step that nobody has taken yet: it may still be changed."""
+        """The last step that is not consumed yet and may still be changed."""
         return self._steps[-1] if self._steps else None
 
     def close(self, error: Exception | None = None) -> None:
-        """Let the iteration end, with an error or without, once all steps are taken."""
+        """End the iteration once all steps are consumed, raising the error if there is one."""
         if not self.closed:
             self.closed, self._error = True, error
             self._ready.set()
 
     async def drain(self) -> AsyncIterator[Step]:
-        """Yield steps as they come."""
+        """Yield steps until the queue is closed."""
         while True:
             while self._steps:
                 yield self._steps.popleft()
@@ -84,8 +84,8 @@ class StepQueue:
             raise self._error
 
 
-_FAULT = "The engine reported an internal error for this sequence."
-_STUCK = "The grammar that the output has to follow allows no token here: the sequence cannot go on."
+_INTERNAL_ERROR = "The engine reported an internal error for this sequence."
+_GRAMMAR_STUCK = "The grammar allows no further token, so the sequence cannot continue."
 
 
 def finish(
@@ -95,7 +95,7 @@ def finish(
     kv_transfer: Any = None,
     has_grammar: bool = False,
 ) -> pb.Finish:
-    """Build a terminal event from vLLM's; a stop without a reason is the end-of-sequence token, the last new one."""
+    """Build a terminal event from vLLM's; a stop without a reason is EOS, the last new token."""
     event = pb.Finish(reason=FINISH_REASONS[reason])
     if event.reason == pb.FINISH_REASON_STOP:
         if isinstance(stop_reason, int):
@@ -103,23 +103,23 @@ def finish(
         elif new_token_ids:
             event.eos_token_id = new_token_ids[-1]
     elif event.reason == pb.FINISH_REASON_ERROR:
-        # A sequence that fails with a token had it refused by its grammar; all other failures come without any.
-        event.error_message = _STUCK if has_grammar and new_token_ids else _FAULT
+        # A failure with a new token means that the grammar rejected it; other failures come without tokens.
+        event.error_message = _GRAMMAR_STUCK if has_grammar and new_token_ids else _INTERNAL_ERROR
     if kv_transfer:
         event.kv_transfer_params_json = json.dumps(kv_transfer, default=str)
     return event
 
 
 def aborted() -> pb.Finish:
-    """Build the terminal event of an aborted sequence: vLLM emits none after an abort."""
+    """Return the terminal event of an aborted sequence: vLLM emits none after an abort."""
     return pb.Finish(reason=pb.FINISH_REASON_ABORT)
 
 
 def failed(message: str) -> pb.Finish:
-    """Build the terminal event of a sequence that the engine failed."""
+    """Return the terminal event of a sequence that failed in the engine."""
     return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message)
 
 
-def orphaned(message: str) -> pb.Finish:
-    """Build the terminal event of a sequence whose engine died."""
+def handed_back_error(message: str) -> pb.Finish:
+    """Return the terminal event of a sequence whose engine died, so that it may continue on another worker."""
     return pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message=message, handed_back=True)

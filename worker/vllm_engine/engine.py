@@ -1,4 +1,4 @@
-"""vLLM behind the engine seam: AsyncLLM built from the operator's own vLLM arguments."""
+"""The engine interface implemented with vLLM's AsyncLLM, built from the operator's own vLLM arguments."""
 
 import asyncio
 import json
@@ -21,19 +21,19 @@ from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.prefix_cache import CacheChange, HearCache
+from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
 from tokenwire.worker.vllm_engine.capabilities import engine_capabilities
 from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
 from tokenwire.worker.vllm_engine.configuration import engine_configuration
 from tokenwire.worker.vllm_engine.control_verbs import VllmControl, lora_request
-from tokenwire.worker.vllm_engine.core_driver import Pump, missing_internals
-from tokenwire.worker.vllm_engine.driver import Admission, Driver
+from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
+from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
-from tokenwire.worker.vllm_engine.kv_events import CacheEvents
+from tokenwire.worker.vllm_engine.kv_events import KvEventSubscriber
 from tokenwire.worker.vllm_engine.sampling import to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
@@ -41,15 +41,15 @@ from tokenwire.worker.vllm_engine.warm_up import warm_up
 log = logging.getLogger(__name__)
 
 _SHUTDOWN_S = 30.0
-"""How long the engine's processes may take to end; vLLM's own bounds, 5 s each, are too short on a busy machine."""
+"""Seconds for the engine's processes to exit; vLLM's own bounds, 5 s each, are too short on a busy machine."""
 _STOP_START_S = 10.0
-"""How long `stop` waits for a start that it broke off."""
+"""Seconds that `stop` waits for a cancelled start."""
 
 
 class VllmEngine(VllmControl):
-    """One vLLM engine (with all of its processes).
+    """One vLLM engine with all of its processes.
 
-    Drives it by the pump where this vLLM has the internals for it, else by `generate`; `use_pump` insists on either.
+    Driven by CoreDriver if this vLLM has the internals for it, else by GenerateDriver; `use_core_driver` forces either.
     """
 
     def __init__(
@@ -57,51 +57,51 @@ class VllmEngine(VllmControl):
         model: str,
         engine_args: list[str],
         served_model_names: list[str],
-        use_pump: bool | None = None,
+        use_core_driver: bool | None = None,
         kv_events: bool = False,
         warm_up: bool = True,
         report: Callable[[str], None] = lambda phase: None,
     ) -> None:
-        """report: hears of each phase of the start that takes long."""
+        """`report` is called with each slow phase of the start."""
         self.model_root = model
         self._engine_args = engine_args
         self._names = served_model_names
-        self._use_pump = use_pump
+        self._use_core_driver = use_core_driver
         self._warm_up = warm_up
         self._report = report
         self._driver: Driver | None = None
-        self._on_cache_change: HearCache | None = None
-        self._cache_events = CacheEvents(self._heard) if kv_events else None
+        self._on_cache_change: OnCacheChange | None = None
+        self._kv_event_subscriber = KvEventSubscriber(self._on_cache_event) if kv_events else None
         self._files: dict[str, bytes] = {}
-        self._building: Background[Any] | None = None
+        self._start_thread: Background[Any] | None = None
         self._stopped = False
         self._traced = False
         self._capabilities = pb.EngineCapabilities()
         self._loras: set[int] = set()
-        self._admitting: set[Sequence] = set()
-        self._aborted_early: set[Sequence] = set()
+        self._submitting: set[Sequence] = set()
+        self._aborted_on_submit: set[Sequence] = set()
 
     async def start(self) -> None:
-        """Load the model and be ready for `submit`. Raises EngineFailed with a message that says what to do."""
-        self._building = Background(self._build, discard=_shut_down)
-        llm = await self._building.outcome()
-        self._building = None  # it would keep the engine in memory
+        """Load the model. Raises EngineFailed with a message that says what to do."""
+        self._start_thread = Background(self._build, discard=_shut_down)
+        llm = await self._start_thread.result()
+        self._start_thread = None  # its result would keep the engine in memory
         if self._stopped:
-            await Background(lambda: _shut_down(llm)).outcome()
-            raise EngineFailed("The engine was stopped while it started.")
+            await Background(lambda: _shut_down(llm)).result()
+            raise EngineFailed("The engine was stopped during its start.")
         self._llm = llm
         self._grammars = GrammarCheck(llm.vllm_config, llm.get_tokenizer())
         try:
             self._traced = await self._llm.is_tracing_enabled()
             self._capabilities = await engine_capabilities(self._llm)
-            await self._drive()
-            if self._cache_events is not None:
-                self._cache_events.start()
+            await self._start_driver()
+            if self._kv_event_subscriber is not None:
+                self._kv_event_subscriber.start()
         except BaseException:
             await self.stop()
             raise
 
-    async def _drive(self) -> None:
+    async def _start_driver(self) -> None:
         if self._warm_up:
             log.info("warming up: running one request of each kind")
             self._report("warming up")
@@ -111,21 +111,21 @@ class VllmEngine(VllmControl):
         await self._driver.start()
 
     def _build(self) -> Any:
-        """Build the engine where no event loop runs: inside one, AsyncLLM would start its own output handler."""
+        """Build the engine in a thread without an event loop: inside one, AsyncLLM would start its output handler."""
         shield_children_from_ctrl_c()
         os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", str(int(_SHUTDOWN_S - 5)))
         parsed = parse_engine_args(self.model_root, self._engine_args)
-        if self._cache_events is not None:
-            self._cache_events.configure(parsed)
+        if self._kv_event_subscriber is not None:
+            self._kv_event_subscriber.configure(parsed)
         served = parsed.served_model_name or []
         self._names = self._names or ([served] if isinstance(served, str) else list(served)) or [self.model_root]
         parsed.served_model_name = self._names  # vLLM labels its metrics with it
         try:
-            # The context decides defaults such as the batch size: the same ones as in vLLM's server.
+            # The usage context decides defaults such as the batch size: the same as in vLLM's server.
             llm = AsyncLLM.from_engine_args(parsed, usage_context=UsageContext.OPENAI_API_SERVER)
         except Exception as error:
             raise EngineFailed(
-                f"vLLM could not start {self.model_root}: {error} (the log above has the cause){self._looked_up()}"
+                f"vLLM could not start {self.model_root}: {error} (see the log above){self._hub_hint()}"
             ) from error
         try:
             self._files = tokenizer_files(llm.get_tokenizer(), llm.model_config.hf_config.model_type)
@@ -135,26 +135,26 @@ class VllmEngine(VllmControl):
         return llm
 
     def _choose_driver(self) -> Driver:
-        missing = [] if self._use_pump is False else missing_internals(self._llm)
-        if self._use_pump is False or (missing and self._use_pump is None):
+        missing = [] if self._use_core_driver is False else missing_internals(self._llm)
+        if self._use_core_driver is False or (missing and self._use_core_driver is None):
             if missing:
-                log.warning("vLLM %s lacks %s: tokens take the slower way", vllm.__version__, ", ".join(missing))
+                log.warning("vLLM %s lacks %s: using the slower driver", vllm.__version__, ", ".join(missing))
             return GenerateDriver(self._llm, self._grammars)
         if missing:
-            raise EngineFailed(f"vLLM {vllm.__version__} cannot be pumped, it lacks {', '.join(missing)}.")
-        return Pump(self._llm, self._grammars)
+            raise EngineFailed(f"vLLM {vllm.__version__} lacks {', '.join(missing)}, which the core driver needs.")
+        return CoreDriver(self._llm, self._grammars)
 
-    def watch_cache(self, hear: HearCache) -> bool:
-        """Have every change of the prefix cache heard, if the engine publishes them."""
-        self._on_cache_change = hear
-        return self._cache_events is not None
+    def subscribe_kv_events(self, on_change: OnCacheChange) -> bool:
+        """Call `on_change` with every change of the prefix cache, if the engine publishes them."""
+        self._on_cache_change = on_change
+        return self._kv_event_subscriber is not None
 
-    def _heard(self, change: CacheChange) -> None:
+    def _on_cache_event(self, change: CacheChange) -> None:
         if self._on_cache_change is not None:
             self._on_cache_change(change)
 
-    def _looked_up(self) -> str:
-        return "" if Path(self.model_root).exists() else f". There is no directory {self.model_root}: a hub was asked."
+    def _hub_hint(self) -> str:
+        return "" if Path(self.model_root).exists() else f". No directory {self.model_root}: it was looked up on a hub."
 
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""
@@ -164,7 +164,7 @@ class VllmEngine(VllmControl):
             names=self._names,
             root=self.model_root,
             max_model_len=config.max_model_len,
-            # The bound that vLLM checks prompts against: tokenizer and model may each know ids that the other does not.
+            # vLLM's own bound for prompts: tokenizer and model may each have ids that the other lacks.
             max_token_id=max(llm.get_tokenizer().max_token_id, config.get_vocab_size() - 1),
             default_sampling_params_json=json.dumps(config.get_diff_sampling_param()),
             max_num_seqs=llm.vllm_config.scheduler_config.max_num_seqs,
@@ -174,40 +174,40 @@ class VllmEngine(VllmControl):
         )
 
     def capabilities(self) -> pb.EngineCapabilities:
-        """Say how the started engine draws tokens."""
+        """Return how the started engine samples."""
         return self._capabilities
 
     def configuration(self) -> dict[str, Any]:
-        """Configuration that clients ask for, with vLLM's names."""
+        """Return the configuration that clients may read, with vLLM's names."""
         return engine_configuration(self.llm.vllm_config)
 
     def metrics(self) -> list[Metric]:
-        """Return what vLLM's own loggers count; nothing with --disable-log-stats."""
+        """Return the metrics of vLLM's own loggers; none with --disable-log-stats."""
         return [family for family in get_prometheus_registry().collect() if family.name.startswith("vllm:")]
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """Files from which a coordinator rebuilds exactly this engine's tokenizer and chat template."""
+        """Return the files from which a coordinator rebuilds this engine's tokenizer and chat template exactly."""
         return self._files
 
     async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
         """Start one request's sequences (one per slot of the submit)."""
         driver = self._started()
-        self._admitting.update(sequences)
+        self._submitting.update(sequences)
         try:
             if submit.HasField("lora"):
                 await self._ensure_lora(submit.lora)
             with vllm_errors():
-                admission = self._admission(submit, len(sequences))
-            await driver.submit(admission, sequences)
+                vllm_request = self._vllm_request(submit, len(sequences))
+            await driver.submit(vllm_request, sequences)
         finally:
-            self._admitting.difference_update(sequences)
-            early = [sequence for sequence in sequences if sequence in self._aborted_early]
-            self._aborted_early.difference_update(early)
+            self._submitting.difference_update(sequences)
+            early = [sequence for sequence in sequences if sequence in self._aborted_on_submit]
+            self._aborted_on_submit.difference_update(early)
         if early:
             await driver.abort(early)
 
     async def _ensure_lora(self, adapter: pb.LoraAdapter) -> None:
-        """Load an adapter before the first request that needs it: inside a step, a bad one would fail the engine."""
+        """Load an adapter before the first request that needs it: a broken one would fail the engine inside a step."""
         if adapter.id not in self._loras:
             try:
                 await self.load_lora(adapter)
@@ -216,7 +216,7 @@ class VllmEngine(VllmControl):
                 raise InvalidRequest(message, param="model") from error
             self._loras.add(adapter.id)
 
-    def _admission(self, submit: pb.Submit, n: int) -> Admission:
+    def _vllm_request(self, submit: pb.Submit, n: int) -> VllmRequest:
         def given(name: str) -> Any:
             return getattr(submit, name) if submit.HasField(name) else None
 
@@ -228,9 +228,11 @@ class VllmEngine(VllmControl):
             reasoning["reasoning_parser_kwargs"] = kwargs
         params = to_vllm(submit.sampling_params, n)
         if params.sampling_type is SamplingType.RANDOM_SEED and not self._capabilities.seeds:
-            message = "This engine cannot take seeds: vLLM on CPUs dies of them. Leave `seed` out, or have the worker "
-            raise InvalidRequest(f"{message}started without --worker-extension-cls after `--`.", param="seed")
-        return Admission(
+            message = (
+                "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
+            )
+            raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
+        return VllmRequest(
             request_id=submit.request_id,
             prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
             params=params,
@@ -245,39 +247,39 @@ class VllmEngine(VllmControl):
         )
 
     async def abort(self, sequences: list[Sequence]) -> None:
-        """Stop computing these sequences. Their ABORT finish is in a later step; unknown ones are ignored."""
-        self._aborted_early.update(self._admitting.intersection(sequences))
+        """Abort sequences; their ABORT finish comes in a later step. Unknown ones are ignored."""
+        self._aborted_on_submit.update(self._submitting.intersection(sequences))
         if self._driver is not None:
-            await self._driver.abort([sequence for sequence in sequences if sequence not in self._admitting])
+            await self._driver.abort([sequence for sequence in sequences if sequence not in self._submitting])
 
     def steps(self) -> AsyncIterator[Step]:
         """Yield steps until `stop`, or until the engine dies."""
         return self._started().steps()
 
     async def load_weights(self, path: str) -> None:
-        """Read weights from a directory; "": those that the engine started with."""
-        # With the old weights the engine drops its adapters; they are loaded again when a request needs them.
+        """Replace the weights with those of a directory; "" restores the initial ones."""
+        # The engine drops its adapters with the old weights; they are loaded again when a request needs them.
         self._loras.clear()
         await super().load_weights(path)
 
     async def unload_lora(self, adapter_id: int) -> bool:
-        """Unload an adapter; returns whether it was there."""
+        """Unload an adapter; return whether it was loaded."""
         self._loras.discard(adapter_id)
         return await super().unload_lora(adapter_id)
 
     async def stop(self) -> None:
-        """End the engine and free its memory. Safe to call twice, and before `start`."""
+        """Stop the engine and free its memory. Safe to call twice, and before `start`."""
         self._stopped = True
         driver, llm = self._driver, self._llm
         self._driver = self._llm = None
-        if self._cache_events is not None:
-            await self._cache_events.stop()
+        if self._kv_event_subscriber is not None:
+            await self._kv_event_subscriber.stop()
         if driver is not None:
             await driver.stop()
         if llm is not None:
-            await Background(lambda: _shut_down(llm)).outcome()
-        elif self._building is not None:
-            await _break_off(self._building)
+            await Background(lambda: _shut_down(llm)).result()
+        elif self._start_thread is not None:
+            await _cancel_start(self._start_thread)
 
     def _started(self) -> Driver:
         if self._driver is None:
@@ -286,12 +288,12 @@ class VllmEngine(VllmControl):
 
 
 def _shut_down(llm: Any) -> None:
-    """End the engine's processes, which end by themselves if they get the time."""
+    """Shut down the engine's processes, with enough time to exit by themselves."""
     llm.shutdown(timeout=_SHUTDOWN_S)
 
 
-async def _break_off(building: Background[Any]) -> None:
-    """End a start that is under way: processes that load a model heed nothing but a kill, and would outlive us."""
+async def _cancel_start(building: Background[Any]) -> None:
+    """Cancel a start in progress: processes that load a model react only to SIGKILL, and would outlive the worker."""
     deadline = time.monotonic() + _STOP_START_S
     while building.is_running and time.monotonic() < deadline:
         kill_children()

@@ -1,4 +1,4 @@
-"""vLLM's exceptions as ours, with vLLM's own words."""
+"""Translates vLLM's exceptions to tokenwire's errors, keeping vLLM's messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ from tokenwire.errors import (
     Unsupported,
 )
 
-DEAD = "The engine died; its log says why."
+DEAD = "The engine died; see its log."
 
 
 def translate(error: Exception) -> TokenwireError:
-    """Find the error of ours that says what vLLM's says, by the rules of vLLM's own HTTP server."""
+    """Return the TokenwireError for an exception of vLLM, by the rules of vLLM's own HTTP server."""
     match error:
         case TokenwireError():
             return error
@@ -31,7 +31,7 @@ def translate(error: Exception) -> TokenwireError:
         case VLLMNotFoundError():
             return NotFound(str(error))
         case VLLMClientError():
-            # Its own str() repeats the parameter and its value, which may be long.
+            # str() would append the parameter and its value, which may be long.
             return InvalidRequest(Exception.__str__(error).strip(), param=getattr(error, "parameter", None))
         case NotImplementedError():
             return Unsupported(str(error))
@@ -43,7 +43,7 @@ def translate(error: Exception) -> TokenwireError:
 
 @contextmanager
 def vllm_errors() -> Iterator[None]:
-    """Translate what vLLM raises inside the block."""
+    """Translate exceptions that vLLM raises inside the block."""
     try:
         yield
     except TokenwireError:

@@ -1,4 +1,4 @@
-"""The portable way: AsyncLLM.generate with a task per sequence, for a vLLM whose internals the pump does not know."""
+"""The portable driver: AsyncLLM.generate with a task per sequence, for a vLLM without the core driver's internals."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.vllm_engine.driver import Admission, StepQueue, aborted, failed, finish, orphaned
+from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, failed, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, translate, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.logprobs import flat_rows
@@ -23,49 +23,51 @@ _HEALTH_INTERVAL_S = 1.0
 
 
 class GenerateDriver:
-    """Follows one `generate` per sequence and merges what they yield into steps."""
+    """Runs one `generate` per sequence and merges their outputs into steps."""
 
     def __init__(self, llm: Any, grammars: GrammarCheck) -> None:
         self._llm = llm
         self._grammars = grammars
         self._queue = StepQueue()
         self._tasks: dict[Sequence, asyncio.Task[None]] = {}
-        self._fresh: set[Sequence] = set()
+        self._without_output: set[Sequence] = set()
         self._mergeable: tuple[Step, set[Sequence]] | None = None
         self._weight_version = ""
-        self._watch: asyncio.Task[None] | None = None
+        self._health_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Watch over the engine: nobody else notices its death while nothing runs."""
-        await self._llm.get_supported_tasks()  # cached from now on, so that refusals come at once, see `submit`
+        """Start a health check: the engine's death would go unnoticed while no sequence runs."""
+        await self._llm.get_supported_tasks()  # cached from now on, so that refusals are immediate, see `submit`
         self._weight_version = await self._llm.get_weight_version()
-        self._watch = asyncio.create_task(self._watch_health(), name="tokenwire-engine-watch")
+        self._health_task = asyncio.create_task(self._watch_health(), name="tokenwire-engine-watch")
 
-    async def submit(self, admission: Admission, sequences: list[Sequence]) -> None:
+    async def submit(self, vllm_request: VllmRequest, sequences: list[Sequence]) -> None:
         """Start all sequences of a request, or none and raise."""
         if self._queue.closed:
             raise Unavailable(DEAD)
         with vllm_errors():
-            await self._grammars.verify(admission.params)
+            await self._grammars.verify(vllm_request.params)
         tasks: list[asyncio.Task[None]] = []
         for sequence in sequences:
-            params = child_params(admission.params, sequence.index)
-            tasks.append(asyncio.create_task(self._follow(sequence, admission, params)))
+            params = child_params(vllm_request.params, sequence.index)
+            tasks.append(asyncio.create_task(self._consume(sequence, vllm_request, params)))
             self._tasks[sequence] = tasks[-1]
-            self._fresh.add(sequence)
-        # `generate` checks and sends the request before it first waits, so one turn of the loop tells.
+            self._without_output.add(sequence)
+        # `generate` validates and sends the request before its first await, so one turn of the loop suffices.
         await asyncio.sleep(0)
         refused = [error for task in tasks if task.done() and not task.cancelled() and (error := task.exception())]
         if refused:
             for sequence in sequences:
-                self._forget(sequence)
+                self._unregister(sequence)
             raise translate(refused[0] if isinstance(refused[0], Exception) else EngineFailed(DEAD))
         for sequence, task in zip(sequences, tasks, strict=True):
-            task.add_done_callback(partial(self._ended, sequence))
+            task.add_done_callback(partial(self._on_task_done, sequence))
 
-    async def _follow(self, sequence: Sequence, admission: Admission, params: Any) -> None:
-        request_id = f"{sequence.index}_{admission.request_id}"
-        stream = self._llm.generate(admission.prompt, params, request_id, **admission.inputs, **admission.reasoning)
+    async def _consume(self, sequence: Sequence, vllm_request: VllmRequest, params: Any) -> None:
+        request_id = f"{sequence.index}_{vllm_request.request_id}"
+        stream = self._llm.generate(
+            vllm_request.prompt, params, request_id, **vllm_request.inputs, **vllm_request.reasoning
+        )
         async for output in stream:
             if sequence in self._tasks:
                 self._deliver(sequence, output, params.structured_outputs is not None)
@@ -78,8 +80,8 @@ class GenerateDriver:
             self._weight_version = step.weight_version = completion.weight_versions[-1].version
         step.sequences.append(sequence)
         step.token_ids.append(token_ids)
-        if sequence in self._fresh:
-            self._fresh.remove(sequence)
+        if sequence in self._without_output:
+            self._without_output.remove(sequence)
             info = pb.PrefillInfo(
                 cached_tokens=output.num_cached_tokens or 0, created_cache_tokens=output.num_cache_creation_tokens
             )
@@ -89,14 +91,14 @@ class GenerateDriver:
         if completion.logprobs:
             step.logprobs.append((sequence, flat_rows(completion.logprobs)))
         if completion.finish_reason is not None:
-            self._forget(sequence)
+            self._unregister(sequence)
             reasons = (completion.finish_reason, completion.stop_reason)
             event = finish(*reasons, token_ids, output.kv_transfer_params, has_grammar)
             step.finishes.append((sequence, event))
         step.load = self._load()
 
     def _step_for(self, sequence: Sequence) -> Step:
-        """Find the step that still waits to be taken, unless the sequence is in it already, or begin one."""
+        """Return the unconsumed step, unless the sequence is in it already, or append a new one."""
         if self._mergeable is not None and self._mergeable[0] is self._queue.newest:
             step, members = self._mergeable
             if sequence not in members:
@@ -107,23 +109,23 @@ class GenerateDriver:
         self._queue.put(step)
         return step
 
-    def _ended(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, EngineDeadError):
             self._fail()
         elif sequence in self._tasks:
             message = f"The engine ended the sequence: {error}" if error else "The engine ended the sequence early."
-            self._forget(sequence)
+            self._unregister(sequence)
             self._put([(sequence, failed(message))])
 
     async def abort(self, sequences: list[Sequence]) -> None:
         """End live sequences with an ABORT finish; unknown ones are ignored."""
-        live = [sequence for sequence in sequences if self._forget(sequence)]
+        live = [sequence for sequence in sequences if self._unregister(sequence)]
         if live:
             self._put([(sequence, aborted()) for sequence in live])
 
-    def _forget(self, sequence: Sequence) -> bool:
-        self._fresh.discard(sequence)
+    def _unregister(self, sequence: Sequence) -> bool:
+        self._without_output.discard(sequence)
         task = self._tasks.pop(sequence, None)
         if task is not None and task is not asyncio.current_task():
             task.cancel()  # `generate` aborts the request when it is cancelled
@@ -134,14 +136,14 @@ class GenerateDriver:
         return self._queue.drain()
 
     async def stop(self) -> None:
-        """Abort what is live and end the steps."""
-        if self._watch is not None:
-            self._watch.cancel()
+        """Abort live sequences and end the steps."""
+        if self._health_task is not None:
+            self._health_task.cancel()
         await self.abort(list(self._tasks))
         self._queue.close()
 
     async def _watch_health(self) -> None:
-        while not self._llm.errored:  # noqa: ASYNC110  (vLLM offers nothing to wait for)
+        while not self._llm.errored:  # noqa: ASYNC110  (vLLM has no event for it)
             await asyncio.sleep(_HEALTH_INTERVAL_S)
         self._fail()
 
@@ -149,9 +151,9 @@ class GenerateDriver:
         if self._queue.closed:
             return
         log.error("%s", DEAD)
-        finishes = [(sequence, orphaned(DEAD)) for sequence in self._tasks]
+        finishes = [(sequence, handed_back_error(DEAD)) for sequence in self._tasks]
         for sequence in list(self._tasks):
-            self._forget(sequence)
+            self._unregister(sequence)
         self._put(finishes)
         self._queue.close(EngineFailed(DEAD))
 

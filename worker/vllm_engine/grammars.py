@@ -1,4 +1,4 @@
-"""Whether a grammar allows anything at all: vLLM finds out while it generates, and calls it a fault of its own."""
+"""Rejects grammars that allow no output: vLLM finds out while generating, and reports an internal error."""
 
 import asyncio
 import os
@@ -18,32 +18,32 @@ from tokenwire.errors import InvalidRequest
 
 _BYTES = [bytes([value]) for value in range(256)]
 _SOURCE_POSITION = re.compile(r"\[[\d:]+\] \S+:\d+: ")
-"""Where in its own code xgrammar was when it found an error."""
+"""Location in xgrammar's code that precedes its error messages."""
 
 
 class GrammarCheck:
-    """Compiles grammars as the engine's core will, and looks for a token that could come first."""
+    """Compiles grammars as the engine core will, and checks that they allow a first token."""
 
     def __init__(self, vllm_config: Any, tokenizer: Any) -> None:
         self._config = vllm_config
         self._tokenizer = tokenizer
         self._compiler = ""
-        # Its own threads, as few as the core has: a grammar may take many seconds, and others wait for common ones.
+        # Its own threads, as few as the core's: a grammar may take many seconds, and would block a shared executor.
         self._threads = ThreadPoolExecutor(((os.cpu_count() or 1) + 1) // 2, thread_name_prefix="grammar")
 
-    async def refuse_stuck(self, params: Any) -> None:
-        """Refuse SamplingParams that vLLM has verified and whose grammar allows nothing. Raises InvalidRequest."""
+    async def reject_unsatisfiable(self, params: Any) -> None:
+        """Raise InvalidRequest if the grammar of SamplingParams, which vLLM has verified, allows no output."""
         if params.structured_outputs is not None:
-            await self._aside(self._refuse_stuck, params.structured_outputs)
+            await self._in_thread(self._reject_unsatisfiable, params.structured_outputs)
 
     async def verify(self, params: Any) -> None:
-        """Let vLLM verify a grammar, and refuse one that allows nothing. Raises InvalidRequest and what vLLM raises."""
+        """Verify a grammar with vLLM, and reject one that allows no output. Raises InvalidRequest or vLLM's errors."""
         if params.structured_outputs is not None:
             verified = params.clone()
-            await self._aside(self._verify, verified)
-            await self.refuse_stuck(verified)
+            await self._in_thread(self._verify, verified)
+            await self.reject_unsatisfiable(verified)
 
-    async def _aside(self, check: Callable[[Any], None], subject: Any) -> None:
+    async def _in_thread(self, check: Callable[[Any], None], subject: Any) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, check, subject)
 
     def _verify(self, params: Any) -> None:
@@ -51,16 +51,16 @@ class GrammarCheck:
         arguments = (config.model_config, config.speculative_config, config.structured_outputs_config)
         params.verify(*arguments, self._tokenizer)
 
-    def _refuse_stuck(self, asked: Any) -> None:
-        # The core compiles everything by what it took for its first grammar, whatever vLLM verified this one for.
+    def _reject_unsatisfiable(self, asked: Any) -> None:
+        # The core compiles all grammars with the backend of its first one, whatever vLLM verified this one for.
         compiler = self._compiler or asked._backend
         kind, grammar = get_structured_output_key(asked)
         fault = ""
         if compiler == "xgrammar":
-            # Among bytes it takes a fraction of the time. What fails there may name tokens that only the model has.
-            fault = _fault(self._bytes, kind, grammar) and _fault(self._xgrammar, kind, grammar)
+            # With bytes it takes a fraction of the time. A grammar that fails there may refer to the model's tokens.
+            fault = _find_fault(self._bytes, kind, grammar) and _find_fault(self._xgrammar, kind, grammar)
         elif compiler == "guidance":
-            fault = _fault(self._guidance, kind, grammar)
+            fault = _find_fault(self._guidance, kind, grammar)
         if fault:
             param = f"structured_outputs.{kind.name.lower()}"
             raise InvalidRequest(f"The value of {param} {fault}.", param=param)
@@ -84,7 +84,7 @@ class GrammarCheck:
 
 
 class _ByteBackend(XgrammarBackend):  # type: ignore[misc]  # vLLM has no types
-    """vLLM's own use of xgrammar, for a model whose tokens are single bytes and an end."""
+    """vLLM's xgrammar backend for a model whose tokens are single bytes and EOS."""
 
     def __post_init__(self) -> None:
         self.disable_any_whitespace = self.vllm_config.structured_outputs_config.disable_any_whitespace
@@ -95,12 +95,12 @@ class _ByteBackend(XgrammarBackend):  # type: ignore[misc]  # vLLM has no types
         self.compiler = xgrammar.GrammarCompiler(tokens, max_threads=1, cache_limit_bytes=16 * 1024 * 1024)
 
 
-def _fault(backend: StructuredOutputBackend, kind: Any, grammar: str) -> str:
-    """Tell what is wrong with a grammar, nothing if it allows a first token."""
+def _find_fault(backend: StructuredOutputBackend, kind: Any, grammar: str) -> str:
+    """Return what is wrong with a grammar, "" if it allows a first token."""
     try:
         compiled = backend.compile_grammar(kind, grammar)
     except Exception as error:
-        # Quoted, for it may repeat what the client wrote, which logs leave out.
+        # Quoted, because it may repeat the client's text, which logs redact.
         return f"cannot be compiled: {_SOURCE_POSITION.sub('', str(error)).strip()!r}"
     return "" if _allows_something(backend, compiled) else "allows no output at all, not even an empty one"
 
@@ -108,6 +108,6 @@ def _fault(backend: StructuredOutputBackend, kind: Any, grammar: str) -> str:
 def _allows_something(backend: StructuredOutputBackend, grammar: StructuredOutputGrammar) -> bool:
     mask = backend.allocate_token_bitmask(1)
     grammar.fill_bitmask(mask, 0)
-    # llguidance writes a mask that allows the end where it knows of nothing else.
+    # llguidance returns a mask that allows EOS if there is nothing else.
     matcher = getattr(grammar, "ll_matcher", None)
     return bool(mask.any()) and not (matcher is not None and matcher.get_error())

@@ -1,4 +1,4 @@
-"""What vLLM's engine process publishes of its prefix cache: configured, listened to and named here."""
+"""Configures vLLM's KV events, subscribes to them and maps them to prefix hashes."""
 
 import asyncio
 import contextlib
@@ -17,39 +17,39 @@ from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemove
 from tokenwire.errors import EngineFailed
 from tokenwire.prefix_hash import scope_of
 from tokenwire.worker.block_hashes import BlockHashes
-from tokenwire.worker.prefix_cache import CacheChange, HearCache
+from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
 
 log = logging.getLogger(__name__)
 
 
-class CacheEvents:
-    """Subscribes to one engine process over a socket in a private directory."""
+class KvEventSubscriber:
+    """Subscriber to one engine process over a socket in a private directory."""
 
-    def __init__(self, hear: HearCache) -> None:
-        self._on_events = hear
+    def __init__(self, on_change: OnCacheChange) -> None:
+        self._on_change = on_change
         self._folder = Path(tempfile.mkdtemp(prefix="tokenwire-kv-"))
         self._endpoint = f"ipc://{self._folder}/events"
-        self._names = BlockHashes()
+        self._blocks = BlockHashes()
         self._decode = msgspec.msgpack.Decoder(KVEventBatch).decode
         self._last: int | None = None
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, parsed: Any) -> None:
-        """Have an engine with these arguments publish. Raises EngineFailed where that is not possible."""
+        """Enable KV events in the engine's arguments. Raises EngineFailed if that is not possible."""
         if parsed.kv_events_config is not None:
-            raise EngineFailed("--kv-events makes a --kv-events-config of its own: leave out either.")
+            raise EngineFailed("--kv-events and --kv-events-config exclude each other.")
         if parsed.data_parallel_size > 1:
-            raise EngineFailed("--kv-events is not possible with several data-parallel ranks in one worker.")
+            raise EngineFailed("--kv-events does not support several data-parallel ranks in one worker.")
         parsed.kv_events_config = KVEventsConfig(
             enable_kv_cache_events=True, publisher="zmq", endpoint=self._endpoint, topic=""
         )
 
     def start(self) -> None:
-        """Begin to listen, when the engine runs."""
+        """Start receiving, once the engine runs."""
         self._task = asyncio.create_task(self._listen())
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop receiving."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -67,8 +67,8 @@ class CacheEvents:
                 try:
                     self._take(int.from_bytes(number, "big"), self._decode(payload))
                 except Exception:
-                    log.exception("the engine's cache events cannot be read: it is taken for empty")
-                    self._names.cleared()
+                    log.exception("cannot read KV events: assuming an empty cache")
+                    self._blocks.on_cleared()
                 self._publish()
         finally:
             socket.close(linger=0)
@@ -76,30 +76,30 @@ class CacheEvents:
 
     def _take(self, number: int, batch: KVEventBatch) -> None:
         if self._last is not None and number != self._last + 1:
-            log.warning("cache events %d to %d were lost", self._last + 1, number - 1)
-            self._names.cleared()
+            log.warning("lost KV events %d to %d", self._last + 1, number - 1)
+            self._blocks.on_cleared()
         self._last = number
         for event in batch.events:
             if isinstance(event, AllBlocksCleared):
-                self._names.cleared()
+                self._blocks.on_cleared()
             elif event.medium in (None, MEDIUM_GPU) and not event.group_idx:
-                # Groups beyond the first are other layers' caches of the same tokens.
+                # Other groups are other layers' caches of the same tokens.
                 self._take_blocks(event)
 
     def _take_blocks(self, event: BlockStored | BlockRemoved) -> None:
         if isinstance(event, BlockRemoved):
-            self._names.removed(event.block_hashes)
+            self._blocks.on_removed(event.block_hashes)
             return
         scope = b""
         if event.parent_block_hash is None:
             keys = [key for key in (event.extra_keys or [None])[0] or () if key != event.lora_name]
             salt = keys[0] if keys else ""
             if len(keys) > 1 or not isinstance(salt, str):
-                return  # images, which no name covers
+                return  # images, which prefix hashes do not cover
             scope = scope_of(salt, event.lora_id or 0)
-        self._names.stored(event.block_hashes, event.parent_block_hash, event.token_ids, scope)
+        self._blocks.on_stored(event.block_hashes, event.parent_block_hash, event.token_ids, scope)
 
     def _publish(self) -> None:
-        if self._names.change:
-            change, self._names.change = self._names.change, CacheChange()
-            self._on_events(change)
+        if self._blocks.change:
+            change, self._blocks.change = self._blocks.change, CacheChange()
+            self._on_change(change)

@@ -1,4 +1,4 @@
-"""vLLM's log-probability containers as rows on the wire."""
+"""Converts vLLM's log-probability containers to rows of the protocol."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def columns_wanted(params: Any, vocab_size: int) -> int | None:
-    """Count the columns of each row that a request asked for, if it asked for any."""
+    """Return the columns per row that a request asked for, None if it asked for none."""
     count: int | None = params.num_logprobs
     if count is None:
         return None
@@ -16,10 +16,10 @@ def columns_wanted(params: Any, vocab_size: int) -> int | None:
 
 
 def sampled_rows(logprobs: Any, columns: int) -> pb.LogprobRows:
-    """Convert one sequence's LogprobsLists of a step into rows of so many columns.
+    """Convert one sequence's LogprobsLists of a step to rows with this number of columns.
 
-    The engine gives all rows of a batch one width: that of the widest request, or that of the one with the most
-    `logprob_token_ids` if there is any. What is missing becomes id 0 at -inf: rows of a sequence are of one width.
+    The engine makes all rows of a batch equally wide: as the widest request, or as the one with the most
+    `logprob_token_ids` if there is any. Missing columns become id 0 at -inf, as a sequence's rows have one width.
     """
     token_ids, values, ranks = logprobs[:3]
     token_ids, values = token_ids[:, :columns], values[:, :columns]
@@ -46,7 +46,7 @@ def prompt_rows(logprobs: Any) -> pb.LogprobRows:
 
 
 def scored_rows(token_ids: Any, values: Any) -> pb.LogprobRows:
-    """Convert scores of ids that the request chose per prompt row; -1 pads become id 0 at -inf, ranks are unknown."""
+    """Convert scores of the ids that a request chose per prompt row; -1 pads become id 0 at -inf, without ranks."""
     return pb.LogprobRows(
         width=token_ids.shape[1],
         token_ids=token_ids.clip(min=0).ravel().tolist(),
@@ -55,10 +55,10 @@ def scored_rows(token_ids: Any, values: Any) -> pb.LogprobRows:
 
 
 def flat_rows(logprobs: Any) -> pb.LogprobRows:
-    """Convert FlatLogprobs, leaving out positions without any (a prompt's first token).
+    """Convert FlatLogprobs, skipping positions without any (a prompt's first token).
 
     Rows that vLLM merged into an earlier output went through a dict: a sampled token that is also among the likeliest
-    is there once, with its later rank, which is its column. The first row is always as the engine made it.
+    is there once, with its later rank, which is its column. The first row is always the engine's own.
     """
     spans = [span for span in zip(logprobs.start_indices, logprobs.end_indices, strict=True) if span[0] < span[1]]
     rows = pb.LogprobRows(width=max((end - start for start, end in spans), default=0))

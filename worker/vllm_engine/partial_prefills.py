@@ -1,4 +1,4 @@
-"""An extension of vLLM's worker class: seeded requests survive prompts that a CPU engine computes in several steps."""
+"""vLLM worker extension: keeps seeded requests safe if a CPU engine computes their prompts in several steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,10 @@ class PartialPrefills:
     """Methods for collective_rpc. Attributes and methods must not clash with vLLM's worker, which inherits them."""
 
     def tokenwire_keep_generators(self) -> bool:
-        """See to it that seeded requests are safe in this process; returns whether they are.
+        """Make seeded requests safe in this process; return whether they are.
 
-        As long as a prompt is incomplete, vLLM samples for it with the rest of the batch, drops the token and sets the
-        request's generator back. Those of CPUs cannot be set back: the engine would end.
+        While a prompt is incomplete, vLLM samples for it with the rest of the batch, drops the token and resets the
+        request's generator. CPU generators cannot be reset: the engine would die.
         """
         worker: Any = self
         if worker.device.type != "cpu" or worker.vllm_config.use_v2_model_runner:
@@ -25,7 +25,7 @@ class PartialPrefills:
 
 
 def without_generators_of_partial_prefills(runner: Any, sample: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the sampling of a step: tokens that will be dropped are drawn with the common generator."""
+    """Wrap the sampling of a step so that tokens to be dropped are drawn with the shared generator."""
 
     def sample_tokens(*arguments: Any, **named: Any) -> Any:
         generators = runner.input_batch.generators

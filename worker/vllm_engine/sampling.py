@@ -1,4 +1,4 @@
-"""The wire's sampling parameters, exactly as vLLM's."""
+"""Converts the protocol's sampling parameters to vLLM's."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
         extra_args=_extra_args(params),
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
-        # Only the fallback path reads logprobs back from vLLM's objects: flat ones keep the engine's rows as they are.
+        # Only GenerateDriver reads logprobs from vLLM's objects: flat ones keep the engine's rows unchanged.
         flat_logprobs=True,
-        # The parameters belong to this request alone.
+        # Only this request uses the parameters.
         skip_clone=True,
         **given,
     )
 
 
 def child_params(params: Any, index: int) -> Any:
-    """Derive the parameters of one sequence among several, as vLLM does for n > 1."""
+    """Return the parameters of one of several sequences, as vLLM derives them for n > 1."""
     child = params.clone()
     child.n = 1
     if params.seed is not None:

@@ -1,6 +1,6 @@
-"""Feeds vLLM's own loggers, and so Prometheus under vLLM's names, with less work for each token than vLLM spends.
+"""Feeds vLLM's own loggers, and so Prometheus under vLLM's names, with less work per token than vLLM.
 
-And vLLM's own tracing, where the engine was started with --otlp-traces-endpoint.
+Also feeds vLLM's own tracing, if the engine was started with --otlp-traces-endpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from vllm.v1.metrics.stats import IterationStats, LoRARequestStates, RequestStat
 
 @dataclass(slots=True)
 class _Request:
-    """Also what vLLM's tracing reads of its own RequestState, under its names."""
+    """A request's statistics, with the fields that vLLM's tracing reads of its RequestState, under its names."""
 
     stats: Any
     """vLLM's RequestStateStats."""
     external_req_id: str
     prompt_token_ids: Sequence[int]
-    """Empty where nothing is traced."""
+    """Empty without tracing."""
     prompt_tokens: int
     max_tokens_param: int | None
     top_p: float
@@ -30,10 +30,10 @@ class _Request:
 
 
 class Statistics:
-    """Follows requests as vLLM's output processor does.
+    """Tracks requests as vLLM's output processor does.
 
-    One exception: of the times between tokens one is observed for each step, not one for each token, which
-    would cost more than everything else together. And requests of several sequences count as so many of one.
+    With two exceptions: one inter-token latency is observed per step instead of one per token, which
+    would cost more than everything else together; and a request of several sequences counts once per sequence.
     """
 
     def __init__(self, llm: Any) -> None:
@@ -41,8 +41,8 @@ class Statistics:
         self._requests: dict[str, _Request] = {}
         self._loras = LoRARequestStates(log_stats=True)
 
-    def began(self, request: Any) -> None:
-        """Follow an EngineCoreRequest of one sequence."""
+    def track(self, request: Any) -> None:
+        """Start tracking an EngineCoreRequest of one sequence."""
         if self._llm.logger_manager is not None:
             params = request.sampling_params
             self._requests[request.request_id] = _Request(
@@ -56,14 +56,14 @@ class Statistics:
                 None if request.lora_request is None else request.lora_request.lora_name,
             )
 
-    def forget(self, request_id: str) -> None:
-        """Follow it no more; nothing happens to one that has ended."""
+    def untrack(self, request_id: str) -> None:
+        """Stop tracking a request; does nothing if it has ended."""
         request = self._requests.pop(request_id, None)
         if request is not None:
             self._loras.request_finished(request_id, request.lora_name)
 
     def record(self, outputs: Any) -> None:
-        """Take a message of the engine core, before anything of it is forgotten."""
+        """Record a message of the engine core, before any of its requests is untracked."""
         manager = self._llm.logger_manager
         if manager is None:
             return
@@ -71,8 +71,8 @@ class Statistics:
         self._loras.update_scheduler_stats(outputs.scheduler_stats)
         manager.record(outputs.scheduler_stats, iteration, engine_idx=outputs.engine_index)
 
-    def idle(self, engines: Iterable[int]) -> None:
-        """Note that these engines have nothing to do."""
+    def record_idle(self, engines: Iterable[int]) -> None:
+        """Record that these engines are idle."""
         if self._llm.logger_manager is not None:
             for index in engines:
                 self._llm.logger_manager.record(SchedulerStats(), None, engine_idx=index)

@@ -1,4 +1,4 @@
-"""The engine's tokenizer as files from which a coordinator rebuilds exactly the same."""
+"""Serializes the engine's tokenizer to files from which a coordinator rebuilds it exactly."""
 
 import json
 from typing import Any
@@ -12,15 +12,15 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_toke
 
 
 def tokenizer_files(tokenizer: Any, model_type: str) -> dict[str, bytes]:
-    """Write the loaded tokenizer, as changed by vLLM and transformers, to deterministic bytes by file name."""
+    """Return the loaded tokenizer, as changed by vLLM and transformers, as deterministic bytes by file name."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise EngineFailed(
-            f"The model's tokenizer ({type(tokenizer).__name__}) has no tokenizer.json form, which coordinators need. "
-            "Choose another with --tokenizer or --tokenizer-mode hf."
+            f"The model's tokenizer ({type(tokenizer).__name__}) cannot be saved as tokenizer.json, which coordinators "
+            "need. Choose another with --tokenizer or --tokenizer-mode hf."
         )
     copy = Tokenizer.from_str(backend.to_str())
-    # Both are traces of earlier calls; transformers sets them anew with each one.
+    # Both are left over from earlier calls; transformers sets them for each call.
     copy.no_truncation()
     copy.no_padding()
     config = _config(tokenizer, model_type)

@@ -1,4 +1,4 @@
-"""Runs requests on a simulated engine and collects what comes out."""
+"""Runs requests on a simulated engine and collects their output."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 FAST = SimulationSettings(step_ms=0)
@@ -16,7 +16,7 @@ EOS = 258
 
 @dataclass(slots=True)
 class Result:
-    """All that came out for one sequence."""
+    """The output of one sequence."""
 
     ids: list[int] = field(default_factory=list)
     finish: pb.Finish = field(default_factory=pb.Finish)
@@ -26,7 +26,7 @@ class Result:
 
 
 class Harness:
-    """One engine, with what its steps said so far."""
+    """One engine with its output so far."""
 
     def __init__(self, engine: SimulatedEngine) -> None:
         self.engine = engine
@@ -34,7 +34,7 @@ class Harness:
         self.results: dict[Sequence, Result] = {}
         self._open: set[Sequence] = set()
         self._slots = 0
-        self._outbox = Outbox()
+        self._frame_buffer = FrameBuffer()
 
     async def submit(self, prompt: list[int] | None = None, n: int = 1, **fields: object) -> list[Sequence]:
         """Submit a request; fields are sampling parameters, or a whole submit under `submit`."""
@@ -45,7 +45,7 @@ class Harness:
         fields.setdefault("max_tokens", 20)
         given = {name: value for name, value in fields.items() if value is not None}
         submit.sampling_params.MergeFrom(pb.SamplingParams(**given))  # type: ignore[arg-type]
-        sequences = [Sequence(self._outbox, self._slots + i, "request", i) for i in range(n)]
+        sequences = [Sequence(self._frame_buffer, self._slots + i, "request", i) for i in range(n)]
         submit.slots.extend(sequence.slot for sequence in sequences)
         self._slots += n
         await self.engine.submit(submit, sequences)
@@ -58,7 +58,7 @@ class Harness:
         """Take one step."""
         step = await anext(self.steps)
         for sequence, ids in zip(step.sequences, step.token_ids, strict=True):
-            assert sequence in self._open, "a token came after the end"
+            assert sequence in self._open, "a token after the end"
             self.results[sequence].ids += ids
         for sequence, info in step.prefills:
             self.results[sequence].cached_tokens = info.cached_tokens

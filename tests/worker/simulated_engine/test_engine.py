@@ -1,4 +1,4 @@
-"""What a simulated engine says, when it ends, and what it refuses."""
+"""The tokens of a simulated engine, their ends, and refused requests."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulati
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 
@@ -25,10 +25,10 @@ from tokenwire.worker.simulated_engine.engine import SimulatedEngine, Simulation
     temperature=st.sampled_from([None, 0.0, 0.7]),
 )
 @settings(max_examples=60, deadline=None)
-async def test_continuation(
+async def test_a_continued_request_gets_the_same_tokens(
     prompt: list[int], cut: int, engine_seed: int, seed: int | None, temperature: float | None
 ) -> None:
-    """A request that goes on elsewhere from prompt and first tokens gets the same tokens, and the same end."""
+    """A request that continues on another engine from prompt and first tokens gets the same tokens and finish."""
     config = SimulationSettings(step_ms=0, seed=engine_seed, eos_rate=0.02)
     async with simulation(config) as first, simulation(config) as second:
         whole = await first.run(prompt, max_tokens=40, seed=seed, temperature=temperature)
@@ -42,8 +42,8 @@ async def test_continuation(
     "params",
     [{"seed": 5}, {"temperature": 0.0, "presence_penalty": 0.5}, {"temperature": 0.0, "bad_words": ["a"]}],
 )
-async def test_generators(params: dict[str, Any]) -> None:
-    """With generators a run from the start says the same again, and one from prompt and tokens something else."""
+async def test_generators_repeat_only_runs_from_the_start(params: dict[str, Any]) -> None:
+    """With generators a run from the start repeats its tokens, and one from prompt and tokens does not."""
     config = SimulationSettings(step_ms=0, seeds="generator")
     async with simulation(config) as first, simulation(config) as second:
         whole = (await first.run(max_tokens=40, **params)).ids
@@ -52,15 +52,15 @@ async def test_generators(params: dict[str, Any]) -> None:
         assert not second.engine.capabilities().positional_seeds
 
 
-async def test_unseeded_noise_of_generators_is_new_each_time() -> None:
-    """Greedy requests go on from their tokens all the same; unseeded ones say something else each time."""
+async def test_unseeded_generators_differ_each_time() -> None:
+    """Greedy requests still continue from their tokens; unseeded ones get other tokens each time."""
     async with simulation(SimulationSettings(step_ms=0, seeds="generator")) as sim:
         assert (await sim.run(max_tokens=40)).ids != (await sim.run(max_tokens=40)).ids
         whole = (await sim.run(max_tokens=40, temperature=0.0)).ids
         assert (await sim.run(PROMPT + whole[:20], max_tokens=20, temperature=0.0)).ids == whole[20:]
 
 
-async def test_batch_does_not_matter() -> None:
+async def test_tokens_do_not_depend_on_the_batch() -> None:
     """A sequence gets the same tokens alone and among others."""
     async with simulation() as alone, simulation() as crowd:
         expected = await alone.run(max_tokens=50)
@@ -69,7 +69,7 @@ async def test_batch_does_not_matter() -> None:
     assert crowd.results[sequences[0]].ids == expected.ids
 
 
-async def test_seeds() -> None:
+async def test_seeds_change_the_tokens() -> None:
     """The engine's seed and the request's seed change the tokens; greedy sampling ignores the request's."""
     async with simulation() as one, simulation(SimulationSettings(step_ms=0, seed=1)) as other:
         plain = (await one.run()).ids
@@ -79,7 +79,7 @@ async def test_seeds() -> None:
         assert (await one.run(seed=5, temperature=0.0)).ids == (await one.run(seed=6, temperature=0.0)).ids
 
 
-async def test_sequences_of_one_request() -> None:
+async def test_sequences_of_one_request_count_their_seeds_up() -> None:
     """Sequence i of a request samples with seed + i."""
     async with simulation() as sim:
         sequences = await sim.submit(n=3, seed=7)
@@ -99,8 +99,8 @@ async def test_text_is_printable() -> None:
     assert len(set(ids)) > 60
 
 
-async def test_builtin_tokenizer() -> None:
-    """The built-in tokenizer maps each byte to its own id, and knows the ChatML tokens."""
+async def test_the_builtin_tokenizer_has_one_id_per_byte() -> None:
+    """The built-in tokenizer maps each byte to its own id, and has the ChatML tokens."""
     async with simulation() as sim:
         files = sim.engine.tokenizer_files()
         model = sim.engine.describe()
@@ -111,7 +111,7 @@ async def test_builtin_tokenizer() -> None:
     assert (model.max_token_id, model.max_model_len, list(model.names)) == (258, 32768, ["simulated"])
 
 
-async def test_model_directory(tmp_path: Path) -> None:
+async def test_a_model_directory_is_read(tmp_path: Path) -> None:
     """A model's own tokenizer files are served, and its limits, stop ids and sampling defaults are kept."""
     async with simulation() as sim:
         files = sim.engine.tokenizer_files()
@@ -128,7 +128,7 @@ async def test_model_directory(tmp_path: Path) -> None:
     assert (result.ids[-1], result.finish.stop_token_id) == (65, 65)
 
 
-async def test_length() -> None:
+async def test_a_sequence_ends_at_its_token_limit() -> None:
     """A sequence ends with LENGTH after max_tokens, or without it where the context ends."""
     async with simulation(SimulationSettings(step_ms=0, max_model_len=100)) as sim:
         limited = await sim.run(max_tokens=33)
@@ -138,7 +138,7 @@ async def test_length() -> None:
     assert {result.finish.reason for result in (limited, unlimited, too_many)} == {pb.FINISH_REASON_LENGTH}
 
 
-async def test_eos() -> None:
+async def test_eos_ends_a_sequence() -> None:
     """At the configured rate a sequence ends with EOS, which stays among its tokens, unless EOS is ignored."""
     async with simulation(SimulationSettings(step_ms=0, eos_rate=0.1)) as sim:
         ended = await sim.run(max_tokens=1000)
@@ -149,8 +149,8 @@ async def test_eos() -> None:
     assert len(ignored.ids) == 1000
 
 
-async def test_stop_token_ids() -> None:
-    """A stop id ends a sequence, stays among its tokens and is named in the finish."""
+async def test_a_stop_token_id_ends_a_sequence() -> None:
+    """It stays among the tokens and is in the finish."""
     async with simulation() as sim:
         free = await sim.run(max_tokens=100)
         stop = free.ids[42]
@@ -159,7 +159,7 @@ async def test_stop_token_ids() -> None:
     assert stopped.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=stop)
 
 
-async def test_min_tokens() -> None:
+async def test_min_tokens_delay_the_end() -> None:
     """Neither EOS nor a stop id comes among the first min_tokens."""
     async with simulation(SimulationSettings(step_ms=0, eos_rate=0.5)) as sim:
         result = await sim.run(max_tokens=500, min_tokens=100, stop_token_ids=list(range(64, 127)))
@@ -168,8 +168,8 @@ async def test_min_tokens() -> None:
     assert not set(result.ids[:100]) & {EOS, *range(64, 127)}
 
 
-async def test_script() -> None:
-    """A script is said token by token, over and over, and its EOS ends the sequence."""
+async def test_a_script_is_repeated() -> None:
+    """A script is generated cyclically, and its EOS ends the sequence."""
     async with simulation(SimulationSettings(step_ms=0, script=(72, 105, 33))) as sim:
         assert (await sim.run(max_tokens=7)).ids == [72, 105, 33, 72, 105, 33, 72]
     async with simulation(SimulationSettings(step_ms=0, script=(72, EOS))) as sim:
@@ -177,8 +177,8 @@ async def test_script() -> None:
     assert (result.ids, result.finish.eos_token_id) == ([72, EOS], EOS)
 
 
-async def test_a_script_goes_on_behind_a_prompt() -> None:
-    """A prompt that ends with the script's beginning, as of a reply that was cut, is gone on with from there."""
+async def test_a_script_continues_after_a_prompt() -> None:
+    """A prompt that ends with the script's beginning, as for a reply that was cut, is continued from there."""
     async with simulation(SimulationSettings(step_ms=0, script=(72, 72, 105, EOS))) as sim:
         for prompt, said in (([9, 72, 72], [105, EOS]), ([72], [72, 105, EOS]), ([105], [72, 72, 105, EOS])):
             assert (await sim.run(prompt=prompt, max_tokens=7)).ids == said
@@ -186,8 +186,8 @@ async def test_a_script_goes_on_behind_a_prompt() -> None:
     assert again.ids == [72, 72, 105, EOS]
 
 
-async def test_chosen_ids() -> None:
-    """Allowed ids, a bias of 100 and one of -100 are obeyed, and forced ids are said as they are."""
+async def test_id_constraints_are_obeyed() -> None:
+    """Allowed ids, biases of 100 and -100 and traced ids determine the tokens."""
     async with simulation() as sim:
         assert set((await sim.run(max_tokens=100, allowed_token_ids=[65, 66])).ids) == {65, 66}
         assert set((await sim.run(max_tokens=100, logit_bias={67: 100.0, 3: 5.0})).ids) == {67}
@@ -195,8 +195,8 @@ async def test_chosen_ids() -> None:
         assert (await sim.run(max_tokens=4, trace_decode_token_ids=[9, 8])).ids == [9, 8, 9, 8]
 
 
-async def test_logprobs() -> None:
-    """Each token has a row: the sampled token first, then the likeliest in order of rank."""
+async def test_each_token_has_a_row_of_logprobs() -> None:
+    """A row has the sampled token first, then the likeliest in order of rank."""
     async with simulation() as sim:
         plain = await sim.run()
         scored = await sim.run(logprobs=5)
@@ -211,8 +211,8 @@ async def test_logprobs() -> None:
         assert len(set(rows.token_ids[1:])) == 5
 
 
-async def test_logprobs_of_named_ids_and_of_the_prompt() -> None:
-    """Named ids fill the columns in their order, and a prompt has a row per token after the first."""
+async def test_logprobs_of_chosen_ids_and_of_the_prompt() -> None:
+    """Chosen ids fill the columns in their order, and a prompt has a row per token after the first."""
     async with simulation() as sim:
         result = await sim.run(max_tokens=3, logprob_token_ids=[70, 71], prompt_logprobs=1)
     assert [list(rows.token_ids[1:]) for rows in result.logprobs] == [[70, 71]] * 3
@@ -240,8 +240,10 @@ async def test_logprobs_of_named_ids_and_of_the_prompt() -> None:
         (PROMPT, 1, {"allowed_token_ids": [65], "logit_bias": {65: -100.0}}, None),
     ],
 )
-async def test_refusals(prompt: list[int], n: int, fields: dict[str, object], param: str | None) -> None:
-    """A wrong request is refused with the field that is wrong, and starts nothing."""
+async def test_an_invalid_request_is_refused(
+    prompt: list[int], n: int, fields: dict[str, object], param: str | None
+) -> None:
+    """The error names the invalid field, and no sequence is started."""
     async with simulation(SimulationSettings(step_ms=0, max_model_len=100)) as sim:
         with pytest.raises(InvalidRequest) as refusal:
             await sim.submit(prompt, n, **fields)
@@ -249,10 +251,10 @@ async def test_refusals(prompt: list[int], n: int, fields: dict[str, object], pa
         assert sim.engine.open_sequences == 0
 
 
-async def test_not_running() -> None:
-    """Before its start and after its end an engine takes nothing, and stopping twice is harmless."""
+async def test_an_engine_that_is_not_running_refuses_requests() -> None:
+    """Before its start and after its stop an engine accepts nothing, and stopping twice is safe."""
     engine = SimulatedEngine(FAST)
-    submit, sequence = pb.Submit(prompt_token_ids=PROMPT), Sequence(Outbox(), 0, "request", 0)
+    submit, sequence = pb.Submit(prompt_token_ids=PROMPT), Sequence(FrameBuffer(), 0, "request", 0)
     with pytest.raises(Unavailable):
         await engine.submit(submit, [sequence])
     await engine.start()
@@ -276,8 +278,8 @@ async def test_not_running() -> None:
         ({"served_model_names": ("",)}, "--served-model-name"),
     ],
 )
-def test_settings(fields: dict[str, object], name: str) -> None:
-    """A setting out of range is refused with its option."""
+def test_settings_are_validated(fields: dict[str, object], name: str) -> None:
+    """The error names the option that is out of range."""
     with pytest.raises(InvalidRequest, match=f"^{name} must "):
         SimulationSettings(**fields)  # type: ignore[arg-type]
 
@@ -290,7 +292,7 @@ def test_settings(fields: dict[str, object], name: str) -> None:
         (SimulationSettings(model_dir=Path("/nowhere")), "has no tokenizer.json"),
     ],
 )
-async def test_start_fails(config: SimulationSettings, message: str) -> None:
-    """Settings that do not fit the model fail the start with a message that says what to do."""
+async def test_settings_that_do_not_fit_the_model_fail_the_start(config: SimulationSettings, message: str) -> None:
+    """The error says what to do."""
     with pytest.raises(EngineFailed, match=message):
         await SimulatedEngine(config).start()

@@ -1,4 +1,4 @@
-"""Faults that a simulated engine has on command."""
+"""Faults of a simulated engine on command."""
 
 import asyncio
 import subprocess
@@ -17,12 +17,12 @@ from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrig
 
 
 def faulty(*faults: str, **fields: float) -> SimulationSettings:
-    """Settings of a fast engine with these faults."""
+    """Return settings of a fast engine with these faults."""
     return SimulationSettings(**{"step_ms": 0, **fields}, faults=FaultPlan.parse(faults))  # type: ignore[arg-type]
 
 
-def test_grammar() -> None:
-    """Faults are read with their trigger and options, several in one text or in several."""
+def test_faults_are_parsed() -> None:
+    """Faults are parsed with their trigger and options, from one text or several."""
     plan = FaultPlan.parse(["crash@tokens=500, slow@step=50:factor=2.5:steps=20", "error@request=3:after=8"])
     assert plan.faults == (
         Fault(FaultKind.CRASH, FaultTrigger.TOKENS, 500),
@@ -46,13 +46,13 @@ def test_grammar() -> None:
         ("error@step=3", "error needs the trigger request"),
     ],
 )
-def test_bad_grammar(text: str, message: str) -> None:
-    """A fault that cannot be read is refused with what is wrong."""
+def test_an_invalid_fault_is_refused(text: str, message: str) -> None:
+    """The error says what is wrong."""
     with pytest.raises(ValueError, match=message):
         parse_fault(text)
 
 
-async def test_crash() -> None:
+async def test_a_crash_ends_every_sequence() -> None:
     """A crash ends every live sequence with ERROR, then the steps fail, and so does every later call."""
     async with simulation(faulty("crash@tokens=10", max_num_seqs=2)) as sim:
         sequences = await sim.submit(n=3)
@@ -70,7 +70,7 @@ async def test_crash() -> None:
 
 
 async def test_crash_ends_a_waiting_pause() -> None:
-    """A pause that waits for sequences to end learns of the crash."""
+    """A pause that waits for sequences to end raises when the engine crashes."""
     async with simulation(faulty("crash@step=3")) as sim:
         await sim.submit()
         pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=False))
@@ -80,8 +80,8 @@ async def test_crash_ends_a_waiting_pause() -> None:
             await pausing
 
 
-async def test_hang() -> None:
-    """A hanging engine takes requests and aborts, but nothing comes out until it is stopped."""
+async def test_a_hang_stops_all_output() -> None:
+    """A hanging engine accepts requests and aborts, but has no output until it is stopped."""
     async with simulation(faulty("hang@step=4")) as sim:
         sequences = await sim.submit()
         for _ in range(3):
@@ -97,8 +97,8 @@ async def test_hang() -> None:
             await hanging
 
 
-async def test_slow() -> None:
-    """Slow steps take the factor's time, and only as many as said."""
+async def test_slow_steps_take_longer() -> None:
+    """The given number of steps takes longer by the factor."""
     async with simulation(faulty("slow@step=3:factor=40:steps=2", step_ms=1)) as sim:
         await sim.submit(max_tokens=8)
         times = [time.monotonic()]
@@ -110,8 +110,8 @@ async def test_slow() -> None:
     assert sum(slow) < 8
 
 
-async def test_error() -> None:
-    """The sequences of the named request end with ERROR mid-step; all others go on."""
+async def test_an_error_ends_one_request() -> None:
+    """The sequences of that request end with ERROR mid-step; all others go on."""
     async with simulation(faulty("error@request=2:after=5")) as sim:
         (first,), second, (third,) = await sim.submit(), await sim.submit(n=2), await sim.submit()
         await sim.finish()
@@ -123,8 +123,8 @@ async def test_error() -> None:
             assert sim.results[sequence].finish.reason == pb.FINISH_REASON_LENGTH
 
 
-def test_exit() -> None:
-    """The process of the engine is gone at once, with the code of a kill."""
+def test_an_exit_ends_the_process() -> None:
+    """The engine's process exits at once, with the code of a kill."""
     script = (
         "import asyncio\n"
         "from tests.worker.simulated_engine.simulation import simulation\n"

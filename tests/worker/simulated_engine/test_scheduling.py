@@ -1,4 +1,4 @@
-"""When a simulated engine's sequences run, wait, share memory, pause and end."""
+"""A simulated engine's sequences run, wait, share memory, pause and end."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tokenwire.worker.simulated_engine.engine import SimulationSettings
 LONG = [65 + i % 26 for i in range(160)]
 
 
-async def test_step_time() -> None:
+async def test_steps_take_the_step_time() -> None:
     """A step takes the step time, and a prompt as many steps as its length needs at the prefill rate."""
     config = SimulationSettings(step_ms=5, prefill_tokens_per_s=8000)
     async with simulation(config) as sim:
@@ -26,7 +26,7 @@ async def test_step_time() -> None:
     assert elapsed >= 0.05
 
 
-async def test_prefill_shares_the_batch() -> None:
+async def test_prefill_is_chunked() -> None:
     """A long prompt is computed in chunks while other sequences go on."""
     async with simulation(SimulationSettings(step_ms=1, prefill_tokens_per_s=40_000)) as sim:
         (short,) = await sim.submit(max_tokens=50)
@@ -38,8 +38,8 @@ async def test_prefill_shares_the_batch() -> None:
         assert (len(sim.results[short].ids), len(sim.results[long].ids)) == (5, 1)
 
 
-async def test_waiting() -> None:
-    """More sequences than fit into the batch wait their turn; the load says so."""
+async def test_sequences_beyond_the_batch_wait() -> None:
+    """Sequences that do not fit into the batch wait in order, and count as waiting in the load."""
     async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2)) as sim:
         sequences = await sim.submit(n=3, max_tokens=10)
         load = (await sim.step()).load
@@ -51,8 +51,8 @@ async def test_waiting() -> None:
         assert (load.running, load.waiting) == (1, 0)
 
 
-async def test_priority() -> None:
-    """Of those that wait, the lower priority value runs first."""
+async def test_waiting_sequences_run_by_priority() -> None:
+    """The lowest priority value runs first."""
     async with simulation(SimulationSettings(step_ms=0, max_num_seqs=1)) as sim:
         (late,) = await sim.submit(submit=pb.Submit(priority=1))
         (early,) = await sim.submit(submit=pb.Submit(priority=-1))
@@ -60,8 +60,8 @@ async def test_priority() -> None:
         assert (len(sim.results[late].ids), len(sim.results[early].ids)) == (0, 1)
 
 
-async def test_full_queue() -> None:
-    """A request beyond the queue's limit is refused, and taken once there is a place."""
+async def test_a_full_queue_refuses_requests() -> None:
+    """A request beyond the queue's limit is refused, and accepted once there is capacity."""
     async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2, max_queue=2)) as sim:
         await sim.submit(n=3)
         with pytest.raises(Overloaded):
@@ -73,8 +73,8 @@ async def test_full_queue() -> None:
         await sim.submit()
 
 
-async def test_prefix_cache() -> None:
-    """A prompt reads the full blocks that an earlier one or its own continuation left, but computes its last token."""
+async def test_cached_blocks_are_reused() -> None:
+    """A prompt reuses full blocks of an earlier one or of its own continuation, but computes its last token."""
     async with simulation() as sim:
         first = await sim.run(LONG, max_tokens=40)
         assert first.cached_tokens == 0
@@ -84,8 +84,8 @@ async def test_prefix_cache() -> None:
         assert (await sim.run([0, *LONG])).cached_tokens == 0
 
 
-async def test_prefix_cache_scope() -> None:
-    """Another salt, another adapter, and a request that wants the prompt's log-probabilities share nothing."""
+async def test_cached_blocks_have_a_scope() -> None:
+    """Another salt, another adapter and a request for prompt log-probabilities share no blocks."""
     async with simulation() as sim:
         await sim.run(LONG)
         assert (await sim.run(LONG, submit=pb.Submit(cache_salt="mine"))).cached_tokens == 0
@@ -96,7 +96,7 @@ async def test_prefix_cache_scope() -> None:
 
 
 async def test_sequences_share_their_prompt() -> None:
-    """The second sequence of a request reads the first one's prompt."""
+    """The second sequence of a request reuses the first one's prompt."""
     async with simulation() as sim:
         first, second = await sim.submit(LONG, n=2)
         step = await sim.step()
@@ -105,8 +105,8 @@ async def test_sequences_share_their_prompt() -> None:
         assert step.load.kv_cache_usage == pytest.approx((10 + 2) / (524288 // 16))
 
 
-async def test_memory_pressure() -> None:
-    """With too little memory sequences are preempted and come back: all end, with the same tokens as in a big cache."""
+async def test_sequences_are_preempted_under_memory_pressure() -> None:
+    """With too little memory sequences are preempted and resumed: all end, with the tokens of a large cache."""
     prompts = [[i] * (20 + 3 * i) for i in range(12)]
     small = SimulationSettings(step_ms=0, max_model_len=256, kv_tokens=512)
     async with simulation() as with_capacity, simulation(small) as tight:
@@ -121,7 +121,7 @@ async def test_memory_pressure() -> None:
 
 
 async def test_memory_is_freed() -> None:
-    """When all sequences have ended, by themselves or not, no memory is in use."""
+    """When all sequences have ended or were aborted, no memory is in use."""
     async with simulation() as sim:
         sequences = await sim.submit(LONG, n=4)
         await sim.step()
@@ -132,8 +132,8 @@ async def test_memory_is_freed() -> None:
     assert load == pb.Load()
 
 
-def test_cache_forgets_the_oldest() -> None:
-    """A full cache forgets the blocks that were given back first, and of one sequence the last ones."""
+def test_the_cache_evicts_the_oldest_blocks() -> None:
+    """A full cache evicts the blocks that were freed first, and the last ones of a sequence before earlier ones."""
     cache = KvCache(4)
     for blocks in ([1, 2], [3, 4]):
         assert cache.admit([], 2)
@@ -145,11 +145,11 @@ def test_cache_forgets_the_oldest() -> None:
     assert not cache.admit([3, 4], 2)
     assert cache.admit([3, 4], 1)
     assert cache.usage == 1.0
-    assert not cache.take()
+    assert not cache.allocate()
 
 
-async def test_abort() -> None:
-    """An aborted sequence, running or waiting, ends in the next step without a further token."""
+async def test_an_aborted_sequence_ends_in_the_next_step() -> None:
+    """Running or waiting, it ends in the next step without a further token."""
     async with simulation(SimulationSettings(step_ms=0, max_num_seqs=2)) as sim:
         first, second, third = await sim.submit(n=3)
         await sim.step()
@@ -165,8 +165,8 @@ async def test_abort() -> None:
         assert [len(sim.results[sequence].ids) for sequence in (first, second, third)] == [1, 20, 0]
 
 
-async def test_idle_engine_rests() -> None:
-    """Without work no step comes, and with the next request steps go on."""
+async def test_an_idle_engine_does_not_step() -> None:
+    """Without work there is no step; the next request resumes stepping."""
     async with simulation() as sim:
         await sim.run()
         steps = sim.engine.steps_total
@@ -179,7 +179,7 @@ async def test_idle_engine_rests() -> None:
         assert (len(sim.results[sequence].ids), sim.engine.steps_total) == (1, steps + 1)
 
 
-async def test_counters() -> None:
+async def test_the_engine_counts_its_work() -> None:
     """The engine counts steps, tokens, requests and open sequences."""
     async with simulation() as sim:
         await sim.submit(n=2, max_tokens=5)
@@ -190,8 +190,8 @@ async def test_counters() -> None:
     assert (engine.steps_total, engine.tokens_total, engine.requests_total, engine.open_sequences) == (9, 19, 2, 0)
 
 
-async def test_pause_abort() -> None:
-    """Pausing with abort ends all sequences; a request made meanwhile runs after the resume."""
+async def test_a_pause_with_abort_ends_sequences() -> None:
+    """All sequences end; a request made during the pause runs after the resume."""
     async with simulation() as sim:
         await sim.submit(n=2)
         await sim.step()
@@ -206,8 +206,8 @@ async def test_pause_abort() -> None:
         assert len(sim.results[held].ids) == 20
 
 
-async def test_pause_keep() -> None:
-    """Pausing with keep freezes sequences, which go on with the same tokens even when the cache was cleared."""
+async def test_a_pause_with_keep_freezes_sequences() -> None:
+    """They continue with the same tokens even if the cache was cleared."""
     async with simulation() as sim:
         expected = await sim.run(max_tokens=60)
         kept, aborted = (*await sim.submit(max_tokens=60), *await sim.submit(LONG))
@@ -222,8 +222,8 @@ async def test_pause_keep() -> None:
         assert sim.results[kept].ids == expected.ids
 
 
-async def test_pause_wait() -> None:
-    """Pausing with wait returns when what was there has ended, and keeps back what comes meanwhile."""
+async def test_a_pause_with_wait_finishes_sequences() -> None:
+    """It returns when the sequences have ended, and holds new ones."""
     async with simulation() as sim:
         (running,) = await sim.submit()
         pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=False))
@@ -240,8 +240,8 @@ async def test_pause_wait() -> None:
         assert len(sim.results[held].ids) == 20
 
 
-async def test_pause_wait_ends_with_a_resume() -> None:
-    """A resume ends a pause that still waits."""
+async def test_a_resume_ends_a_waiting_pause() -> None:
+    """A resume ends a pause that is still waiting."""
     async with simulation() as sim:
         await sim.submit()
         pausing = asyncio.ensure_future(sim.engine.pause(PauseMode.WAIT, clear_cache=True))
@@ -252,7 +252,7 @@ async def test_pause_wait_ends_with_a_resume() -> None:
         await sim.finish()
 
 
-async def test_sleep() -> None:
+async def test_sleep_lasts_until_all_memory_is_awake() -> None:
     """A sleeping engine is paused until all of its memory is woken up."""
     async with simulation() as sim:
         await sim.engine.sleep(1, PauseMode.ABORT)
@@ -268,8 +268,8 @@ async def test_sleep() -> None:
             await sim.engine.wake_up(["everything"])
 
 
-async def test_reset_cache() -> None:
-    """The cache is not cleared while it is in use, unless running requests may be computed again."""
+async def test_a_cache_in_use_is_not_cleared() -> None:
+    """The cache is not cleared while it is in use, unless running requests may be preempted."""
     async with simulation() as sim:
         expected = (await sim.run(LONG)).ids
         (sequence,) = await sim.submit(LONG)
@@ -282,7 +282,7 @@ async def test_reset_cache() -> None:
         assert (await sim.run(LONG)).cached_tokens == 0
 
 
-async def test_weight_version() -> None:
+async def test_steps_have_the_weight_version() -> None:
     """A label, set by itself or at the end of an update, is on the steps that follow."""
     async with simulation(FAST) as sim:
         await sim.submit()
@@ -299,8 +299,8 @@ async def test_weight_version() -> None:
         assert await sim.engine.get_weight_version() == "3"
 
 
-async def test_loras() -> None:
-    """Adapters are listed once loaded, by hand or by a request, and say something else than the base."""
+async def test_adapters_change_the_tokens() -> None:
+    """Adapters are listed once loaded, explicitly or by a request, and generate other tokens than the base model."""
     async with simulation() as sim:
         adapter = pb.LoraAdapter(name="poet", id=4, path="/poet")
         assert await sim.engine.load_lora(pb.LoraAdapter(name="cook", id=2, path="/cook"))
@@ -311,8 +311,8 @@ async def test_loras() -> None:
         assert not await sim.engine.unload_lora(2)
 
 
-async def test_unsupported() -> None:
-    """What needs real processes or weights is refused by name."""
+async def test_unsupported_operations_are_refused() -> None:
+    """Operations that need real processes or weights raise Unsupported with their name."""
     async with simulation() as sim:
         with pytest.raises(Unsupported, match="'reload'"):
             await sim.engine.collective_rpc("reload", None, [], {})

@@ -1,4 +1,4 @@
-"""Loaded into the engine's processes: says what torch has compiled there."""
+"""A worker extension for the engine's processes that counts what torch has compiled there."""
 
 from torch._dynamo.utils import counters
 
@@ -6,8 +6,8 @@ from tokenwire.worker.vllm_engine.extension import WorkerExtension
 
 
 class Compilations(WorkerExtension):
-    """The worker extension, and what a test asks."""
+    """The worker extension with a method for tests."""
 
     def compilations(self) -> int:
-        """Count the graphs that were compiled."""
+        """Return the number of compiled graphs."""
         return int(counters["stats"]["unique_graphs"])

@@ -1,4 +1,4 @@
-"""Requests on a real engine: what was told about each sequence, with the invariants of steps in view."""
+"""Runs requests on a real engine, records the output of each sequence and checks the invariants of steps."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import Outbox
+from tokenwire.worker.frame_buffer import FrameBuffer
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """All that was told about one sequence."""
+    """The output of one sequence."""
 
     ids: list[int] = field(default_factory=list)
     logprobs: list[pb.LogprobRows] = field(default_factory=list)
@@ -24,21 +24,21 @@ class Result:
     finish: pb.Finish | None = None
     weight_versions: set[str] = field(default_factory=set)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever something is told."""
+    """Set by every output."""
 
 
-async def take_over(engine: "VllmEngine", use_pump: bool) -> None:
-    """Drive a started engine anew, one way or the other: a start costs more than all that is asked of it."""
+async def switch_driver(engine: "VllmEngine", use_core_driver: bool) -> None:
+    """Restart the driver of a started engine, of either kind: starting an engine costs more than all tests."""
     await engine._started().stop()
     handler, engine.llm.output_handler = engine.llm.output_handler, None
     if handler is not None:
-        handler.cancel()  # it would take what the next one waits for
-    engine._use_pump = use_pump
-    await engine._drive()
+        handler.cancel()  # it would consume the next driver's output
+    engine._use_core_driver = use_core_driver
+    await engine._start_driver()
 
 
 class Run:
-    """Runs requests on an engine and keeps the invariants of its steps in view."""
+    """Runs requests on an engine and checks the invariants of its steps."""
 
     def __init__(self, engine: "VllmEngine") -> None:
         self.engine = engine
@@ -71,17 +71,17 @@ class Run:
 
     def _open(self, sequence: Sequence) -> Result:
         result = self._results[sequence]
-        assert result.finish is None, "something was told about a sequence after its end"
+        assert result.finish is None, "output after the end of a sequence"
         return result
 
     def sequences(self, n: int, request_id: str = "request") -> list[Sequence]:
-        """Make n sequences and listen to them."""
-        made = [Sequence(Outbox(lambda _: None), index, request_id, index) for index in range(n)]
+        """Create n sequences and record their output."""
+        made = [Sequence(FrameBuffer(lambda _: None), index, request_id, index) for index in range(n)]
         self._results.update((sequence, Result()) for sequence in made)
         return made
 
     def result(self, sequence: Sequence) -> Result:
-        """Look at what a sequence has so far."""
+        """Return a sequence's output so far."""
         return self._results[sequence]
 
     async def start(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Sequence]:
@@ -94,7 +94,7 @@ class Run:
         return sequences
 
     async def until(self, sequence: Sequence, tokens: int | None = None) -> Result:
-        """Wait until a sequence has so many tokens, or its end."""
+        """Wait until a sequence has this number of tokens, or has ended."""
         result = self._results[sequence]
         while result.finish is None and (tokens is None or len(result.ids) < tokens):
             result.moved.clear()
@@ -102,13 +102,13 @@ class Run:
         return result
 
     async def whole(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Result]:
-        """Submit a request and wait for all of its ends."""
+        """Run a request to its end and return its results."""
         return [await self.until(sequence) for sequence in await self.start(prompt, n, **params)]
 
     def chat(self, text: str) -> list[int]:
-        """Ids of a chat prompt for the embedded model."""
+        """Return the ids of a chat prompt for the embedded model."""
         return self.tokenizer.encode(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n").ids
 
     def text(self, ids: list[int]) -> str:
-        """Text of ids, without special tokens."""
+        """Decode ids without special tokens."""
         return str(self.tokenizer.decode(ids))

@@ -1,4 +1,4 @@
-"""Processes of an engine, when a terminal or a start that is broken off would end them."""
+"""An engine's processes under Ctrl-C, and when a start is cancelled."""
 
 import multiprocessing
 import subprocess
@@ -11,24 +11,24 @@ import psutil
 from tokenwire.worker.vllm_engine.child_processes import kill_children
 
 
-def _start_another(told: Connection) -> None:
-    """Start a process, tell which one, and wait for it."""
+def _start_another(pids: Connection) -> None:
+    """Start a process, send its pid, and wait for it."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"]) as process:
-        told.send(process.pid)
+        pids.send(process.pid)
 
 
-def test_those_below_are_killed_too() -> None:
-    """A process that an engine's core has started does not outlive it."""
+def test_descendants_are_killed_too() -> None:
+    """A process started by the engine core does not outlive it."""
     context = multiprocessing.get_context("spawn")
-    told, tell = context.Pipe(duplex=False)
-    core = context.Process(target=_start_another, args=[tell])
+    receiver, sender = context.Pipe(duplex=False)
+    core = context.Process(target=_start_another, args=[sender])
     core.start()
-    below = psutil.Process(told.recv())
+    descendant = psutil.Process(receiver.recv())
 
     kill_children()
 
     core.join(10)
-    assert not psutil.wait_procs([below], timeout=10)[1]
+    assert not psutil.wait_procs([descendant], timeout=10)[1]
     core.close()
 
 
@@ -36,14 +36,14 @@ _SHIELDED = """
 import multiprocessing, os, signal, threading
 from tokenwire.worker.vllm_engine.child_processes import shield_children_from_ctrl_c
 
-def wait_to_be_told(told):
-    told.send(os.getpid())
-    told.recv()
+def wait_for_message(pipe):
+    pipe.send(os.getpid())
+    pipe.recv()
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    core = context.Process(target=wait_to_be_told, args=[theirs])
+    core = context.Process(target=wait_for_message, args=[theirs])
 
     def start():
         shield_children_from_ctrl_c()
@@ -59,8 +59,8 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_does_not_reach_what_a_shielded_thread_starts(tmp_path: Path) -> None:
-    """A terminal sends it to every process; one that was shielded goes on until it is told to end."""
+def test_ctrl_c_does_not_reach_processes_of_a_shielded_thread(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to every process; a shielded one runs until it is stopped."""
     script = tmp_path / "shielded.py"  # in a process that has started no other yet, as a worker's
     script.write_text(_SHIELDED)
 

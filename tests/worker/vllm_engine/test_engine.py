@@ -1,6 +1,6 @@
-"""The real vLLM behind the engine seam: both ways of driving it give the same, and nothing ends twice or never.
+"""The real vLLM behind the engine interface: both drivers give the same output, and each sequence ends once.
 
-Every test that takes `run` runs on the pump first and then on the `generate` fallback, which takes the engine over.
+Every test that takes `run` runs with CoreDriver first and then with GenerateDriver on the same engine.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.lazily import Lazily
-from tests.worker.vllm_engine.running import Result, Run, take_over
+from tests.worker.vllm_engine.running import Result, Run, switch_driver
 from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
 from tokenwire.paths import default_cache_dir
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 arguments_read = Lazily("tokenwire.worker.vllm_engine.arguments")
 engines = Lazily("tokenwire.worker.vllm_engine.engine")
-pump = Lazily("tokenwire.worker.vllm_engine.core_driver")
+core_driver = Lazily("tokenwire.worker.vllm_engine.core_driver")
 
 pytestmark = [
     pytest.mark.engine,
@@ -52,21 +52,21 @@ async def engine() -> AsyncIterator["VllmEngine"]:
     model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        engine = engines.VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_pump=True, kv_events=True)
+        engine = engines.VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_core_driver=True, kv_events=True)
         await engine.start()
     yield engine
     await engine.stop()
-    gc.collect()  # vLLM leaves a ZeroMQ context to the collector: it may complain here, where that is ignored
+    gc.collect()  # vLLM leaves a ZeroMQ context to the collector: its warning is ignored here
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["pump", "generate"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["core", "generate"])
 async def run(request: pytest.FixtureRequest, engine: "VllmEngine") -> AsyncIterator[Run]:
-    """The engine, driven one way, as if it had just been started."""
+    """The engine with one of the drivers, as if it had just been started."""
     before = _metrics(engine)
     if not request.param:
         await engine.reset_cache(False, False)
         await engine.set_weight_version("default")
-        await take_over(engine, request.param)
+        await switch_driver(engine, request.param)
     run = Run(engine)
     after = _metrics(engine)
     gained = {name: after[name] - before.get(name, 0.0) for name in after} if not request.param else after
@@ -77,7 +77,7 @@ async def run(request: pytest.FixtureRequest, engine: "VllmEngine") -> AsyncIter
 
 SUM = "What is 2+2?"
 _after_start: dict[bool, tuple[dict[str, float], int]] = {}
-"""Metrics and compilations of each way's engine before its first request."""
+"""Metrics and compilations with each driver before its first request."""
 
 
 async def _compilations(run: Run) -> int:
@@ -85,18 +85,18 @@ async def _compilations(run: Run) -> int:
     return int(count)
 
 
-async def test_a_start_warms_up_without_a_trace(run: Run, request: pytest.FixtureRequest) -> None:
-    """No metric counts what ran before the first request."""
+async def test_warm_up_is_not_counted(run: Run, request: pytest.FixtureRequest) -> None:
+    """No metric counts requests of the warm-up."""
     metrics, _ = _after_start[request.node.callspec.params["run"]]
     counted = {name for name, value in metrics.items() if value and name.endswith(("_total", "_count", "_sum"))}
     assert not {name for name in counted if not name.startswith("vllm:engine_sleep")}
     assert metrics["vllm:prompt_tokens_total"] == 0
 
 
-async def test_the_prefix_cache_is_told(run: Run) -> None:
-    """Prompts and replies under the names of their ids, a salt's apart; and that it was cleared."""
-    heard = CacheChange()
-    assert run.engine.watch_cache(heard.add)
+async def test_the_prefix_cache_is_published(run: Run) -> None:
+    """Prompts and replies with the prefix hashes of their ids, separate for a salt; and that it was cleared."""
+    received = CacheChange()
+    assert run.engine.subscribe_kv_events(received.add)
     prompt = (run.chat("Tell me a story about a worker that remembers.") * 30)[:370]
     salted = pb.Submit(request_id="salted", slots=[0], prompt_token_ids=prompt, cache_salt="salt")
     salted.sampling_params.max_tokens = 1
@@ -106,12 +106,12 @@ async def test_the_prefix_cache_is_told(run: Run) -> None:
     await run.engine.submit(salted, [sequence])
     await run.until(sequence)
 
-    names = prefix_hashes([*prompt, *result.ids])
-    expected = {*names[: 384 // BLOCK_TOKENS], *prefix_hashes(prompt[:256], scope_of("salt", 0))}
-    await until(lambda: heard.stored == expected)
+    hashes = prefix_hashes([*prompt, *result.ids])
+    expected = {*hashes[: 384 // BLOCK_TOKENS], *prefix_hashes(prompt[:256], scope_of("salt", 0))}
+    await until(lambda: received.stored == expected)
     assert await run.engine.reset_cache(False, False)
     await run.whole(prompt, max_tokens=1)
-    await until(lambda: heard.cleared and heard.stored == set(names[: 256 // BLOCK_TOKENS]))
+    await until(lambda: received.cleared and received.stored == set(hashes[: 256 // BLOCK_TOKENS]))
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -137,23 +137,23 @@ CASES: dict[str, dict[str, Any]] = {
     "chosen logprobs": {"temperature": 0, "logprob_token_ids": [5, 6], "max_tokens": 4},
     "prompt logprobs": {"temperature": 0, "prompt_logprobs": 2, "max_tokens": 2},
 }
-_first_way: dict[str, tuple[list[dict[str, Any]], list[list[float]]]] = {}
-"""What each case gave on the way that ran first."""
+_first_output: dict[str, tuple[list[dict[str, Any]], list[list[float]]]] = {}
+"""Output of each case with the driver that ran first."""
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_both_ways_agree(run: Run, case: str) -> None:
-    """Pump and fallback give the same ids, endings and log-probabilities for the same request."""
+async def test_both_drivers_agree(run: Run, case: str) -> None:
+    """Both give the same ids, finishes and log-probabilities for the same request."""
     results = await run.whole(SUM, **CASES[case])
     seen = [_comparable(result) for result in results]
     values = [_values(result) for result in results]
-    expected, expected_values = _first_way.setdefault(case, (seen, values))
+    expected, expected_values = _first_output.setdefault(case, (seen, values))
     assert seen == expected
     assert values == [pytest.approx(each, abs=1e-4) for each in expected_values]
 
 
 async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.FixtureRequest) -> None:
-    """What any request needs was compiled before the first one: others would stand still meanwhile."""
+    """Everything is compiled before the first request: compilation would stall the others."""
     for params in CASES.values():
         await run.whole(SUM, **{**params, "max_tokens": 3, "min_tokens": 0})
     _, before = _after_start[request.node.callspec.params["run"]]
@@ -161,7 +161,7 @@ async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.Fixtu
 
 
 def _comparable(result: Result) -> dict[str, Any]:
-    # How many steps come as one is a matter of time.
+    # How many steps are merged depends on timing.
     made = [token_id for rows in result.logprobs for token_id in rows.token_ids]
     ranks = [rank for rows in result.logprobs for rank in rows.sampled_ranks]
     rows = (made, ranks, {rows.width for rows in result.logprobs})
@@ -183,35 +183,35 @@ def _rows(result: Result) -> list[pb.LogprobRows]:
 
 
 async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
-    """The embedded model answers sensibly and stops; the terminating token is told and stays in the ids."""
+    """The embedded model answers sensibly and stops; EOS is in the finish and stays in the ids."""
     (result,) = await run.whole(SUM, temperature=0)
     assert "4" in run.text(result.ids)
     assert result.ids[-1] == EOS
     assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=EOS)
 
 
-async def test_a_stop_id_is_told_apart_from_the_end_of_sequence(run: Run) -> None:
-    """A stop id of the request ends the sequence, is named, and stays in the ids."""
+async def test_a_stop_id_is_distinguished_from_the_end_of_sequence(run: Run) -> None:
+    """A stop id of the request ends the sequence, is in the finish, and stays in the ids."""
     (free,) = await run.whole(SUM, temperature=0)
     (result,) = await run.whole(SUM, temperature=0, stop_token_ids=[free.ids[3]])
     assert result.ids == free.ids[:4]
     assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=free.ids[3])
 
 
-async def test_min_tokens_hold_the_end_back(run: Run) -> None:
-    """No end of sequence comes before min_tokens."""
+async def test_min_tokens_delay_the_end(run: Run) -> None:
+    """There is no EOS before min_tokens."""
     (result,) = await run.whole(SUM, temperature=0, min_tokens=18, max_tokens=20)
     assert len(result.ids) >= 18
 
 
 async def test_bad_words_do_not_appear(run: Run) -> None:
-    """Words that were banned are not generated."""
+    """Bad words are not generated."""
     (result,) = await run.whole(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=20)
     assert "answer" not in run.text(result.ids)
 
 
 async def test_a_regex_is_followed(run: Run) -> None:
-    """Structured output gives what the pattern asks for, then the end."""
+    """Structured output matches the pattern, then ends."""
     (result,) = await run.whole(SUM, temperature=0, structured_outputs=pb.StructuredOutputs(regex="[0-9]{3}"))
     text = run.text(result.ids)
     assert len(text) == 3
@@ -249,8 +249,8 @@ async def test_prompt_logprobs_cover_the_prompt(run: Run) -> None:
     assert len(rows.sampled_ranks) == len(prompt) - 1
 
 
-async def test_cached_prompt_tokens_are_told(run: Run) -> None:
-    """The second time a long prompt comes, most of it is reported as cached; under another salt none is."""
+async def test_cached_prompt_tokens_are_reported(run: Run) -> None:
+    """Most of a repeated long prompt is reported as cached; with another salt none is."""
     prompt = [100 + i % 400 for i in range(600)]
     await run.whole(prompt, max_tokens=1)
     (again,) = await run.whole(prompt, max_tokens=1)
@@ -267,7 +267,7 @@ async def test_cached_prompt_tokens_are_told(run: Run) -> None:
 
 
 def _metrics(engine: "VllmEngine") -> dict[str, float]:
-    """Return the engine's metrics, added up over their labels but one that says how requests ended."""
+    """Return the engine's metrics, summed over all labels but the finish reason."""
     values: dict[str, float] = {}
     for family in engine.metrics():
         for sample in family.samples:
@@ -278,7 +278,7 @@ def _metrics(engine: "VllmEngine") -> dict[str, float]:
 
 
 async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.FixtureRequest) -> None:
-    """Tokens, times and endings are counted as vLLM does it; an engine whose last request was aborted has none."""
+    """Tokens, times and finishes are counted as in vLLM; an engine whose last request was aborted is idle."""
     before = _metrics(run.engine)
     await run.whole(list(range(100, 130)), n=2, temperature=0.5, seed=1, ignore_eos=True, max_tokens=5)
     after = _metrics(run.engine)
@@ -317,10 +317,10 @@ async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.Fi
         ([5], 1, {"extra_args_json": "{"}, "extra_args"),
     ],
 )
-async def test_a_wrong_request_is_refused(
+async def test_an_invalid_request_is_refused(
     run: Run, prompt: list[int], n: int, params: dict[str, Any], param: str | None
 ) -> None:
-    """What vLLM would refuse, or die of, is refused with the field's name, and the engine goes on."""
+    """Requests that vLLM would refuse, or that would kill it, are refused with the field's name; the engine goes on."""
     with pytest.raises(InvalidRequest) as refused:
         await run.start(prompt, n, **params)
     assert refused.value.param == param
@@ -343,7 +343,7 @@ STUCK: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("kind", "grammar"), STUCK)
 async def test_a_grammar_that_allows_nothing_is_refused(run: Run, kind: str, grammar: Any) -> None:
-    """No token may come first, or none of it can be compiled: the request's own fault, with the field's name."""
+    """It allows no first token, or cannot be compiled: an invalid request, with the field's name."""
     text = json.dumps(grammar) if kind == "json_schema" else grammar
     param = f"structured_outputs.{kind.removesuffix('_schema')}"
     wire: Any = {kind: text}
@@ -365,7 +365,7 @@ async def test_a_grammar_that_allows_nothing_is_refused(run: Run, kind: str, gra
 async def test_a_grammar_that_allows_little_is_followed(
     run: Run, grammar: pb.StructuredOutputs, ids: list[int]
 ) -> None:
-    """The end alone, one of two ways, or a token by its number is something."""
+    """EOS alone, one satisfiable alternative or a token id is enough."""
     (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
     assert result.ids == ids
 
@@ -375,11 +375,11 @@ async def test_a_grammar_that_allows_little_is_followed(
     [pb.StructuredOutputs(grammar='root ::= "x" a\na ::= a'), pb.StructuredOutputs(regex=r"ab[^\x00-\U0010ffff]")],
 )
 async def test_a_grammar_that_gets_stuck_ends_its_sequence(run: Run, grammar: pb.StructuredOutputs) -> None:
-    """What the engine finds while it generates is an error of this sequence alone, and says why it cannot go on."""
+    """A dead end during generation fails only this sequence, with a reason."""
     (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
     assert result.finish is not None
     assert result.finish.reason == pb.FINISH_REASON_ERROR
-    assert result.finish.error_message.startswith("The grammar that the output has to follow allows no token here")
+    assert result.finish.error_message.startswith("The grammar allows no further token")
     (later,) = await run.whole(SUM, temperature=0, max_tokens=2)
     assert len(later.ids) == 2
 
@@ -397,13 +397,13 @@ async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> No
     assert first.ids == second.ids
 
 
-async def test_what_the_engine_can_is_said(run: Run) -> None:
-    """On a CPU in float32: seeds are safe, noise comes from generators, batches do not matter."""
+async def test_the_engines_capabilities_are_reported(run: Run) -> None:
+    """On a CPU in float32: safe seeds, noise from generators, batch invariance."""
     assert run.engine.capabilities() == pb.EngineCapabilities(seeds=True, batch_invariant=True)
 
 
-async def test_seeds_are_refused_where_the_engine_may_die_of_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the field's name; a greedy request draws nothing, so its seed does no harm."""
+async def test_seeds_are_refused_if_they_may_kill_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the field's name; a greedy request draws nothing, so its seed is safe."""
     monkeypatch.setattr(run.engine, "_capabilities", pb.EngineCapabilities())
     with pytest.raises(InvalidRequest) as refused:
         await run.start(SUM, seed=5, temperature=1.0)
@@ -413,14 +413,14 @@ async def test_seeds_are_refused_where_the_engine_may_die_of_them(run: Run, monk
 
 
 async def test_an_adapter_without_lora_support_is_refused(run: Run) -> None:
-    """A request with a LoRA adapter fails alone where the engine takes none."""
+    """Only the request with a LoRA adapter fails if the engine has no LoRA support."""
     wire = pb.Submit(request_id="r", slots=[0], prompt_token_ids=[5], lora=pb.LoraAdapter(name="a", id=1, path="/a"))
     with pytest.raises(Unsupported, match="--enable-lora"):
         await run.engine.submit(wire, run.sequences(1))
 
 
 async def test_an_abort_ends_a_running_sequence_once(run: Run) -> None:
-    """An abort gives one ABORT finish, no token after it, and the engine's room back."""
+    """An abort gives one ABORT finish, no token after it, and frees the engine's capacity."""
     (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
     await run.until(sequence, tokens=3)
     await run.engine.abort([sequence, sequence])
@@ -441,20 +441,20 @@ async def test_one_of_several_can_be_aborted(run: Run) -> None:
     assert len((await run.until(second)).ids) == 30
 
 
-async def test_an_abort_during_admission_is_kept(run: Run) -> None:
-    """A sequence that is aborted while its grammar is still checked ends as soon as it has begun."""
+async def test_an_abort_during_submit_takes_effect(run: Run) -> None:
+    """A sequence that is aborted while its grammar is being checked ends as soon as it has started."""
     sequences = run.sequences(1)
     wire = pb.Submit(request_id="r", slots=[0], prompt_token_ids=run.chat(SUM))
     wire.sampling_params.structured_outputs.regex = "[a-z]{200}"
-    admission = asyncio.create_task(run.engine.submit(wire, sequences))
+    vllm_request = asyncio.create_task(run.engine.submit(wire, sequences))
     await asyncio.sleep(0)
     await run.engine.abort(sequences)
-    await admission
+    await vllm_request
     assert (await run.until(sequences[0])).finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
 
 
-async def test_a_full_queue_takes_none_of_a_request(run: Run) -> None:
-    """Over --max-num-queued-reqs a request is refused whole: none of its sequences says anything."""
+async def test_a_full_queue_refuses_a_whole_request(run: Run) -> None:
+    """Beyond --max-num-queued-reqs no sequence of a request is started."""
     with pytest.raises(Overloaded):
         await run.start(SUM, n=QUEUE_LIMIT + 1, seed=1, max_tokens=5)
     results = await run.whole(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5)
@@ -462,7 +462,7 @@ async def test_a_full_queue_takes_none_of_a_request(run: Run) -> None:
 
 
 async def test_a_paused_engine_still_aborts(run: Run) -> None:
-    """While the engine is paused, requests wait, and an abort ends one at once although no step comes."""
+    """While the engine is paused, requests wait, and an abort ends one at once although the engine does not step."""
     await run.engine.pause(PauseMode.KEEP, clear_cache=False)
     assert await run.engine.is_paused()
     (kept,) = await run.start(SUM, temperature=0, max_tokens=2)
@@ -474,8 +474,8 @@ async def test_a_paused_engine_still_aborts(run: Run) -> None:
     assert len((await run.until(kept)).ids) == 2
 
 
-async def test_a_pause_that_aborts_ends_what_runs(run: Run) -> None:
-    """A pause in mode ABORT ends running sequences, each once, and a resume takes new ones."""
+async def test_a_pause_with_abort_ends_running_sequences(run: Run) -> None:
+    """A pause in mode ABORT ends running sequences, each once, and a resume accepts new ones."""
     (sequence,) = await run.start(SUM, ignore_eos=True, max_tokens=1500)
     await run.until(sequence, tokens=1)
     await run.engine.pause(PauseMode.ABORT, clear_cache=True)
@@ -488,7 +488,7 @@ async def test_a_pause_that_aborts_ends_what_runs(run: Run) -> None:
 
 
 async def test_steps_carry_the_weight_version(run: Run) -> None:
-    """After the weights get a label, steps carry it."""
+    """Once the weights have a label, steps carry it."""
     await run.engine.set_weight_version("step-7")
     assert await run.engine.get_weight_version() == "step-7"
     await run.whole(SUM, temperature=0, max_tokens=2)
@@ -496,8 +496,8 @@ async def test_steps_carry_the_weight_version(run: Run) -> None:
     assert "step-7" in result.weight_versions
 
 
-async def test_control_that_this_engine_lacks_says_what_to_do(run: Run) -> None:
-    """Verbs that need a vLLM argument name it; failures inside the engine are errors of ours."""
+async def test_an_unsupported_operation_says_what_to_do(run: Run) -> None:
+    """Operations that need a vLLM argument name it; failures inside the engine are TokenwireErrors."""
     assert await run.engine.list_loras() == []
     assert await run.engine.reset_cache(reset_running_requests=False, reset_external=False)
     assert not await run.engine.is_sleeping()
@@ -512,7 +512,7 @@ async def test_control_that_this_engine_lacks_says_what_to_do(run: Run) -> None:
 
 
 async def test_the_model_is_described(run: Run) -> None:
-    """The description has what a coordinator needs to check requests."""
+    """The description has what a coordinator needs to validate requests."""
     model = run.engine.describe()
     assert list(model.names) == [EMBEDDED_MODEL_NAME]
     assert model.root.endswith(EMBEDDED_MODEL_NAME)
@@ -534,29 +534,29 @@ async def test_the_tokenizer_can_be_rebuilt_from_its_files(run: Run) -> None:
 
 
 async def test_a_killed_engine_fails_every_sequence(engine: "VllmEngine") -> None:
-    """When the core is killed while it is idle, waiting sequences get an ERROR finish and the steps end with an error.
+    """If the core is killed while idle, waiting sequences get an ERROR finish and the steps end with an error.
 
-    Nothing stays of the processes that the core had started.
-    The last test of the engine: it leaves it dead.
+    None of the core's child processes survives.
+    This is the last test of the engine, which it kills.
     """
-    await take_over(engine, use_pump=True)
+    await switch_driver(engine, use_core_driver=True)
     run = Run(engine)
     await run.engine.pause(PauseMode.KEEP, clear_cache=False)
     (sequence,) = await run.start(SUM, max_tokens=2)
     (core,) = [each for each in psutil.Process().children(recursive=True) if "EngineCore" in each.name()]
-    below = core.children(recursive=True)
+    descendants = core.children(recursive=True)
     core.kill()
     finish = (await run.until(sequence)).finish
     assert finish is not None
-    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; its log says why.")
+    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; see its log.")
     with pytest.raises(EngineFailed, match="died"):
         await asyncio.wait_for(run.consumer, 30)
     with pytest.raises(Unavailable):
         await run.start(SUM)
     with pytest.raises(TokenwireError):
         await run.engine.is_paused()
-    assert below
-    assert not (await asyncio.to_thread(psutil.wait_procs, below, 60))[1]
+    assert descendants
+    assert not (await asyncio.to_thread(psutil.wait_procs, descendants, 60))[1]
 
 
 @pytest.mark.parametrize(
@@ -569,8 +569,8 @@ async def test_a_killed_engine_fails_every_sequence(engine: "VllmEngine") -> Non
         (["--skip-tokenizer-init"], "--skip-tokenizer-init"),
     ],
 )
-async def test_wrong_engine_arguments_are_named(arguments: list[str], message: str) -> None:
-    """A wrong vLLM argument fails the start with vLLM's words, without ending the process."""
+async def test_invalid_engine_arguments_are_reported(arguments: list[str], message: str) -> None:
+    """An invalid vLLM argument fails the start with vLLM's message, without exiting the process."""
     engine = engines.VllmEngine("a-model", arguments, [])
     with pytest.raises(EngineFailed) as failed:
         await engine.start()
@@ -579,32 +579,32 @@ async def test_wrong_engine_arguments_are_named(arguments: list[str], message: s
 
 
 async def test_engine_arguments_reach_vllm() -> None:
-    """Arguments mean what they mean to vLLM, underscores and dotted JSON included."""
+    """Arguments are parsed as in vLLM, underscores and dotted JSON included."""
     arguments = ["--max_model_len", "1k", "--override-generation-config.temperature", "0.5", "--enable-lora"]
     parsed = arguments_read.parse_engine_args("a-model", arguments)
     assert (parsed.model, parsed.max_model_len, parsed.enable_lora) == ("a-model", 1000, True)
     assert parsed.override_generation_config == {"temperature": 0.5}
 
 
-async def test_a_vllm_with_other_internals_is_noticed() -> None:
-    """An AsyncLLM that lacks what the pump needs is described by the names of what is missing."""
+async def test_missing_internals_of_vllm_are_detected() -> None:
+    """The names of internals that the core driver needs and an AsyncLLM lacks are returned."""
 
     class OtherCore:
         async def add_request_async(self, request: object) -> None:
-            """Take a request."""
+            """Accept a request."""
 
     class OtherLLM:
         output_handler = None
         engine_core = OtherCore()
 
-    missing = pump.missing_internals(OtherLLM())
+    missing = core_driver.missing_internals(OtherLLM())
     assert "AsyncLLM.engine_core.get_output_async" in missing
     assert "AsyncLLM.input_processor.process_inputs" in missing
     assert "AsyncLLM.engine_core.add_request_async" not in missing
 
 
 async def test_an_engine_that_never_started_can_be_stopped() -> None:
-    """Stopping is safe before the start and twice."""
+    """Stopping is safe before the start, and twice."""
     engine = engines.VllmEngine("a-model", [], [])
     await engine.stop()
     await engine.stop()

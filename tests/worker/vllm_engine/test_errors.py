@@ -1,4 +1,4 @@
-"""vLLM's exceptions in the words that clients see."""
+"""vLLM's exceptions are translated to errors for clients."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def test_a_parameter_is_named_once() -> None:
     assert (error.message, error.param) == ("bad_words must be few.", "bad_words")
 
 
-def test_a_message_ends_with_its_words() -> None:
-    """Grammars are refused with several lines, behind which nothing stays."""
+def test_a_message_is_stripped() -> None:
+    """Errors of grammars have several lines, without trailing whitespace."""
     from tokenwire.worker.vllm_engine.errors import translate
 
     assert translate(ValueError("Grammar error:\n  ^\n")).message == "Grammar error:\n  ^"

@@ -1,4 +1,4 @@
-"""The fallback without an engine: what it says of one that dies."""
+"""GenerateDriver with a fake engine that dies."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,8 +11,8 @@ from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
-from tokenwire.worker.frame_buffer import Outbox
-from tokenwire.worker.vllm_engine.driver import Admission
+from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.vllm_engine.driver import VllmRequest
 
 generate = Lazily("tokenwire.worker.vllm_engine.generate_driver")
 grammars = Lazily("tokenwire.worker.vllm_engine.grammars")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engine
 
 
 class _SilentLlm:
-    """An AsyncLLM whose sequences never say anything."""
+    """An AsyncLLM whose sequences have no output."""
 
     def __init__(self) -> None:
         self.errored = False
@@ -40,14 +40,14 @@ class _SilentLlm:
 
 
 async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is noticed while the engine is idle: sequences end with an error and may go on elsewhere, then steps end."""
+    """Also while idle: sequences end with an error and may continue on another worker, then the steps end."""
     monkeypatch.setattr("tokenwire.worker.vllm_engine.generate_driver._HEALTH_INTERVAL_S", 0.001)
     llm = _SilentLlm()
     driver = generate.GenerateDriver(llm, grammars.GrammarCheck(None, None))
     await driver.start()
-    sequence = Sequence(Outbox(), slot=0, request_id="r", index=0)
-    admission = Admission("r", None, sampling.to_vllm(pb.SamplingParams(), 1), {}, {})
-    await driver.submit(admission, [sequence])
+    sequence = Sequence(FrameBuffer(), slot=0, request_id="r", index=0)
+    vllm_request = VllmRequest("r", None, sampling.to_vllm(pb.SamplingParams(), 1), {}, {})
+    await driver.submit(vllm_request, [sequence])
 
     llm.errored = True
     steps = driver.steps()
@@ -55,10 +55,10 @@ async def test_a_dead_engine_fails_every_sequence(monkeypatch: pytest.MonkeyPatc
 
     ((ended, finish),) = step.finishes
     assert ended is sequence
-    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; its log says why.")
+    assert (finish.reason, finish.error_message) == (pb.FINISH_REASON_ERROR, "The engine died; see its log.")
     assert finish.handed_back
     with pytest.raises(EngineFailed, match="died"):
         await anext(steps)
     with pytest.raises(Unavailable):
-        await driver.submit(admission, [sequence])
+        await driver.submit(vllm_request, [sequence])
     await driver.stop()

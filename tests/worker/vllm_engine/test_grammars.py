@@ -1,4 +1,4 @@
-"""Grammars looked at without an engine: by the compiler that the engine has, which its first grammar chose."""
+"""Grammars are checked without an engine, with the compiler that the engine's first grammar selected."""
 
 import asyncio
 from types import SimpleNamespace
@@ -26,13 +26,13 @@ ENCODED = '{"$ref": "#/$defs/a%62", "$defs": {"ab": {"type": "string"}}}'
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """The embedded model's."""
+    """The embedded model's tokenizer."""
     return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
 
 
 @pytest.fixture
 def check(tokenizer: Any) -> "GrammarCheck":
-    """A check that has seen no grammar."""
+    """A check without an earlier grammar."""
     config = SimpleNamespace(
         structured_outputs_config=SimpleNamespace(disable_any_whitespace=False, disable_additional_properties=False),
         model_config=SimpleNamespace(get_vocab_size=lambda: 49152, hf_config=SimpleNamespace(model_type="llama")),
@@ -46,26 +46,28 @@ async def look(check: "GrammarCheck", compiler: str, **grammar: Any) -> None:
     """Check a grammar that vLLM has verified for a compiler."""
     params = vllm_sampling.SamplingParams(structured_outputs=vllm_sampling.StructuredOutputsParams(**grammar))
     params.structured_outputs._backend = compiler
-    await check.refuse_stuck(params)
+    await check.reject_unsatisfiable(params)
 
 
 @pytest.mark.parametrize("compiler", ["xgrammar", "guidance"])
 @pytest.mark.parametrize("grammar", [{"json": STUCK}, {"grammar": "root ::= root"}, {"regex": r"[^\s\S]"}])
-async def test_what_allows_nothing_is_refused(check: "GrammarCheck", compiler: str, grammar: dict[str, str]) -> None:
-    """By both of the compilers that vLLM chooses from."""
+async def test_a_grammar_without_output_is_rejected(
+    check: "GrammarCheck", compiler: str, grammar: dict[str, str]
+) -> None:
+    """By both compilers between which vLLM chooses."""
     with pytest.raises(InvalidRequest, match="allows no output at all"):
         await look(check, compiler, **grammar)
 
 
 @pytest.mark.parametrize("compiler", ["xgrammar", "guidance"])
-async def test_what_allows_something_passes(check: "GrammarCheck", compiler: str) -> None:
-    """Several at a time, too."""
+async def test_a_grammar_with_output_is_accepted(check: "GrammarCheck", compiler: str) -> None:
+    """Also several at a time."""
     grammars = ({"regex": "a*"}, {"regex": ""}, {"json": '{"type": "object"}'}, {"grammar": 'root ::= "x"'})
     await asyncio.gather(*(look(check, compiler, **grammar) for grammar in grammars))
 
 
-async def test_the_first_grammar_chooses_the_compiler(check: "GrammarCheck") -> None:
-    """Guidance knows references with escapes, xgrammar does not; the engine's core asks one of them alone."""
+async def test_the_first_grammar_selects_the_compiler(check: "GrammarCheck") -> None:
+    """Guidance supports references with escapes, xgrammar does not; the engine core uses only one of them."""
     await look(check, "guidance", json=ENCODED)
     await look(check, "xgrammar", json=ENCODED)
 
@@ -75,7 +77,7 @@ async def test_the_first_grammar_chooses_the_compiler(check: "GrammarCheck") -> 
         await look(check, "xgrammar", json=STUCK)
 
 
-async def test_what_no_known_compiler_takes_is_left_to_vllm(check: "GrammarCheck") -> None:
-    """So is what has no grammar."""
+async def test_an_unknown_compiler_is_left_to_vllm(check: "GrammarCheck") -> None:
+    """And so are requests without a grammar."""
     await look(check, "outlines", json=STUCK)
-    await check.refuse_stuck(vllm_sampling.SamplingParams())
+    await check.reject_unsatisfiable(vllm_sampling.SamplingParams())

@@ -1,4 +1,4 @@
-"""vLLM's log-probability containers as rows, without an engine."""
+"""vLLM's log-probability containers are converted to rows, without an engine."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 
 
 def _output(*rows: tuple[list[int], list[float], int]) -> Any:
-    """One step's output: for each token the sampled id and the likeliest ones, their values, the sampled id's rank."""
+    """Return one step's output: per token the sampled id and the likeliest ones, their values, and its rank."""
     logprobs = containers.FlatLogprobs()
     for token_ids, values, rank in rows:
         ranks: Any = [rank, *range(1, len(token_ids))]
@@ -34,7 +34,7 @@ def _merged(*outputs: Any) -> Any:
 
 
 def test_steps_that_vllm_merged_have_the_rows_of_each() -> None:
-    """A sampled token that is also the likeliest is told twice in every row, in merged ones too."""
+    """A sampled token that is also the likeliest appears twice in every row, also in merged ones."""
     rows = _merged(
         _output(([504, 504, 2068, 10345], [-0.5, -0.5, -1.0, -2.0], 1)),
         _output(([2988, 2988, 1230, 4352], [-0.25, -0.25, -3.0, -4.0], 1)),
@@ -80,7 +80,7 @@ def test_a_prompts_first_token_has_no_row() -> None:
 def test_rows_have_the_width_that_the_request_asked_for(
     columns: int, token_ids: list[int], logprobs: list[float]
 ) -> None:
-    """Whatever else is in the batch and makes the engine's rows wider or narrower: rows are merged on their way."""
+    """Other requests in the batch make the engine's rows wider or narrower, and rows are merged later."""
     engine = (np.array([[7, 5], [8, 5]]), np.array([[-1.0, -3.0], [-2.0, -4.0]]), np.array([1, 2]))
     rows = ours.sampled_rows(engine, columns)
     assert (rows.width, list(rows.sampled_ranks)) == (columns, [1, 2])

@@ -1,4 +1,4 @@
-"""Generators of prompts that are incomplete rest while a step samples."""
+"""Generators of incomplete prompts are not used by sampling."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tokenwire.worker.vllm_engine.partial_prefills import without_generators_of_
 
 
 class Runner:
-    """The parts of vLLM's runner that matter, for three sequences of which the second one's prompt is incomplete."""
+    """A fake of vLLM's runner with three sequences, of which the second one's prompt is incomplete."""
 
     def __init__(self) -> None:
         self.input_batch = self
@@ -19,7 +19,7 @@ class Runner:
         self.seen: dict[int, Any] = {}
 
     def sample_tokens(self, grammar: str) -> str:
-        """Remember whose generators are there."""
+        """Record which generators are present."""
         self.seen = dict(self.generators)
         if grammar == "broken":
             raise ValueError(grammar)
@@ -27,7 +27,7 @@ class Runner:
 
 
 def test_only_tokens_that_are_kept_are_drawn_with_their_generators() -> None:
-    """The second sequence's generator is away while the step samples, and there again behind it."""
+    """The second sequence's generator is removed during sampling, and restored afterwards."""
     runner = Runner()
     sample = without_generators_of_partial_prefills(runner, runner.sample_tokens)
 
@@ -37,8 +37,8 @@ def test_only_tokens_that_are_kept_are_drawn_with_their_generators() -> None:
     assert runner.generators == {0: "first", 1: "second"}
 
 
-def test_generators_come_back_when_sampling_fails() -> None:
-    """An error passes, and changes nothing of the batch."""
+def test_generators_are_restored_if_sampling_fails() -> None:
+    """The error propagates, and the batch is unchanged."""
     runner = Runner()
     with pytest.raises(ValueError, match="broken"):
         without_generators_of_partial_prefills(runner, runner.sample_tokens)("broken")

@@ -1,4 +1,4 @@
-"""Sampling parameters on the wire mean exactly what vLLM's mean."""
+"""Sampling parameters of the protocol mean exactly what vLLM's mean."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
 
 pytestmark = pytest.mark.engine
 
-# The names of vLLM's fields that concern text, which never reaches a worker, or that vLLM fills in itself.
+# Fields of vLLM's parameters that concern text, which never reaches a worker, or that vLLM sets itself.
 _NOT_ON_THE_WIRE = {
     "stop",
     "include_stop_str_in_output",
@@ -33,7 +33,7 @@ _NOT_ON_THE_WIRE = {
 
 
 def test_absent_fields_have_vllms_defaults_and_no_token_limit() -> None:
-    """Empty parameters are vLLM's defaults, but for max_tokens: absent, the context is the limit."""
+    """Empty parameters are vLLM's defaults, except that without max_tokens the context is the limit."""
     built = sampling.to_vllm(pb.SamplingParams(), 1)
     default = vllm.SamplingParams(max_tokens=None)
     for name in default.__struct_fields__:
@@ -48,8 +48,8 @@ def test_every_field_of_vllm_is_on_the_wire() -> None:
     assert public - _NOT_ON_THE_WIRE <= on_the_wire
 
 
-def test_text_stays_out_and_deltas_come_back() -> None:
-    """Whatever is asked, the engine neither detokenizes nor accumulates."""
+def test_the_engine_returns_deltas_of_ids() -> None:
+    """For any request, the engine neither detokenizes nor accumulates."""
     built = sampling.to_vllm(pb.SamplingParams(), 1)
     assert (built.detokenize, built.output_kind.name, built.skip_clone, built.stop) == (False, "DELTA", True, [])
 
@@ -111,7 +111,7 @@ def test_prompt_ids_to_score_arrive_as_rows() -> None:
 
 
 def test_two_kinds_of_prompt_logprobs_are_refused() -> None:
-    """A prompt has one matrix of rows: asking for two is an error that names the field."""
+    """A prompt has one matrix of rows: asking for two raises an error with the field's name."""
     wire = pb.SamplingParams(prompt_logprob_token_ids=[pb.TokenIds(ids=[1])], prompt_logprobs=1)
     with pytest.raises(InvalidRequest) as refused:
         sampling.to_vllm(wire, 1)
@@ -129,8 +129,8 @@ def test_two_kinds_of_prompt_logprobs_are_refused() -> None:
         (pb.StructuredOutputs(structural_tag="{}"), "structural_tag", "{}"),
     ],
 )
-def test_each_kind_of_grammar_arrives(wire: pb.StructuredOutputs, name: str, value: object) -> None:
-    """Each constraint becomes vLLM's of the same meaning, with its options."""
+def test_each_kind_of_grammar_is_converted(wire: pb.StructuredOutputs, name: str, value: object) -> None:
+    """Each constraint becomes vLLM's equivalent, with its options."""
     wire.disable_any_whitespace = True
     wire.whitespace_pattern = " ?"
     built = sampling.to_vllm(pb.SamplingParams(structured_outputs=wire), 1).structured_outputs
@@ -148,7 +148,7 @@ def test_a_grammar_without_a_constraint_is_refused_by_vllm() -> None:
         sampling.to_vllm(pb.SamplingParams(structured_outputs=pb.StructuredOutputs()), 1)
 
 
-def test_repetition_detection_arrives() -> None:
+def test_repetition_detection_is_converted() -> None:
     """Repetition detection keeps its three numbers."""
     wire = pb.RepetitionDetection(max_pattern_size=8, min_pattern_size=2, min_count=3)
     built = sampling.to_vllm(pb.SamplingParams(repetition_detection=wire), 1).repetition_detection
@@ -169,7 +169,7 @@ def test_transfer_parameters_join_the_extra_arguments() -> None:
 @pytest.mark.parametrize("name", ["extra_args", "kv_transfer_params", "ec_transfer_params"])
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "[" * 100_000])
 def test_bad_json_is_refused_by_name(name: str, text: str) -> None:
-    """Text that is not a JSON object is an error that names the field."""
+    """Text that is not a JSON object raises an error with the field's name."""
     given: dict[str, Any] = {f"{name}_json": text}
     with pytest.raises(InvalidRequest) as refused:
         sampling.to_vllm(pb.SamplingParams(**given), 1)
@@ -192,7 +192,7 @@ def test_children_count_their_seeds_up() -> None:
 
 
 def test_each_sequence_of_a_seeded_request_has_a_seed() -> None:
-    """Also where counting up comes to -1, which the engine's process reads as none."""
+    """Even if counting up reaches -1, which the engine's process takes for none."""
     params = sampling.to_vllm(pb.SamplingParams(seed=-2), n=2)
 
     seeds = []

@@ -1,4 +1,4 @@
-"""A worker's engine and its steering, for tests: what it read, what it announced, and failures on command."""
+"""A serving-state controller over a simulated engine that records its weights and fails on command."""
 
 import asyncio
 from pathlib import Path
@@ -16,65 +16,65 @@ ADAPTER = pb.LoraAdapter(name="red", id=7, path="/adapters/red")
 
 
 class Engine(SimulatedEngine):
-    """A simulated engine that notes which weights it read, and fails when it is told to."""
+    """A simulated engine that records which weights it read, and fails on command."""
 
     def __init__(self) -> None:
         super().__init__(SimulationSettings(step_ms=1))
         self.read: list[str] = []
-        self.breaks = ""
+        self.error = ""
         self.pausing = asyncio.Event()
-        """Set when a pause began."""
+        """Set when a pause begins."""
         self.reading = asyncio.Event()
-        """Set when reading of weights began."""
+        """Set when reading weights begins."""
         self.may_read = asyncio.Event()
-        """Set when it may end; it may unless a test says otherwise."""
+        """Reading ends once this is set; a test may clear it."""
         self.may_read.set()
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        """Say that it began."""
+        """Set `pausing`, then pause."""
         self.pausing.set()
         await super().pause(mode, clear_cache)
 
     async def load_weights(self, path: str) -> None:
-        """Note it, or break."""
+        """Record the path, or fail."""
         self.read.append(path)
         self.reading.set()
         await self.may_read.wait()
-        if self.breaks:
-            raise EngineFailed(self.breaks)
+        if self.error:
+            raise EngineFailed(self.error)
         await super().load_weights(path)
 
     async def collective_rpc(
         self, method: str, timeout_s: float | None, args: list[Any], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """Break, or do nothing."""
-        if self.breaks:
-            raise EngineFailed(self.breaks)
+        """Do nothing, or fail."""
+        if self.error:
+            raise EngineFailed(self.error)
         return []
 
     async def update_weights(self, stage: str, arguments: dict[str, Any]) -> None:
-        """Break, or take part."""
-        if self.breaks:
-            raise EngineFailed(self.breaks)
+        """Run the stage, or fail."""
+        if self.error:
+            raise EngineFailed(self.error)
         await super().update_weights(stage, arguments)
 
 
-class Steered:
-    """An engine, its steering, and what that announced."""
+class ServingWorker:
+    """An engine, its controller, and the states that it published."""
 
     def __init__(self, roots: tuple[Path, ...] = ()) -> None:
         self.engine = Engine()
-        self.announced: list[pb.ServingState] = []
-        self.steering = ServingStateController(self.engine, self.announced.append, WeightRoots(roots))
+        self.published: list[pb.ServingState] = []
+        self.controller = ServingStateController(self.engine, self.published.append, WeightRoots(roots))
 
-    async def start(self) -> "Steered":
+    async def start(self) -> "ServingWorker":
         """Start both."""
         await self.engine.start()
-        await self.steering.start()
+        await self.controller.start()
         return self
 
     @property
     def state(self) -> pb.ServingState:
-        """The newest announcement."""
-        assert self.announced[-1] == self.steering.state
-        return self.announced[-1]
+        """The last published state."""
+        assert self.published[-1] == self.controller.state
+        return self.published[-1]

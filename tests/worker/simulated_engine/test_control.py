@@ -1,4 +1,4 @@
-"""What changes a simulated engine's tokens, and pauses that follow each other."""
+"""Weights, adapters and consecutive pauses of a simulated engine."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))
 
 
 async def test_weights_and_adapters_change_the_tokens() -> None:
-    """Other weights and other adapters say something else; the same ones say the same again."""
+    """Other weights and adapters generate other tokens; the same ones repeat them."""
     async with simulation() as sim:
         said = [await sim.run(), await sim.run(submit=RED)]
         await sim.engine.load_weights("/models/step_1")
@@ -21,8 +21,8 @@ async def test_weights_and_adapters_change_the_tokens() -> None:
         assert (await sim.run()).ids == said[0].ids
 
 
-async def test_frozen_sequences_may_run_dry() -> None:
-    """A pause that waits lets sequences finish that an earlier one froze."""
+async def test_a_waiting_pause_lets_frozen_sequences_finish() -> None:
+    """A pause in mode WAIT lets sequences finish that an earlier one froze."""
     async with simulation() as sim:
         (sequence,) = await sim.submit(max_tokens=50)
         await sim.step()
