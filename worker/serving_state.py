@@ -218,7 +218,7 @@ class ServingStateController:
             return
         await asyncio.to_thread(self._roots.check, path)
         if not await asyncio.to_thread(os.path.isdir, path):
-            raise NotFound(f"No directory {path} on this worker.", param="weight_dir")
+            raise NotFound(f"This worker has no directory {path}.", param="weight_dir")
 
     async def _load_weights(self, path: str, version: str, epoch: int) -> None:
         with self._weights_at_risk():

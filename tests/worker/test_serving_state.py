@@ -30,7 +30,7 @@ async def test_every_operation_is_published_with_its_epoch(one: ServingWorker, t
 @pytest.mark.parametrize("path", ["/nowhere", "x" * 5000, "a\0b"])
 async def test_a_missing_weights_directory_is_not_found(one: ServingWorker, path: str) -> None:
     """Also with a path that no file system accepts."""
-    with pytest.raises(NotFound, match="No directory"):
+    with pytest.raises(NotFound, match="no directory"):
         await one.controller.load_weights(1, path, "v", False)
 
 
@@ -122,7 +122,7 @@ async def test_weights_are_read_only_from_the_roots(tmp_path: Path) -> None:
             await controller.load_weights(1, str(path), "v", reset_prefix_cache=False)
     with pytest.raises(InvalidRequest, match="only from"):
         await controller.load_lora(1, ADAPTER)
-    with pytest.raises(NotFound, match="No directory"):
+    with pytest.raises(NotFound, match="no directory"):
         await controller.load_weights(1, str(inside / "missing"), "v", reset_prefix_cache=False)
 
     assert not serving.engine.read
