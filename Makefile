@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Even where the environment forbids it, modules are compiled once: vLLM's take 12 s of every process otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto parity conformance faults deploy-test bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference parity conformance faults deploy-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -50,6 +50,9 @@ format: .venv/.dev  ## let ruff and buf format
 
 proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+reference: .venv/.dev  ## write docs/options.md and the chart's schema of options
+	$(VENV)/python -m tokenwire.cli.reference
 
 parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; writes docs/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)

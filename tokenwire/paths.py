@@ -6,7 +6,12 @@ import platformdirs
 
 from tokenwire.options import Option
 
-CACHE_DIR = Option("--cache-dir", "Where prepared models and tokenizers are kept.", path="any")
+CACHE_DIR = Option(
+    "--cache-dir",
+    "Where prepared models and tokenizers are kept.",
+    path="any",
+    default_text="the user's cache directory",
+)
 
 
 def default_cache_dir() -> Path:

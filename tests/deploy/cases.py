@@ -34,6 +34,14 @@ SWITCHES: dict[str, dict[str, Any]] = {
             "priorityClassName": "high",
             "topologySpread": False,
             "pdb": {"enabled": False},
+            "options": {
+                "max-queue": 12_000_000,
+                "history-ttl": 0.5,
+                "no-request-log": True,
+                "log-prompts": False,
+                "allowed-host": ["one.example.com", "two.example.com"],
+                "default-chat-template-kwargs": '{"enable_thinking": false}',
+            },
         },
         "workers": POOL,
         "networkPolicy": {"enabled": False},
@@ -51,7 +59,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
         "monitoring": {"serviceMonitor": True, "labels": {"release": "prometheus"}},
         "workerDefaults": {"runtimeClassName": "nvidia", "readOnlyRootFilesystem": False, "pdb": {"enabled": False}},
         "workers": {
-            "simulated": {"engine": "sim", "gpu": {"count": 0}, "kvEvents": False, "extraArgs": ["--sim-step-ms=5"]},
+            "simulated": {"engine": "sim", "gpu": {"count": 0}, "kvEvents": False, "options": {"sim-step-ms": 5}},
             "large": {
                 "model": "/models/large",
                 "multiNode": {"nodes": 4},

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.cases import POOL
-from tests.deploy.rendering import refusal, render_texts
+from tests.deploy.cases import POOL, SWITCHES
+from tests.deploy.rendering import pod_templates, refusal, render, render_texts
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,14 @@ from tests.deploy.rendering import refusal, render_texts
         ),
         ({"workers": POOL, "link": {"tls": {"enabled": True, "workerSecret": "one"}}}, "name both secrets"),
         ({"workers": POOL, "monitoring": {"interval": "often"}}, "interval"),
+        ({"workers": POOL, "coordinator": {"options": {"max-queu": 5}}}, "max-queu"),
+        ({"workers": POOL, "coordinator": {"options": {"max-queue": "5"}}}, "max-queue"),
+        ({"workers": POOL, "coordinator": {"options": {"max-queue": -5}}}, "max-queue"),
+        ({"workers": POOL, "coordinator": {"options": {"routing": "best"}}}, "routing"),
+        ({"workers": POOL, "coordinator": {"options": {"allowed-host": "one.example.com"}}}, "allowed-host"),
+        ({"workers": POOL, "coordinator": {"options": {"port": 80}}}, "port"),
+        ({"workers": POOL, "coordinator": {"options": {"siblings-dir": "/tmp"}}}, "siblings-dir"),
+        ({"workers": {"pool": {"options": {"routing": "load"}}}}, "routing"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], named: str) -> None:
@@ -56,3 +64,31 @@ def test_notes_say_how_to_ask() -> None:
     )["NOTES.txt"]
     assert "curl --insecure https://127.0.0.1:8000/v1/chat/completions" in secured
     assert '-H "Authorization: Bearer $API_KEY"' in secured
+
+
+def test_options_become_arguments() -> None:
+    """A map of options is rendered as the command line takes it: numbers in full, switches only where they are on."""
+    (coordinator,) = (each for name, each in pod_templates(render(SWITCHES["coordinator"])) if name == "coordinator")
+
+    arguments = coordinator["spec"]["containers"][0]["args"]
+
+    assert {
+        "--max-queue=12000000",
+        "--history-ttl=0.5",
+        "--no-request-log",
+        "--allowed-host=one.example.com",
+        "--allowed-host=two.example.com",
+        '--default-chat-template-kwargs={"enable_thinking": false}',
+    } <= set(arguments)
+    assert not [argument for argument in arguments if "log-prompts" in argument]
+
+
+def test_options_of_a_pool_join_those_of_all() -> None:
+    """Each of them may be replaced, and the rest stays."""
+    values = {
+        "workerDefaults": {"options": {"sim-seed": 5, "no-warm-up": True}},
+        "workers": {"pool": {"options": {"sim-seed": 6}}},
+    }
+    (worker,) = (each for name, each in pod_templates(render(values)) if name == "worker")
+
+    assert {"--sim-seed=6", "--no-warm-up"} <= set(worker["spec"]["containers"][0]["args"])

@@ -164,3 +164,18 @@ imagePullSecrets:
 {{- include "tokenwire.fullname" . }}-tls
 {{- end -}}
 {{- end }}
+
+{{/* A map of options as arguments. JSON writes large numbers as they are. */}}
+{{- define "tokenwire.options" -}}
+{{- range $name, $value := . }}
+{{- if kindIs "bool" $value }}
+{{- if $value }}
+- --{{ $name }}
+{{- end }}
+{{- else }}
+{{- range (kindIs "slice" $value | ternary $value (list $value)) }}
+- {{ printf "--%s=%s" $name (kindIs "string" . | ternary . (toJson .)) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

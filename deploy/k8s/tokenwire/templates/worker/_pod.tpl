@@ -58,6 +58,7 @@ spec:
         - --kv-events
         {{- end }}
         {{- include "tokenwire.link.args" .root | nindent 8 }}
+        {{- include "tokenwire.options" $values.options | nindent 8 }}
         {{- range $values.extraArgs }}
         - {{ . | quote }}
         {{- end }}

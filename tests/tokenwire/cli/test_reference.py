@@ -1,0 +1,56 @@
+"""What is made of declared options is as they are now."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
+from tokenwire.cli.reference import CHART, PAGE, SCHEMA, page, schema
+from tokenwire.cli.serve import SERVE_OPTIONS
+from tokenwire.cli.worker import WORKER_OPTIONS
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = {"coordinator": COORDINATOR_OPTIONS, "worker": WORKER_OPTIONS}
+
+
+def test_the_page_is_current() -> None:
+    """Who changes an option runs `make reference`."""
+    assert (ROOT / PAGE).read_text() == page()
+
+
+def test_the_charts_schema_is_current() -> None:
+    """Also where a template has begun to give an option, which `options` then does not take any more."""
+    text = (ROOT / SCHEMA).read_text()
+    assert text == schema(text, ROOT / CHART / "templates")
+
+
+def test_the_page_has_every_option() -> None:
+    """With its variable, but for those of tokenwire's own processes."""
+    written = page()
+    for options in (*OPTIONS.values(), SERVE_OPTIONS):
+        for each in options.values():
+            cell = f"`{each.option.flag or each.option.variable}`"
+            assert (cell in written) != each.option.hidden, each.option.name
+            assert f"`{each.option.environment_variable}`" in written or each.option.hidden
+    assert "| `--max-queue-mb` | `TOKENWIRE_MAX_QUEUE_MB` | MiB, above 0 | `256` | serve, coordinator |" in written
+
+
+@pytest.mark.parametrize("half", OPTIONS)
+def test_the_chart_takes_every_option_that_it_does_not_give(half: str) -> None:
+    """Those that its templates give have values of their own; hidden ones nobody gives."""
+    properties = json.loads((ROOT / SCHEMA).read_text())["definitions"][f"{half}Options"]["properties"]
+    templates = {"coordinator": "coordinator/deployment.yaml", "worker": "worker/_pod.tpl"}
+    texts = [(ROOT / CHART / "templates" / name).read_text() for name in (templates[half], "_helpers.tpl")]
+    rendered = "".join(texts).replace('{{ printf "', "")
+
+    for name, each in OPTIONS[half].items():
+        may_be_given = each.option.is_flag and not each.option.hidden and f"- {name}" not in rendered
+        names = {side.removeprefix("--") for side in each.option.flag.split("/")}
+        assert bool(names & properties.keys()) == may_be_given, name
+
+
+def test_a_schema_without_its_generated_part_is_refused() -> None:
+    """Nothing is appended to what is no schema of the chart."""
+    with pytest.raises(ValueError, match="coordinatorOptions"):
+        schema("{}", ROOT / CHART / "templates")
