@@ -1,12 +1,12 @@
-# Each target sets up what it needs, once, in .venv.
+# Each target installs what it needs, once, into .venv.
 VENV := .venv/bin
 SETUP := pyproject.toml scripts/setup.sh
 PROTOS := proto/tokenwire/v1/inference.proto proto/tokenwire/v1/control.proto
 
-# Agents send tools with their first request.
+# Coding agents send tools with their first request.
 TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scripts/smollm2-tools.jinja
 
-# Even where the environment forbids it, modules are compiled once: vLLM's take 12 s of every process otherwise.
+# Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup serve test test-fast test-long lint format proto reference parity conformance faults deploy-test bench clean
@@ -30,10 +30,10 @@ serve: .venv/.serve  ## serve the embedded model on http://127.0.0.1:8000
 test: .venv/.dev  ## run the tests
 	$(VENV)/pytest -m "not long" $(ARGS)
 
-test-fast: .venv/.dev  ## run the tests that need no real engine and little time
+test-fast: .venv/.dev  ## run the fast tests, without a real engine
 	$(VENV)/pytest -m "not engine and not npm and not slow and not long" $(ARGS)
 
-test-long: .venv/.dev  ## run the tests that take minutes each, most on real engines
+test-long: .venv/.dev  ## run the slow tests (minutes each), mostly on real engines
 	$(VENV)/pytest -n 0 -m long $(ARGS)
 
 lint: .venv/.dev  ## ruff, mypy, buf
@@ -43,7 +43,7 @@ lint: .venv/.dev  ## ruff, mypy, buf
 	$(VENV)/buf lint
 	$(VENV)/buf format --diff --exit-code proto
 
-format: .venv/.dev  ## let ruff and buf format
+format: .venv/.dev  ## format with ruff and buf
 	$(VENV)/ruff check --fix-only .
 	$(VENV)/ruff format .
 	$(VENV)/buf format --write proto
@@ -54,14 +54,14 @@ proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 reference: .venv/.dev  ## write docs/options.md and the chart's schema of options
 	$(VENV)/python -m tokenwire.cli.reference
 
-parity: .venv/.dev  ## compare with vLLM's own server on thousands of requests; writes docs/parity.md
+parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
 
-conformance: .venv/.dev  ## run clients' own code and coding agents, each in an environment of its own
+conformance: .venv/.dev  ## run clients' own code and coding agents, each in its own environment
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
 	$(VENV)/python -m tests.conformance.agents
 
-faults: .venv/.dev  ## break workers, networks and coordinators under streams; writes docs/faults.md
+faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/faults.md
 	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
@@ -69,11 +69,11 @@ faults: .venv/.dev  ## break workers, networks and coordinators under streams; w
 	@scripts/deploy-tools.sh
 	@touch $@
 
-deploy-test: .venv-deploy/.ready  ## render the chart, check it, build and run images, act out a rolling update
+deploy-test: .venv-deploy/.ready  ## render and check the chart, build and run images, simulate a rolling update
 	TOKENWIRE_BUILD_IMAGES=1 $(VENV)/pytest tests/deploy $(ARGS)
 
-bench: .venv/.dev  ## measure; prints tables and writes JSON
+bench: .venv/.dev  ## run the benchmarks; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)
 
-clean:  ## remove what the other targets made
+clean:  ## remove everything the other targets created
 	rm -rf .venv .venv-deploy .mypy_cache .pytest_cache .ruff_cache .hypothesis

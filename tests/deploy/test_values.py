@@ -58,7 +58,7 @@ def test_notes_say_how_to_ask() -> None:
     plain = render_texts({"workers": POOL})["NOTES.txt"]
     assert "curl http://127.0.0.1:8000/v1/chat/completions" in plain
     assert "pool: org/model" in plain
-    assert "Whoever reaches the service may use it" in plain
+    assert "anyone who reaches the service may use it" in plain
     secured = render_texts(
         {"workers": POOL, "coordinator": {"tls": {"existingSecret": "door"}, "apiKeys": {"existingSecret": "keys"}}}
     )["NOTES.txt"]

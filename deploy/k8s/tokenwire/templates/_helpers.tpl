@@ -3,7 +3,7 @@
 {{- .Values.fullnameOverride | default $default | trunc 30 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* Labels of pods: (dict "root" $ "component" "coordinator"), and "pool" for workers. No versions: a new chart restarts nobody. */}}
+{{/* Labels of pods: (dict "root" $ "component" "coordinator"), and "pool" for workers. No versions: a new chart restarts no pod. */}}
 {{- define "tokenwire.selector" -}}
 app.kubernetes.io/name: tokenwire
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -34,7 +34,7 @@ labels:
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end -}}
 {{- end }}
 
-{{/* What Kubernetes' "restricted" profile asks of a pod and of a container. */}}
+{{/* The security context of Kubernetes' "restricted" profile for a pod and a container. */}}
 {{- define "tokenwire.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -50,7 +50,7 @@ readOnlyRootFilesystem: {{ . }}
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where pods go: the same fields for both halves. */}}
+{{/* Scheduling of pods: the same fields for both halves. */}}
 {{- define "tokenwire.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -75,7 +75,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* A pool's values: the defaults, and over them its own. (dict "root" $ "pool" NAME) */}}
+{{/* A pool's values: the defaults, overridden by its own. (dict "root" $ "pool" NAME) */}}
 {{- define "tokenwire.pool" -}}
 {{- mustMergeOverwrite (deepCopy .root.Values.workerDefaults) (deepCopy (get .root.Values.workers .pool)) | toYaml -}}
 {{- end }}
@@ -90,17 +90,17 @@ imagePullSecrets:
 {{- include "tokenwire.fullname" .root }}-{{ .pool -}}
 {{- end }}
 
-{{/* Not the pool's name: under that a LeaderWorkerSet makes a service of its own. */}}
+{{/* Not the pool's name: a LeaderWorkerSet creates a service of that name. */}}
 {{- define "tokenwire.worker.service" -}}
 {{- include "tokenwire.worker.name" . }}-grpc
 {{- end }}
 
-{{/* preStop.sleep is on everywhere since 1.30. "yes" or empty. */}}
+{{/* preStop.sleep is enabled by default since 1.30. "yes" or empty. */}}
 {{- define "tokenwire.canSleep" -}}
 {{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}yes{{ end -}}
 {{- end }}
 
-{{/* The longest start of all pools that scale to zero, in seconds; empty if none does. */}}
+{{/* The longest startup time of all pools that scale to zero, in seconds; empty if none does. */}}
 {{- define "tokenwire.coldStart" -}}
 {{- $longest := 0 -}}
 {{- range $pool, $_ := .Values.workers -}}
@@ -120,7 +120,7 @@ imagePullSecrets:
 {{- .Values.link.tls.workerSecret | default (printf "%s-link-worker" (include "tokenwire.fullname" .)) -}}
 {{- end }}
 
-{{/* Options, mounts and volumes of the link, the same for both halves but for the secret. */}}
+{{/* Options, mounts and volumes for peer authentication, the same for both halves except the secret. */}}
 {{- define "tokenwire.link.args" -}}
 {{- if .Values.link.tls.enabled }}
 - --link-cert=/etc/tokenwire/link/tls.crt

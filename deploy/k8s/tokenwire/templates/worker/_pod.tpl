@@ -14,7 +14,7 @@ metadata:
   {{- end }}
 spec:
   automountServiceAccountToken: false
-  # Links of services as variables would be taken for options: TOKENWIRE_LISTEN is one.
+  # Service link variables would be read as options: TOKENWIRE_LISTEN is one.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ add $values.drain.timeoutSeconds 15 }}
   securityContext:
@@ -87,7 +87,7 @@ spec:
         {{- end }}
       {{- if .follower }}
       {{- if include "tokenwire.canSleep" .root }}
-      # The leader drains first, and needs all of its engine for that.
+      # The leader drains first, which needs its whole engine.
       lifecycle:
         preStop:
           sleep: {seconds: {{ $values.drain.timeoutSeconds }}}
@@ -160,7 +160,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* vLLM's own arguments: those of the pool, and where this node stands among several. */}}
+{{/* vLLM's own arguments: those of the pool, and the node's rank among several. */}}
 {{- define "tokenwire.worker.engineArgs" -}}
 {{- range .values.engineArgs }}
 - {{ . | quote }}
