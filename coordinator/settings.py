@@ -54,9 +54,7 @@ class ApiSettings:
     debug_headers: bool = option(
         False,
         Option(
-            "--enable-debug-headers",
-            "Tell in X-Tokenwire-Worker which worker had a request, and why.",
-            Section.ROUTING,
+            "--enable-debug-headers", "Tell in X-Tokenwire-Worker which worker had a request, and why.", Section.ROUTING
         ),
     )
     exclude_tools_when_tool_choice_none: bool = option(
@@ -92,8 +90,7 @@ class ApiSettings:
         ),
     )
     tokens_as_token_ids: bool = option(
-        False,
-        Option("--return-tokens-as-token-ids", 'Write tokens in logprobs as "token_id:N".', Section.REPLIES),
+        False, Option("--return-tokens-as-token-ids", 'Write tokens in logprobs as "token_id:N".', Section.REPLIES)
     )
     kv_transfer_params: bool = option(
         False,
@@ -190,11 +187,7 @@ class TemplateSettings:
     )
     trust_request: bool = option(
         False,
-        Option(
-            "--trust-request-chat-template",
-            "Let requests bring chat templates of their own.",
-            Section.TEMPLATES,
-        ),
+        Option("--trust-request-chat-template", "Let requests bring chat templates of their own.", Section.TEMPLATES),
     )
 
 
@@ -205,14 +198,11 @@ class ObservationSettings:
     otlp_traces_endpoint: str | None = option(
         None,
         Option(
-            "--otlp-traces-endpoint",
-            "URL of an OpenTelemetry collector that gets spans (extra `otel`).",
-            Section.LOGS,
+            "--otlp-traces-endpoint", "URL of an OpenTelemetry collector that gets spans (extra `otel`).", Section.LOGS
         ),
     )
     request_log: bool = option(
-        True,
-        Option("--no-request-log", "Do not log a line for each request that has ended.", Section.LOGS),
+        True, Option("--no-request-log", "Do not log a line for each request that has ended.", Section.LOGS)
     )
     log_prompts: bool = option(False, Option("--log-prompts", "Log the text of prompts too.", Section.LOGS))
 
@@ -233,20 +223,12 @@ class CoordinatorSettings:
     """On loopback names of other hosts are refused."""
     port: int = option(8000, Option("--port", "Port to listen on; 0: any.", bounds=Bounds(at_least=0, at_most=65535)))
     processes: int = option(
-        1,
-        Option(
-            "--processes",
-            "Coordinator processes that share the port.",
-            bounds=Bounds(at_least=1, at_most=256),
-        ),
+        1, Option("--processes", "Coordinator processes that share the port.", bounds=Bounds(at_least=1, at_most=256))
     )
     tokenizer: Path | None = option(
         None,
         Option(
-            "--tokenizer",
-            "Directory with tokenizer.json.",
-            path="existing directory",
-            default_text="ask the worker",
+            "--tokenizer", "Directory with tokenizer.json.", path="existing directory", default_text="ask the worker"
         ),
     )
     stock_key: str | None = option(
@@ -269,15 +251,10 @@ class CoordinatorSettings:
     )
     model_linger_s: float = option(
         300.0,
-        Option(
-            "--model-linger",
-            "Seconds that a model stays known without any worker.",
-            bounds=Bounds(at_least=0),
-        ),
+        Option("--model-linger", "Seconds that a model stays known without any worker.", bounds=Bounds(at_least=0)),
     )
     max_body_bytes: int = option(
-        32 * 2**20,
-        Option("--max-body-mb", "Largest request body.", unit=Unit.MiB, bounds=Bounds(above=0)),
+        32 * 2**20, Option("--max-body-mb", "Largest request body.", unit=Unit.MiB, bounds=Bounds(above=0))
     )
     drain_timeout_s: float = option(
         30.0, Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0))
@@ -293,9 +270,7 @@ class CoordinatorSettings:
     stall_timeout_s: float = option(
         60.0,
         Option(
-            "--stall-timeout",
-            "Seconds after which a client that reads nothing is cut off.",
-            bounds=Bounds(above=0),
+            "--stall-timeout", "Seconds after which a client that reads nothing is cut off.", bounds=Bounds(above=0)
         ),
     )
     link: LinkSettings = field(default_factory=LinkSettings)

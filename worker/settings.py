@@ -21,8 +21,7 @@ class WorkerSettings:
     listen: str = option("127.0.0.1:50051", Option("--listen", "Where coordinators connect: HOST:PORT or unix:PATH."))
     """Port 0: any."""
     drain_timeout_s: float = option(
-        30.0,
-        Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0)),
+        30.0, Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0))
     )
     """Then sequences are aborted."""
     weights_roots: tuple[Path, ...] = option(
@@ -38,13 +37,11 @@ class WorkerSettings:
     health_listen: str | None = option(
         None,
         Option(
-            "--health-listen",
-            "One more HOST:PORT, with health only and for anybody: for probes without certificates.",
+            "--health-listen", "One more HOST:PORT, with health only and for anybody: for probes without certificates."
         ),
     )
     metrics_listen: str | None = option(
-        None,
-        Option("--metrics-listen", "HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP."),
+        None, Option("--metrics-listen", "HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
     )
     link: LinkSettings = field(default_factory=LinkSettings)
     """How coordinators authenticate."""
@@ -76,14 +73,12 @@ class EngineSettings:
         ),
     )
     kv_events: bool = option(
-        False,
-        Option("--kv-events", "Tell coordinators what the prefix cache holds, so that prompts find it."),
+        False, Option("--kv-events", "Tell coordinators what the prefix cache holds, so that prompts find it.")
     )
     cache_dir: Path | None = option(None, CACHE_DIR)
     """The embedded model is prepared there."""
     arguments: str = option(
-        "",
-        Option("--engine-args", "Engine arguments, for where a command line cannot carry them after --."),
+        "", Option("--engine-args", "Engine arguments, for where a command line cannot carry them after --.")
     )
 
 

@@ -26,10 +26,7 @@ class HistorySettings:
     ttl_s: float = option(
         3600.0,
         Option(
-            "--history-ttl",
-            "Seconds that a turn is kept after its last use.",
-            Section.HISTORY,
-            bounds=Bounds(above=0),
+            "--history-ttl", "Seconds that a turn is kept after its last use.", Section.HISTORY, bounds=Bounds(above=0)
         ),
     )
     store_url: str | None = option(

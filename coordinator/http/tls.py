@@ -25,8 +25,7 @@ class HttpsSettings:
         ),
     )
     keyfile: Path | None = option(
-        None,
-        Option("--ssl-keyfile", "Its key.", Section.HTTP, path="file", default_text="in the same file"),
+        None, Option("--ssl-keyfile", "Its key.", Section.HTTP, path="file", default_text="in the same file")
     )
     ca_certs: Path | None = option(
         None, Option("--ssl-ca-certs", "Authorities of clients' certificates.", Section.HTTP, path="file")

@@ -25,9 +25,7 @@ class ParserSettings:
     reasoning_parser: str | None = option(
         None,
         Option(
-            "--reasoning-parser",
-            "vLLM's name of the parser for reasoning. Needs the extra `parsers`.",
-            Section.PARSERS,
+            "--reasoning-parser", "vLLM's name of the parser for reasoning. Needs the extra `parsers`.", Section.PARSERS
         ),
     )
     enable_auto_tool_choice: bool = option(
@@ -39,19 +37,15 @@ class ParserSettings:
         ),
     )
     tool_parser_plugin: str | None = option(
-        None,
-        Option("--tool-parser-plugin", "Python file that registers more tool parsers.", Section.PARSERS),
+        None, Option("--tool-parser-plugin", "Python file that registers more tool parsers.", Section.PARSERS)
     )
     reasoning_parser_plugin: str | None = option(
-        None,
-        Option("--reasoning-parser-plugin", "Python file that registers more reasoning parsers.", Section.PARSERS),
+        None, Option("--reasoning-parser-plugin", "Python file that registers more reasoning parsers.", Section.PARSERS)
     )
     tool_strict_level: str = option(
         "auto",
         Option(
-            "--tool-strict-level",
-            "How strictly tool calls are bound to their schemas, as in vLLM.",
-            Section.PARSERS,
+            "--tool-strict-level", "How strictly tool calls are bound to their schemas, as in vLLM.", Section.PARSERS
         ),
     )
     default_chat_template_kwargs: dict[str, Any] = shared({}, "--default-chat-template-kwargs")

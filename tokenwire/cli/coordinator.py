@@ -16,6 +16,8 @@ from tokenwire.startup import Startup
 
 log = logging.getLogger(__name__)
 
+_STOP_MARGIN_S = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorOptions:
@@ -34,6 +36,11 @@ class CoordinatorOptions:
         settings = self.settings
         return PublicPort(settings.host, settings.port, settings.https.scheme, settings.status_page)
 
+    @property
+    def stop_timeout_s(self) -> float:
+        """How long the process may take to stop: replies are not to be cut that may still run on."""
+        return self.settings.drain_delay_s + self.settings.drain_timeout_s + _STOP_MARGIN_S
+
 
 COORDINATOR_OPTIONS = declared(CoordinatorOptions)
 
@@ -46,7 +53,8 @@ def command(given: Given) -> None:
     settings = replace(options.settings, cache_dir=options.settings.cache_dir or default_cache_dir())
     _import_parsers(settings)
     if options.listen_fd is None and settings.processes > 1:
-        sys.exit(supervise_coordinators(sys.argv[1:], options.front, Startup(settings.processes)))
+        startup = Startup(settings.processes)
+        sys.exit(supervise_coordinators(sys.argv[1:], options.front, startup, stop_timeout_s=options.stop_timeout_s))
     # Not before it is needed: help comes sooner, and whoever only supervises stays small.
     from tokenwire.coordinator.server import CoordinatorServer
 

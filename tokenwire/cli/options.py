@@ -92,7 +92,7 @@ def _parameter(name: str, each: Declared) -> click.Parameter:
     )
 
 
-def _type(each: Declared) -> click.ParamType[Any]:
+def _type(each: Declared) -> "click.ParamType[Any]":
     path, bounds = each.option.path, each.option.bounds
     if path:
         return click.Path(
@@ -138,15 +138,14 @@ def _value(each: Declared, values: Values, environment: Mapping[str, str]) -> ob
 
 def _construct(settings: type[T], values: Values) -> T:
     parts = nested(settings)
-    arguments: dict[str, object] = {}
-    for each in fields(settings):  # type: ignore[arg-type]
+    found: dict[str, object] = {name: _construct(part, values) for name, part in parts.items()}
+    kind: type = settings
+    for each in fields(kind):
         name = option_name(each)
-        if each.name in parts:
-            arguments[each.name] = _construct(parts[each.name], values)
-        elif name in values:
-            arguments[each.name] = values[name]
+        if name in values:
+            found[each.name] = values[name]
     make: Callable[..., T] = settings
-    return make(**arguments)
+    return make(**found)
 
 
 def _argument(each: Declared, value: object) -> list[str]:

@@ -25,8 +25,6 @@ _LEFT_OUT = frozenset(
         "--model-linger",
         "--tokenizer",
         "--http-worker-key-file",
-        "--drain-delay",
-        "--drain-timeout",
     }
 )
 """What matters between halves that are started apart, and to those who balance over coordinators."""
@@ -80,4 +78,6 @@ def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> i
         environment=environment,
     )
     second = ["coordinator", *arguments(COORDINATOR_OPTIONS, coordinator_values)]
-    return supervise_coordinators(second, coordinator.front, startup, before=[first])
+    return supervise_coordinators(
+        second, coordinator.front, startup, before=[first], stop_timeout_s=coordinator.stop_timeout_s
+    )

@@ -17,6 +17,7 @@ from tokenwire.startup import Startup
 
 log = logging.getLogger(__name__)
 
+STOP_TIMEOUT_S = 45.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,7 +29,7 @@ class Part:
     arguments: Sequence[str]
     inherit: Sequence[int] = ()
     """File descriptors that the child inherits."""
-    stop_timeout_s: float = 45.0
+    stop_timeout_s: float = STOP_TIMEOUT_S
     """How long it may take to stop before it is killed."""
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -90,7 +91,11 @@ class Supervisor:
 
 
 def supervise_coordinators(
-    arguments: Sequence[str], front: PublicPort, startup: Startup, before: Sequence[Part] = ()
+    arguments: Sequence[str],
+    front: PublicPort,
+    startup: Startup,
+    before: Sequence[Part] = (),
+    stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> int:
     """Run coordinator processes that share a port, and parts before them; returns the exit code.
 
@@ -106,6 +111,7 @@ def supervise_coordinators(
                 f"coordinator {number}" if len(sockets) > 1 else "coordinator",
                 [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(startup.fd)],
                 inherit=(bound.fileno(), startup.fd),
+                stop_timeout_s=stop_timeout_s,
             )
             for number, bound in enumerate(sockets)
         ]

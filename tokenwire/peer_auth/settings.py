@@ -21,8 +21,7 @@ class LinkSettings:
     """Files that secure the link; none of them: whoever reaches a worker may use it."""
 
     cert: Path | None = option(
-        None,
-        Option("--link-cert", "Certificate for TLS between coordinators and workers.", Section.LINK, path="file"),
+        None, Option("--link-cert", "Certificate for TLS between coordinators and workers.", Section.LINK, path="file")
     )
     key: Path | None = option(None, Option("--link-key", "Its key.", Section.LINK, path="file"))
     ca: Path | None = option(

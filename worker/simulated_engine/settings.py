@@ -75,10 +75,7 @@ class SimulationSettings:
     max_queue: int = option(
         0,
         Option(
-            "--sim-max-queue",
-            "Sequences that may wait; 0: no limit.",
-            Section.SIMULATION,
-            bounds=Bounds(at_least=0),
+            "--sim-max-queue", "Sequences that may wait; 0: no limit.", Section.SIMULATION, bounds=Bounds(at_least=0)
         ),
     )
     max_model_len: int | None = option(

@@ -200,6 +200,12 @@ def test_trainers_may_wait_longer() -> None:
     assert build(AdmissionSettings, {"--enable-rl": False}) == AdmissionSettings()
 
 
+def test_a_coordinator_is_given_the_time_of_its_drain() -> None:
+    """Whoever started it waits until the last reply may have ended."""
+    given = {"--worker": ("x:1",), "--drain-delay": 20.0, "--drain-timeout": 300.0}
+    assert build(CoordinatorOptions, given).stop_timeout_s > 320
+
+
 @dataclass(frozen=True, slots=True)
 class Inner:
     """Settings within settings."""

@@ -161,6 +161,20 @@ def test_a_part_that_ignores_sigterm_is_killed(supervise: Supervise) -> None:
         assert supervised.exit_code() == 0
 
 
+def test_coordinators_get_the_time_that_they_are_to_have(supervise: Supervise) -> None:
+    """A drain may be longer than what parts get otherwise."""
+    code = """
+        arguments = ["ignore('coordinator')"]
+        sys.exit(supervise_coordinators(arguments, PublicPort("127.0.0.1", 0), Startup(1), stop_timeout_s=0.2))
+    """
+    with supervise(code) as supervised:
+        supervised.read("coordinator is up")
+
+        supervised.popen.terminate()
+
+        assert supervised.rest()[-1] == "coordinator does not stop: killing it"
+
+
 def test_a_second_signal_does_not_wait(supervise: Supervise) -> None:
     """Whoever asks twice gets an end at once, however long a part may take."""
     parts = """
