@@ -1,3 +1,3 @@
-"""What the coordinator and the worker share: the wire, its errors, and the `tokenwire` command."""
+"""Shared by the coordinator and the worker: the protocol, errors, and the `tokenwire` command."""
 
 __version__ = "0.1.0"

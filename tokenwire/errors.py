@@ -1,24 +1,24 @@
-"""One tree of errors for both halves, each with its HTTP status, gRPC code and OpenAI type.
+"""The error hierarchy of coordinator and worker, with HTTP status, gRPC code and OpenAI type.
 
 TokenwireError
-├── InvalidRequest       the request is wrong, everywhere and always
-│   ├── Malformed        a part of it has a wrong shape
-│   ├── NotFound         it names something that does not exist
-│   ├── Forbidden        it asks for what nobody may have here
-│   ├── Unauthorized     it lacks a key
-│   ├── TooLarge         its body is over the limit
-│   └── DeadlyRequest    workers died when they began with it
-├── Superseded           a newer operation came first
-├── CannotAdopt          a worker cannot be made like the others
-├── Unsupported          known, but not possible on this engine
+├── InvalidRequest       the request is invalid on any worker
+│   ├── Malformed        a field has the wrong type or structure
+│   ├── NotFound         it refers to something that does not exist
+│   ├── Forbidden        it is not permitted, for anyone or for this client
+│   ├── Unauthorized     it lacks a valid key
+│   ├── TooLarge         its body exceeds the limit
+│   └── DeadlyRequest    workers died when they started it
+├── Superseded           a newer operation was applied first
+├── CannotAdopt          a worker cannot converge to the desired state
+├── Unsupported          not supported by this engine
 ├── Overloaded           a queue is full; try again later
-├── Unavailable          nobody can take it now; try again soon
-│   ├── WorkerDraining   this worker takes no new requests
-│   └── WorkerLost       the worker that had it is gone
-├── EngineFailed         the engine broke on it
-├── ProtocolError        the other half broke the rules of the wire
-├── DeadlineExceeded     it took longer than it was given
-└── FleetFailed          not every worker did it
+├── Unavailable          no worker can take it now; try again soon
+│   ├── WorkerDraining   this worker refuses new requests
+│   └── WorkerLost       the worker that had it was lost
+├── EngineFailed         the engine failed on it
+├── ProtocolError        the peer violated the protocol
+├── DeadlineExceeded     it exceeded its deadline
+└── FleetFailed          an operation failed on some workers
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ import grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 MAX_MESSAGE_CHARS = 4096
-"""Of a message, which may quote what a client sent; it goes into answers, logs and gRPC's trailers."""
+"""Limit of messages, which may quote client input, and appear in responses, logs and gRPC trailers."""
 MAX_PARAM_CHARS = 256
 
 
 class TokenwireError(Exception):
-    """Base of all errors that a client may see; the message is written for the client, and cut where it is too long."""
+    """Base of all errors that a client may see; the message is written for the client, and truncated if too long."""
 
     http_status: ClassVar[int] = 500
     grpc_code: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
@@ -53,7 +53,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 class InvalidRequest(TokenwireError):
-    """The request is wrong, everywhere and always."""
+    """The request is invalid on any worker."""
 
     http_status = 400
     grpc_code = grpc.StatusCode.INVALID_ARGUMENT
@@ -62,13 +62,13 @@ class InvalidRequest(TokenwireError):
 
 
 class Malformed(InvalidRequest):
-    """A part of the request has a wrong shape: what a schema would refuse."""
+    """A field of the request violates its schema."""
 
     openai_type = "Bad Request"
 
 
 class NotFound(InvalidRequest):
-    """The request names something that does not exist."""
+    """The request refers to something that does not exist."""
 
     http_status = 404
     grpc_code = grpc.StatusCode.NOT_FOUND
@@ -76,7 +76,7 @@ class NotFound(InvalidRequest):
 
 
 class Forbidden(InvalidRequest):
-    """The request asks for what nobody may have here, or not this client."""
+    """The request is not permitted, for anyone or for this client."""
 
     http_status = 403
     grpc_code = grpc.StatusCode.PERMISSION_DENIED
@@ -84,7 +84,7 @@ class Forbidden(InvalidRequest):
 
 
 class Unauthorized(InvalidRequest):
-    """The request lacks the key that it needs."""
+    """The request lacks a valid key."""
 
     http_status = 401
     grpc_code = grpc.StatusCode.UNAUTHENTICATED
@@ -92,14 +92,14 @@ class Unauthorized(InvalidRequest):
 
 
 class TooLarge(InvalidRequest):
-    """The request's body is over the limit."""
+    """The request's body exceeds the limit."""
 
     http_status = 413
     openai_type = "RequestEntityTooLargeError"
 
 
 class DeadlyRequest(InvalidRequest):
-    """Workers died when they began with the request. With a status that clients do not try again after."""
+    """Workers died when they started the request. Its status is one that clients do not retry."""
 
     http_status = 422
     grpc_code = grpc.StatusCode.FAILED_PRECONDITION
@@ -107,7 +107,7 @@ class DeadlyRequest(InvalidRequest):
 
 
 class Unsupported(TokenwireError):
-    """Known, but not possible on this engine."""
+    """Not supported by this engine."""
 
     http_status = 501
     grpc_code = grpc.StatusCode.UNIMPLEMENTED
@@ -116,7 +116,7 @@ class Unsupported(TokenwireError):
 
 
 class Superseded(TokenwireError):
-    """An operation came after one that was begun later: nothing was done."""
+    """A newer operation was applied first: nothing was done."""
 
     http_status = 409
     grpc_code = grpc.StatusCode.ABORTED
@@ -125,7 +125,7 @@ class Superseded(TokenwireError):
 
 
 class CannotAdopt(TokenwireError):
-    """A worker cannot be made like the others of its model."""
+    """A worker cannot converge to the desired state of its model."""
 
     http_status = 409
     grpc_code = grpc.StatusCode.FAILED_PRECONDITION
@@ -143,7 +143,7 @@ class Overloaded(TokenwireError):
 
 
 class Unavailable(TokenwireError):
-    """Nobody can take the request now; try again soon."""
+    """No worker can take the request now; try again soon."""
 
     http_status = 503
     grpc_code = grpc.StatusCode.UNAVAILABLE
@@ -152,28 +152,28 @@ class Unavailable(TokenwireError):
 
 
 class WorkerDraining(Unavailable):
-    """The worker takes no new requests; another one will."""
+    """The worker refuses new requests; another one may take them."""
 
     refusal_code = pb.REFUSAL_CODE_DRAINING
 
 
 class WorkerLost(Unavailable):
-    """The worker that had the request is gone."""
+    """The worker that had the request was lost."""
 
 
 class EngineFailed(TokenwireError):
-    """The engine broke on the request."""
+    """The engine failed on the request."""
 
 
 class ProtocolError(TokenwireError):
-    """The other half sent what it must never send; nothing that it says can be relied on any more."""
+    """The peer violated the protocol; its session is not reliable any more."""
 
     http_status = 502
     openai_type = "BadGatewayError"
 
 
 class DeadlineExceeded(TokenwireError):
-    """The request took longer than its client or the server gave it."""
+    """The request exceeded the client's or the server's deadline."""
 
     http_status = 504
     grpc_code = grpc.StatusCode.DEADLINE_EXCEEDED
@@ -181,7 +181,7 @@ class DeadlineExceeded(TokenwireError):
 
 
 class FleetFailed(TokenwireError):
-    """An operation on all workers of a model failed on some of them; the others did it."""
+    """An operation on all workers of a model failed on some of them and was applied by the others."""
 
     http_status = 502
     openai_type = "BadGatewayError"
@@ -189,7 +189,7 @@ class FleetFailed(TokenwireError):
     def __init__(self, message: str, workers: Sequence[Mapping[str, str]], stage: str) -> None:
         super().__init__(message)
         self.workers = workers
-        """What became of each: worker (its address), status (ok or error) and, with errors, message."""
+        """Result of each: worker (its address), status (ok or error) and, with errors, message."""
         self.stage = stage
         """The step that failed."""
 
@@ -203,18 +203,18 @@ _BY_REFUSAL: dict[int, type[TokenwireError]] = {
 
 
 def from_refusal(refusal: pb.Refusal) -> TokenwireError:
-    """Rebuild the error that a worker put into a refusal."""
+    """Return the error of a worker's refusal."""
     kind = _BY_REFUSAL.get(refusal.code, EngineFailed)
     return kind(refusal.message, param=refusal.param if refusal.HasField("param") else None)
 
 
 def reply_error(error: Exception) -> EngineFailed:
-    """Say what becomes of a reply that could not be processed: never a loss, which another worker could make good."""
+    """Return the error of a reply that could not be processed: never WorkerLost, which would cause a failover."""
     return error if isinstance(error, EngineFailed) else EngineFailed(f"The reply could not be processed: {error}")
 
 
 def from_status(code: grpc.StatusCode, message: str) -> TokenwireError:
-    """Rebuild the error that a control call ended with."""
+    """Return the error of a failed control call."""
     kinds = (InvalidRequest, NotFound, Unsupported, Superseded, CannotAdopt, Overloaded, Unavailable)
     kind = next((kind for kind in kinds if kind.grpc_code is code), EngineFailed)
     return kind(message)

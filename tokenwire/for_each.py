@@ -1,4 +1,4 @@
-"""Walks over many: what one raises ends no walk over the others, and a long walk holds up nobody."""
+"""Iteration in which one item's error does not stop the others, and which does not block the event loop."""
 
 import asyncio
 import logging
@@ -13,14 +13,14 @@ _TURN = 64
 
 
 def log_error(item: object, error: Exception) -> None:
-    """Say in the log alone what one of many raised."""
-    log.error("%s broke", item, exc_info=error)
+    """Log the error of one item."""
+    log.error("%s failed", item, exc_info=error)
 
 
 def for_each(
     items: Iterable[T], act: Callable[[T], object], on_error: Callable[[T, Exception], object] = log_error
 ) -> None:
-    """Do something with each of what is there now. `on_error` gets what one raised; what that raises is logged."""
+    """Call `act` with each of the current items, and `on_error` with those that raise; its own errors are logged."""
     for item in tuple(items):
         try:
             act(item)
@@ -31,8 +31,8 @@ def for_each(
                 log_error(item, another)
 
 
-async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
-    """Return one after the other, and let everybody else have a turn in between now and then."""
+async def cooperatively(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield items, yielding to the event loop every 64 of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % _TURN == 0:

@@ -1,4 +1,4 @@
-"""Keeps garbage collections from pausing every stream where there is no garbage to be found."""
+"""Avoids garbage collections that would pause every stream without finding garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 
 def freeze_heap() -> None:
-    """Collect what the start left behind, and never look at the rest again. For whole processes that are ready."""
+    """Collect garbage of the start, and exclude the rest from later collections; call once the process is ready."""
     gc.collect()
     gc.freeze()
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Make many objects at once, none of them in a circle: looking at all of them again and again takes far longer."""
+def gc_disabled() -> Iterator[None]:
+    """Disable garbage collection while many objects without cycles are created, which it would scan repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Values made from files, and made anew when the files change: what rotates needs no restart."""
+"""Values read from files and reloaded when they change, so that rotation needs no restart."""
 
 import logging
 import os
@@ -16,32 +16,32 @@ Stamp = tuple[int, int, int]
 
 
 class Reloading(Generic[Value]):
-    """A value that follows its files. Files that are wrong leave it as it is, and are named once in the log."""
+    """A value that is reloaded when its files change. Invalid files leave it unchanged, and are logged once."""
 
     def __init__(self, files: Sequence[Path], read: Callable[[], Value]) -> None:
-        """Read for the first time. Raises what `read` raises, InvalidRequest."""
+        """Read the files. Raises what `read` raises, InvalidRequest."""
         self._files = files
         self._read = read
-        # Handshakes ask from threads of gRPC's.
+        # gRPC's threads call this during handshakes.
         self._lock = threading.Lock()
-        self._stamps = self._look()
+        self._stamps = self._stat_files()
         self._value = read()
 
     def current(self) -> Value:
-        """Return the value, made anew if a file has changed since."""
+        """Return the value, reloaded if a file has changed."""
         with self._lock:
-            stamps = self._look()
+            stamps = self._stat_files()
             if stamps != self._stamps:
                 self._stamps = stamps
                 names = ", ".join(str(file) for file in self._files)
                 try:
                     self._value = self._read()
-                    log.info("took up what changed in %s", names)
+                    log.info("reloaded %s", names)
                 except InvalidRequest as error:
-                    log.error("going on with what %s held before: %s", names, error.message)
+                    log.error("cannot reload %s, keeping the previous contents: %s", names, error.message)
             return self._value
 
-    def _look(self) -> list[Stamp | None]:
+    def _stat_files(self) -> list[Stamp | None]:
         return [_stamp(file) for file in self._files]
 
 

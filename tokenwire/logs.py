@@ -1,6 +1,6 @@
-"""Logs on stderr: a line a record, for people or as JSON.
+"""Logging to stderr, one line per record, as text or JSON.
 
-A record may bring fields of its own: `extra={"fields": {...}}`.
+Records may have extra fields: `extra={"fields": {...}}`.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tokenwire.options import Option, Section, option
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-"""What ends a line, or does worse to a terminal."""
+"""Line breaks and other control characters, which terminals interpret."""
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -44,13 +44,13 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class TextFormatter(logging.Formatter):
-    """For people: each record says which part speaks; fields come behind the message."""
+    """Text format, with the name of the process; fields follow the message."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"%(asctime)s %(levelname).1s {part}: %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Write the fields too, in front of a traceback."""
+        """Format the message and its fields, before a traceback."""
         fields = _fields(record)
         line = " ".join(
             [super().formatMessage(record), *(f"{name}={_quoted(value)}" for name, value in fields.items())]
@@ -58,20 +58,20 @@ class TextFormatter(logging.Formatter):
         return _CONTROL.sub(_escaped, line)
 
     def formatException(self, ei: Any) -> str:
-        """Indent it: an exception that quotes a client can look like a line of its own no more than a message can."""
+        """Indent it: an exception that quotes client input must not look like a separate record."""
         lines = super().formatException(ei).split("\n")
         return "\n".join("    " + _CONTROL.sub(_escaped, line) for line in lines)
 
 
 class JsonFormatter(logging.Formatter):
-    """For machines: an object with time, level, part and message, and the record's own fields."""
+    """JSON format: an object with time, level, part and message, and the record's own fields."""
 
     def __init__(self, part: str) -> None:
         super().__init__()
         self._part = part
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one line."""
+        """Format a record as one line."""
         shown = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -85,20 +85,20 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(part: str, log_format: LogFormat = "text", level: LogLevel | None = None) -> None:
-    """Log to stderr, from `level` on (INFO unless given)."""
+    """Log to stderr at `level` (INFO by default) and above."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(part) if log_format == "json" else TextFormatter(part))
     level = level or "info"
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if is_quiet(level):
         _quieten_vllm()
-    # uvicorn's start and stop lines say what ours say; the hub's library has a line for each HTTP request.
+    # uvicorn's lifecycle logs duplicate ours; the hub's library logs each HTTP request.
     for name in ("uvicorn", "httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def is_quiet(level: LogLevel | None) -> bool:
-    """Tell whether engines are to tell of errors alone."""
+    """Return whether engines log only errors."""
     return level in ("warning", "error")
 
 
@@ -132,6 +132,6 @@ def _escaped(control: re.Match[str]) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """Write a value so that it ends where it ends, whatever a client put into it."""
+    """Quote a value if needed, so that client input cannot imitate other fields."""
     text = str(value)
     return text if text and _PLAIN.issuperset(text) else json.dumps(text)

@@ -1,4 +1,4 @@
-"""Where tokenwire keeps what it can make again: prepared models, tokenizers of workers."""
+"""The cache directory, for prepared models and workers' tokenizers."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Names for prefixes of prompts that both halves compute alike: a chain of hashes over blocks of token ids.
+"""Hashes of prompt prefixes, computed alike by coordinator and worker: a chain of hashes over blocks of token ids.
 
-A name stands for everything up to the end of its block, so equal names mean equal prefixes. What may not share cache
-entries (another salt, another adapter) starts its chain from another scope.
+A hash covers everything up to the end of its block, so equal hashes mean equal prefixes. Prompts that must not share
+cache entries (another salt, another adapter) start their chain from another scope.
 """
 
 from array import array
@@ -9,28 +9,28 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 BLOCK_TOKENS = 64
-"""Small enough to tell prompts apart, large enough that a hash costs less than a microsecond for 30 tokens."""
+"""Small enough to distinguish prompts, large enough that a hash costs less than a microsecond for 30 tokens."""
 
 _BYTES = BLOCK_TOKENS * array("I").itemsize
 _HASH_BYTES = 8
 
 
 def scope_of(cache_salt: str, lora_id: int, rank: int | None = None) -> bytes:
-    """Return the start of the chains that share cache entries: those of a salt, an adapter and, if pinned, a rank."""
+    """Return the start of chains that share cache entries: of a salt, an adapter and, if pinned, a rank."""
     if not cache_salt and not lora_id and rank is None:
         return b""
     return blake2b(repr((cache_salt, lora_id, rank)).encode(), digest_size=_HASH_BYTES).digest()
 
 
 def prefix_hashes(token_ids: Iterable[int], scope: bytes = b"") -> list[int]:
-    """Return the name of the prefix that ends with each full block."""
-    return [int.from_bytes(link, "little") for link in chain(array("I", token_ids).tobytes(), scope)]
+    """Return the hash of the prefix that ends with each full block."""
+    return [int.from_bytes(digest, "little") for digest in chain(array("I", token_ids).tobytes(), scope)]
 
 
 def chain(data: bytes, parent: bytes) -> list[bytes]:
-    """Return the links of each full block of packed ids, going on behind a parent link."""
-    links = []
+    """Return the chain digests of each full block of packed ids, after a parent digest."""
+    digests = []
     for start in range(0, len(data) - len(data) % _BYTES, _BYTES):
         parent = blake2b(parent + data[start : start + _BYTES], digest_size=_HASH_BYTES).digest()
-        links.append(parent)
-    return links
+        digests.append(parent)
+    return digests

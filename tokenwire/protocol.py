@@ -1,4 +1,4 @@
-"""The version of the wire protocol, and what makes two versions speak to each other."""
+"""The protocol version and the compatibility check of peers."""
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
@@ -13,11 +13,11 @@ def version() -> pb.ProtocolVersion:
 
 
 def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:
-    """Raise InvalidRequest, saying what to upgrade, when `peer` speaks another major version."""
+    """Raise InvalidRequest that says which side to upgrade if `peer` has another major version."""
     if peer.major == MAJOR:
         return
     older = peer_name if peer.major < MAJOR else "this side"
     raise InvalidRequest(
-        f"{peer_name} speaks protocol {peer.major}.{peer.minor}, this side {MAJOR}.{MINOR}; "
+        f"{peer_name} has protocol version {peer.major}.{peer.minor}, this side {MAJOR}.{MINOR}; "
         f"upgrade tokenwire on {older}."
     )

@@ -1,4 +1,4 @@
-"""Models of what clients send, whose validation costs little however wrong it is."""
+"""Pydantic models of client input whose validation is cheap even for invalid input."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from pydantic_core import CoreSchema
 
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 _VALUES = frozenset({"default", "metadata"})
-"""What a schema holds beside other schemas."""
+"""Keys of a schema that are not schemas."""
 
 
 def _fail_fast(schema: Any) -> None:
@@ -27,15 +27,15 @@ def _fail_fast(schema: Any) -> None:
 
 
 class RequestModel(BaseModel):
-    """Base of every model that a request's body is read with.
+    """Base of all models of request bodies.
 
-    A list or an object of a million wrong items is one error instead of a million, which would take seconds and
+    A list or an object with a million invalid items is one error instead of a million, which would take seconds and
     gigabytes to collect.
     """
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return pydantic's schema, with collections that stop at the first wrong item."""
+        """Return pydantic's schema, with collections that fail at the first invalid item."""
         schema = handler(source)
         _fail_fast(schema)
         return schema

@@ -1,16 +1,16 @@
-"""The seeds of a request's sequences, the same wherever one of them is generated."""
+"""The seeds of a request's sequences, equal on any worker."""
 
 NO_SEED = -1
-"""What vLLM's parameters read as "no seed", also in those of a single sequence on their way to an engine."""
+"""The value that vLLM's parameters treat as "no seed", also in those of a single sequence."""
 
-# Nobody else's: a client whose seed is this one has sequences that count up from it.
-_INSTEAD = -(2**63)
+# No other sequence's seed: a client's seed of this value counts up from it.
+_REPLACEMENT = -(2**63)
 
 
 def sequence_seed(seed: int, index: int) -> int:
-    """Return the seed of the sequence with this index, as vLLM counts; but every sequence of a seeded request has one.
+    """Return the seed of the sequence with this index, as in vLLM, except that it is never NO_SEED.
 
-    vLLM counts from -2 to -1, and so draws a second sequence that never comes out again.
+    vLLM counts from -2 to -1, so that the second sequence cannot be reproduced.
     """
     own = seed + index
-    return _INSTEAD if own == NO_SEED else own
+    return _REPLACEMENT if own == NO_SEED else own

@@ -1,4 +1,4 @@
-"""The public port: bound early, so that a port in use is one clear line; and announced once it answers."""
+"""The public port: bound early, so that a port in use is reported at once, and announced once it serves."""
 
 import shutil
 import socket
@@ -29,7 +29,7 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
     """Bind one address several times, so that the kernel spreads connections evenly over processes."""
     if count == 1:
         return [bind(host, port)]
-    # A port that others share already would let us in silently: see first that it is free.
+    # Binding a port that others already share would succeed silently, so check first that it is free.
     with bind(host, port) as probe:
         port = probe.getsockname()[1]
     return [bind(host, port, reuse_port=True) for _ in range(count)]
@@ -37,7 +37,7 @@ def bind_shared(host: str, port: int, count: int) -> list[socket.socket]:
 
 @dataclass(frozen=True, slots=True)
 class PublicPort:
-    """Where a service is for its clients."""
+    """The public address of a service."""
 
     host: str
     port: int
@@ -46,12 +46,12 @@ class PublicPort:
 
     @property
     def url(self) -> str:
-        """Its URL as seen from this machine."""
+        """The URL for clients on this machine."""
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host)  # noqa: S104
         return f"{self.scheme}://{shown or (f'[{self.host}]' if ':' in self.host else self.host)}:{self.port}"
 
     def announce(self) -> None:
-        """Print where the service is, with a request to paste, and a command that talks to it."""
+        """Print the URL, an example request and a chat command."""
         trust = "" if self.scheme == "http" else " --cacert CA.pem"
         page = "  (the status page)" if self.status_page else ""
         elsewhere = "" if self.url == "http://127.0.0.1:8000" else f" --url {self.url}"
@@ -69,7 +69,7 @@ tokenwire is ready: {self.url}{page}
 
 
 def _program() -> str:
-    """Return what this command is called by, so that a line with it can be pasted."""
+    """Return this command as it was called, for pasting."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return "python -m tokenwire"

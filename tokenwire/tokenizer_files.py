@@ -1,4 +1,4 @@
-"""Tokenizer files on the wire: a digest over names and contents, so that both halves hold the same ones."""
+"""The digest of tokenizer files, by which coordinator and worker check that they have the same ones."""
 
 import hashlib
 from collections.abc import Mapping

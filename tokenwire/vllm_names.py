@@ -1,4 +1,4 @@
-"""The wire in vLLM's words: the same for an engine in this process and for a server that speaks HTTP."""
+"""Converts protocol messages to vLLM's fields, for an engine in this process and for vLLM's HTTP server."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-# Fields with one meaning and one name on both sides; absent means vLLM's default.
+# Fields with the same name and meaning on both sides; absent means vLLM's default.
 _SCALARS = (
     "presence_penalty",
     "frequency_penalty",
@@ -46,7 +46,7 @@ def plain_fields(params: pb.SamplingParams) -> dict[str, Any]:
 
 
 def structured_outputs(wire: pb.StructuredOutputs) -> dict[str, Any]:
-    """Return the fields of vLLM's StructuredOutputsParams; without a constraint vLLM's own error says so."""
+    """Return the fields of vLLM's StructuredOutputsParams; without a constraint vLLM raises its own error."""
     given: dict[str, Any] = {
         "disable_any_whitespace": wire.disable_any_whitespace,
         "disable_additional_properties": wire.disable_additional_properties,
@@ -71,7 +71,7 @@ def repetition_detection(wire: pb.RepetitionDetection) -> dict[str, int]:
 
 
 def json_object(text: str, param: str) -> dict[str, Any]:
-    """Parse a JSON object out of a request. Raises InvalidRequest naming the parameter."""
+    """Parse a JSON object of a request. Raises InvalidRequest that names the parameter."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

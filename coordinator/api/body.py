@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import context_of
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
 from tokenwire.errors import Malformed
-from tokenwire.gc_tuning import uncollected
+from tokenwire.gc_tuning import gc_disabled
 
 
 def parse_json(body: bytes) -> Any:
@@ -60,7 +60,7 @@ class _TextRequest(Request):
         if not hasattr(self, "_json"):
             body = await self.body()
             await check_shape(body)
-            with uncollected():
+            with gc_disabled():
                 self._json = parse_json(body)
             context_of(self.scope).record.set_body(self._json)
             if not self.hands_on_transfers:

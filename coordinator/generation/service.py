@@ -18,7 +18,7 @@ from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded
-from tokenwire.for_each import for_each, unhurried
+from tokenwire.for_each import cooperatively, for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 ENGINE_DEFAULTS: dict[str, float | int] = {
@@ -139,7 +139,7 @@ class Generation:
         _fill_defaults(request.sampling, model)
         limits.check_request(request, model)
         prompts = []
-        async for prompt in unhurried(request.prompts):
+        async for prompt in cooperatively(request.prompts):
             prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             limits.check_length(len(prepared.token_ids), model)
@@ -180,9 +180,9 @@ class Generation:
         texts = TextStreams(prepared.model.tokenizer, prepared.request.text, prepared.request.sampling.min_tokens)
         limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
         if prepared.recording is not None:
-            reply = prepared.recording.listen(reply)
+            reply = prepared.recording.wrap(reply)
         try:
-            async for position, submit in unhurried(enumerate(self.submits(prepared))):
+            async for position, submit in cooperatively(enumerate(self.submits(prepared))):
                 submit.priority = caller.priority(submit.priority)
                 submit.trace_headers.update(record.trace_headers)
                 placement = Placement(
@@ -235,7 +235,7 @@ class Generation:
         choices = [
             Choice(
                 position * request.n + i,
-                texts.behind(token_ids),
+                texts.stream(token_ids),
                 reply,
                 lambda: LogprobDecoder(model.token_texts),
                 request.token_by_token,

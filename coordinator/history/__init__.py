@@ -1,1 +1,1 @@
-"""Token-exact history: prompts of conversations that go on re-use the very ids of what was said before."""
+"""Token-exact history: prompts that continue a conversation reuse the ids of its earlier turns."""

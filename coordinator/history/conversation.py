@@ -1,4 +1,4 @@
-"""One request's place in a conversation: what it continues, and where its replies are kept."""
+"""One request's place in a conversation: the turn that it continues, and where its replies are stored."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -19,26 +19,26 @@ class Continuation:
 
     turn: Turn
     position: int
-    """Of the assistant message that the turn ends with."""
+    """Position of the assistant message with which the turn ends."""
     tail: Sequence[int]
     source: Source
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Where the replies of a request go."""
+    """Where the replies of a request are stored."""
 
     store: HistoryStore
     transcript: Transcript
     """The messages before the reply."""
     unfinished: Message | None
-    """The message that the reply goes on with, and comes back as one with."""
+    """The message that the reply continues; clients send both back as one."""
 
     def messages(self, reply: Sequence[Message]) -> Sequence[Message] | None:
-        """Return a reply as it comes back in later requests; None where that cannot be known."""
+        """Return a reply as later requests will contain it; None if that cannot be known."""
         if self.unfinished is None:
             return reply
-        first = _continued(self.unfinished, reply[0])
+        first = _joined(self.unfinished, reply[0])
         return None if first is None else [first, *reply[1:]]
 
 
@@ -46,16 +46,16 @@ class Conversation:
     """The conversation of one request."""
 
     def __init__(self, continued: Continuation | None, record: Record | None) -> None:
-        """record: None keeps nothing."""
+        """`record`: None stores nothing."""
         self._continued = continued
         self._record = record
         self._prompt: Turn | None = None
         self.reused = 0
-        """How many of the prompt's ids are those of an earlier prompt and completion."""
+        """Number of the prompt's ids that come from an earlier prompt and completion."""
         self.token_ids: array[int] | None = None
-        """The prompt; None where it has to be rendered and tokenized."""
+        """The prompt; None if it has to be rendered and tokenized."""
         self.new_ids: Sequence[int] | None = None
-        """Those behind the last reply that is over: with a message that is continued, all of it. None as above."""
+        """The ids after the last finished reply, with all of a message that is continued; None as above."""
         if continued is not None:
             self.token_ids = continued.turn.all_ids()
             self.reused = len(self.token_ids)
@@ -63,19 +63,19 @@ class Conversation:
             self.new_ids = continued.tail or continued.turn.message_ids()
 
     @property
-    def records(self) -> bool:
-        """Whether replies are kept."""
+    def is_recorded(self) -> bool:
+        """Whether replies are stored."""
         return self._record is not None
 
     @property
     def source(self) -> Source | None:
-        """Where the ids that are used again came from."""
+        """Source of the reused ids."""
         return None if self._continued is None else self._continued.source
 
     def record(
         self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending
     ) -> None:
-        """Keep a finished reply behind the prompt, as the messages that it is when the client sends it back."""
+        """Store a finished reply after the prompt, keyed by the messages as the client will send them back."""
         if self._record is None or not completion:
             return
         messages = self._record.messages(reply)
@@ -85,22 +85,22 @@ class Conversation:
         if self._prompt is None:
             self._prompt = self._prompt_turn(transcript, prompt)
         reasoning = tuple(
-            Reasoning(position, stated, ours=position > transcript.length or not self._begun_elsewhere(self._record))
+            Reasoning(position, stated, generated=position > transcript.length or not self._given(self._record))
             for position, message in enumerate(messages, transcript.length)
             if (stated := reasoning_digest(message)) is not None
         )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
         self._record.store.put(transcript.reply_keys(messages), turn)
 
-    def _begun_elsewhere(self, record: Record) -> bool:
-        """Tell whether the reply goes on with a message whose reasoning was not generated here."""
+    def _given(self, record: Record) -> bool:
+        """Return whether the reply continues a message whose reasoning was not generated here."""
         if record.unfinished is None or reasoning_digest(record.unfinished) is None:
             return False
         return self._continued is None or self._continued.position < record.transcript.length
 
     def _prompt_turn(self, transcript: Transcript, prompt: Sequence[int]) -> Turn:
         stated = tuple(
-            Reasoning(position, given, ours=False)
+            Reasoning(position, given, generated=False)
             for position, given in transcript.reasoning.items()
             if self._continued is None or position > self._continued.position
         )
@@ -109,14 +109,14 @@ class Conversation:
         return Turn(array("I", self._continued.tail), self._continued.turn, reasoning=stated)
 
 
-def _continued(begun: Message, reply: Message) -> Message | None:
-    """Return a message and what was added to it as one; None where there is more than one way to join them."""
-    text, more = begun.get("content") or "", reply.get("content") or ""
+def _joined(unfinished: Message, reply: Message) -> Message | None:
+    """Return a message and its continuation as one message; None if there is more than one way to join them."""
+    text, more = unfinished.get("content") or "", reply.get("content") or ""
     if not isinstance(text, str):
         return None
     return {
-        **begun,
+        **unfinished,
         "content": text + more,
-        "reasoning": (reasoning_of(begun) or "") + (reasoning_of(reply) or ""),
-        "tool_calls": [*(begun.get("tool_calls") or ()), *(reply.get("tool_calls") or ())],
+        "reasoning": (reasoning_of(unfinished) or "") + (reasoning_of(reply) or ""),
+        "tool_calls": [*(unfinished.get("tool_calls") or ()), *(reply.get("tool_calls") or ())],
     }

@@ -1,7 +1,7 @@
-"""Names conversations: a digest for each message and all before it, equal where a template would see the same.
+"""Keys of conversations: a digest of each message and all before it, equal if a template would render the same.
 
-What clients change without meaning anything makes no difference: empty content and none, text and a list of one text,
-the order of keys in tool arguments, the ids of an assistant's tool calls. Reasoning stays out of the chain, since many
+Insignificant differences between clients are ignored: empty content and none, text and a list of one text,
+the order of keys in tool arguments, the ids of an assistant's tool calls. Reasoning is not in the chain, because many
 clients drop it; see Transcript.reasoning.
 """
 
@@ -15,28 +15,28 @@ from tokenwire.coordinator.text.template.content_parts import parse_content
 
 _DIGEST_BYTES = 16
 
-# What reaches templates beside role, content and tool calls.
+# What templates may use besides role, content and tool calls.
 _MORE = ("name", "task", "tool_call_id", "tools")
 _PLAIN = {"role", "content"}
 
 
 def digest(*parts: object) -> bytes:
-    """Return a digest of JSON values, the order of keys left out."""
+    """Return a digest of JSON values that ignores the order of keys."""
     return blake2b(_json(parts).encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
 class Transcript:
-    """The messages of a request as keys: one for each assistant message, of the conversation up to it."""
+    """The keys of a request's messages: one for each assistant message, of the conversation up to it."""
 
     __slots__ = ("_digests", "_form", "_hasher", "length", "reasoning")
 
     def __init__(self, scope: bytes, messages: Sequence[Mapping[str, Any]], form: ContentFormat) -> None:
-        """scope: a digest of all that must be equal beside the messages. Raises InvalidRequest."""
+        """`scope`: a digest of everything else that must be equal. Raises InvalidRequest."""
         self._form = form
         self._hasher = blake2b(scope, digest_size=_DIGEST_BYTES)
         self._digests: dict[int, bytes] = {}
         self.reasoning: dict[int, bytes] = {}
-        """Digests of the reasoning that messages carry, by their position."""
+        """Digests of the messages' reasoning, by position."""
         self.length = len(messages)
         for position, message in enumerate(messages):
             self._hasher.update(_frame(message, position, form))
@@ -51,11 +51,11 @@ class Transcript:
         return [*reversed(self._digests)]
 
     def key(self, position: int) -> bytes:
-        """Return the key of the conversation up to an assistant message, with the reasoning that this one carries."""
+        """Return the key of the conversation up to an assistant message, including this message's reasoning."""
         return _with_reasoning(self._digests[position], self.reasoning.get(position))
 
     def reply_keys(self, reply: Sequence[Mapping[str, Any]]) -> list[bytes]:
-        """Return the keys under which a reply's messages may come back: without reasoning, and with the last one's."""
+        """Return the keys that a reply may have in later requests: without reasoning, and with the last message's."""
         hasher = self._hasher.copy()
         for position, message in enumerate(reply, self.length):
             hasher.update(_frame(message, position, self._form))
@@ -65,7 +65,7 @@ class Transcript:
 
 
 def reasoning_digest(message: Mapping[str, Any]) -> bytes | None:
-    """Return the digest of a message's reasoning, None where it has none."""
+    """Return the digest of a message's reasoning, None if it has none."""
     reasoning = reasoning_of(message)
     return None if reasoning is None else digest(reasoning)
 
@@ -75,7 +75,7 @@ def _with_reasoning(bare: bytes, reasoning: bytes | None) -> bytes:
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str | None:
-    """Return a message's reasoning under either of its names, None where it has none."""
+    """Return a message's reasoning under either of its names, None if it has none."""
     reasoning = message.get("reasoning")
     if reasoning is None:
         reasoning = message.get("reasoning_content")
@@ -83,7 +83,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str | None:
 
 
 def _frame(message: Mapping[str, Any], position: int, form: ContentFormat) -> bytes:
-    """Return a message's bytes in the chain; their length is in front of them, so that no two chains are confused."""
+    """Return a message's bytes in the chain, prefixed with their length, so that no two chains are ambiguous."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str) or role == "system":
         content = _content(parse_content(content, str(role), f"messages[{position}]", form))
@@ -117,7 +117,7 @@ def _call(call: object) -> object:
 
 
 def _arguments(arguments: object) -> object:
-    """Return arguments as the object that they spell; text that spells none stays text."""
+    """Return arguments as a JSON value; text that is not JSON is returned unchanged."""
     if not arguments:
         return {}
     if not isinstance(arguments, str):
@@ -129,7 +129,7 @@ def _arguments(arguments: object) -> object:
 
 
 def _number(text: str) -> float | int:
-    """Return a number as JavaScript has it, where 1.0 is 1."""
+    """Parse a number as JavaScript does, where 1.0 is 1."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

@@ -1,13 +1,15 @@
-"""Opens the store that the settings ask for."""
+"""Opens the configured history store: this process's own, in front of one that other processes share."""
+
+from collections.abc import Sequence
 
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.history.shared_store import SharedStore
 from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
+from tokenwire.coordinator.history.turns import Turn
 from tokenwire.errors import InvalidRequest
 
 
 def open_store(settings: HistorySettings) -> HistoryStore:
-    """Return the store of this process, in front of Redis where that is configured. Raises InvalidRequest."""
+    """Return this process's store, in front of Redis if that is configured. Raises InvalidRequest."""
     own = MemoryStore(settings.max_bytes, settings.ttl_s)
     if settings.store_url is None:
         return own
@@ -16,3 +18,32 @@ def open_store(settings: HistorySettings) -> HistoryStore:
     except ImportError as error:
         raise InvalidRequest("--history-store needs the package redis: pip install 'tokenwire[redis]'") from error
     return SharedStore(own, RedisStore(settings))
+
+
+class SharedStore:
+    """A store in front of a shared one, which is queried only if the end of the conversation is unknown here."""
+
+    def __init__(self, own: HistoryStore, shared: HistoryStore) -> None:
+        self._own = own
+        self._shared = shared
+
+    async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
+        """Return the turn of each key; the first key is the last reply of the conversation."""
+        known = await self._own.find(keys)
+        if not keys or known[0] is not None:
+            return known
+        others = await self._shared.find(keys)
+        for key, own, other in zip(keys, known, others, strict=True):
+            if own is None and other is not None:
+                self._own.put([key], other)
+        return [own or other for own, other in zip(known, others, strict=True)]
+
+    def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+        """Store a turn in both."""
+        self._own.put(keys, turn)
+        self._shared.put(keys, turn)
+
+    async def close(self) -> None:
+        """Close both."""
+        await self._own.close()
+        await self._shared.close()

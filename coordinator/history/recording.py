@@ -1,4 +1,4 @@
-"""Gathers what a request's choices are made of while they are generated, and keeps each one when it has ended."""
+"""Records the ids and text of a request's choices while they are generated, and stores each one at its end."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from tokenwire.coordinator.types import Finish
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What is known of one choice."""
+class _Choice:
+    """The recorded output of one choice."""
 
     texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -20,9 +20,9 @@ class _Heard:
 
 
 class Recording:
-    """The choices of one request. A text that no parser reads is its message; else whoever shows the message keeps it.
+    """The choices of one request. Unparsed text is the message itself; a parsed message is stored by its route.
 
-    What is kept is what the client got and will send back, not what the model said: the two are found by one key.
+    Stored are the messages that the client received and will send back, with the ids that the model generated.
     """
 
     def __init__(
@@ -34,36 +34,36 @@ class Recording:
         parsed: bool,
         stop_token_ids: Collection[int] = (),
     ) -> None:
-        """stop_token_ids: those that the request asked for, which are no ends of the model's own."""
+        """`stop_token_ids`: the request's own, as distinct from the model's end tokens."""
         self._conversation = conversation
         self._prompt = prompt
-        self._heard = [_Heard() for _ in range(choices)]
+        self._choices = [_Choice() for _ in range(choices)]
         self._parsed = parsed
         self._stop_token_ids = stop_token_ids
 
-    def listen(self, reply: Reply) -> Reply:
-        """Return a reply that passes everything on, and is listened to."""
-        return _HeardReply(self, reply)
+    def wrap(self, reply: Reply) -> Reply:
+        """Return a reply that records its output and passes everything on."""
+        return _RecordedReply(self, reply)
 
-    def hear(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
-        """Take what a choice gained."""
-        heard = self._heard[index]
-        heard.token_ids += token_ids
+    def on_delta(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
+        """Record a choice's new output."""
+        choice = self._choices[index]
+        choice.token_ids += token_ids
         if not self._parsed:
-            heard.texts.append(text)
+            choice.texts.append(text)
         if finish is not None:
-            heard.ending = self._ending(finish)
+            choice.ending = self._ending(finish)
             if not self._parsed:
-                self._keep(index, [{"role": "assistant", "content": "".join(heard.texts)}])
+                self._store(index, [{"role": "assistant", "content": "".join(choice.texts)}])
 
     def keep(self, index: int, messages: Sequence[Message]) -> None:
-        """Keep a choice that a parser read and that has ended, as the messages that it is when it comes back."""
+        """Store a parsed choice that has ended, as the messages that the client will send back."""
         if self._parsed:
-            self._keep(index, messages)
+            self._store(index, messages)
 
-    def _keep(self, index: int, messages: Sequence[Message]) -> None:
-        heard = self._heard[index]
-        self._conversation.record(self._prompt, messages, heard.token_ids, heard.ending)
+    def _store(self, index: int, messages: Sequence[Message]) -> None:
+        choice = self._choices[index]
+        self._conversation.record(self._prompt, messages, choice.token_ids, choice.ending)
 
     def _ending(self, finish: Finish) -> Ending:
         if finish.reason != "stop":
@@ -72,7 +72,7 @@ class Recording:
         return "stop" if asked else "token"
 
 
-class _HeardReply:
+class _RecordedReply:
     def __init__(self, recording: Recording, reply: Reply) -> None:
         self._recording = recording
         self._reply = reply
@@ -89,5 +89,5 @@ class _HeardReply:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
-        self._recording.hear(index, text, token_ids, finish)
+        self._recording.on_delta(index, text, token_ids, finish)
         self._reply.delta(index, text, token_ids, finish, logprobs)

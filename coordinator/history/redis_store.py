@@ -1,6 +1,6 @@
-"""Turns in Redis, for several coordinators: a key names the turns of its conversation, each turn is kept once.
+"""Stores turns in Redis for several coordinators: a key lists the turns of its conversation, each stored once.
 
-Redis is never in the way: what it does not answer in time is a miss, and while it does not answer it is not asked.
+Redis never blocks requests: a timeout is a miss, and after an error Redis is skipped for a while.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ _REASONING = struct.Struct("<I?16s")
 _ENDINGS: tuple[Ending, ...] = ("token", "stop", "cut", "unknown")
 
 _TIMEOUT_S = 0.25
-# How long Redis is left alone after it did not answer.
+# How long Redis is skipped after an error.
 _PAUSE_S = 2.0
-_MAX_WAITING = 1024
+_MAX_QUEUED = 1024
 
 
 class RedisStore:
-    """A HistoryStore. Its puts are written in the background, in their order; too many at once are dropped."""
+    """A HistoryStore that writes in the background, in order; writes beyond the queue's size are dropped."""
 
     def __init__(self, settings: HistorySettings) -> None:
-        """Take the store's URL, its password and the time to live. Nothing is connected yet."""
+        """Configure the client; it connects on first use."""
         assert settings.store_url is not None
         self._ttl_s = max(1, round(settings.ttl_s))
         self._redis = Redis.from_url(
@@ -44,37 +44,37 @@ class RedisStore:
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
         )
-        self._waiting: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_WAITING)
+        self._queue: asyncio.Queue[tuple[Sequence[bytes], Turn]] = asyncio.Queue(_MAX_QUEUED)
         self._writer: asyncio.Task[None] | None = None
         self._paused_until: float | None = None
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
         """Return the turn of each key."""
-        nothing: list[Turn | None] = [None] * len(keys)
+        misses: list[Turn | None] = [None] * len(keys)
         if not keys or self._is_paused():
-            return nothing
+            return misses
         try:
             found = await self._find(keys)
-        except Exception as error:  # whatever a server says: no request fails for it
+        except Exception as error:  # no server response may fail a request
             self._pause(error)
-            return nothing
-        self._answered()
+            return misses
+        self._on_success()
         return found
 
     def put(self, keys: Sequence[bytes], turn: Turn) -> None:
-        """Keep a turn soon."""
+        """Queue a turn for writing."""
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_all())
-        if not self._waiting.full():
-            self._waiting.put_nowait((keys, turn))
+        if not self._queue.full():
+            self._queue.put_nowait((keys, turn))
 
     async def close(self) -> None:
-        """Write what waits, if Redis takes it, and disconnect."""
+        """Write queued turns, if Redis responds, and disconnect."""
         if self._writer is not None:
             try:
-                await asyncio.wait_for(self._waiting.join(), _PAUSE_S)
+                await asyncio.wait_for(self._queue.join(), _PAUSE_S)
             except TimeoutError:
-                log.warning("some turns were not written to Redis")
+                log.warning("closing with unwritten turns")
             self._writer.cancel()
         await self._redis.aclose()
 
@@ -96,27 +96,27 @@ class RedisStore:
 
     async def _write_all(self) -> None:
         while True:
-            keys, turn = await self._waiting.get()
+            keys, turn = await self._queue.get()
             try:
                 if not self._is_paused():
                     await self._write(keys, turn)
-                    self._answered()
+                    self._on_success()
             except (RedisError, OSError) as error:
                 self._pause(error)
-            except Exception:  # this turn cannot be written, whatever it is; those behind it can
-                log.exception("a turn was not written to Redis")
+            except Exception:  # only this turn cannot be written
+                log.exception("cannot write a turn to Redis")
             finally:
-                self._waiting.task_done()
+                self._queue.task_done()
 
     async def _write(self, keys: Sequence[bytes], turn: Turn) -> None:
         packed = _packed(turn)
         async with self._redis.pipeline(transaction=False) as pipe:
             for name in packed:
                 pipe.expire(_PREFIX + name, self._ttl_s)
-            there = await pipe.execute()
+            exist = await pipe.execute()
         async with self._redis.pipeline(transaction=False) as pipe:
-            for (name, value), kept in zip(packed.items(), there, strict=True):
-                if not kept:
+            for (name, value), exists in zip(packed.items(), exist, strict=True):
+                if not exists:
                     pipe.set(_PREFIX + name, value, ex=self._ttl_s)
             for key in keys:
                 pipe.set(_PREFIX + key, b"".join(packed), ex=self._ttl_s)
@@ -127,21 +127,21 @@ class RedisStore:
 
     def _pause(self, error: Exception) -> None:
         if self._paused_until is None:
-            log.warning("Redis does not answer, history is this process's own until it does: %s", error)
+            log.warning("Redis failed, using only this process's history until it responds: %s", error)
         self._paused_until = time.monotonic() + _PAUSE_S
 
-    def _answered(self) -> None:
+    def _on_success(self) -> None:
         if self._paused_until is not None:
-            log.warning("Redis answers again")
+            log.warning("Redis responds again")
             self._paused_until = None
 
 
 def _packed(turn: Turn) -> dict[bytes, bytes]:
-    """Return each turn of a chain as bytes, the first one first, by the name that its content and those before give."""
+    """Return the turns of a chain as bytes, oldest first, by name: a digest of the turn and all before it."""
     named: dict[bytes, bytes] = {}
     name = b""
     for link in reversed(list(turn.chain())):
-        stated = b"".join(_REASONING.pack(each.position, each.ours, each.digest) for each in link.reasoning)
+        stated = b"".join(_REASONING.pack(each.position, each.generated, each.digest) for each in link.reasoning)
         value = _HEAD.pack(_ENDINGS.index(link.ending), len(link.reasoning)) + stated + link.token_ids.tobytes()
         name = _name(name, value)
         named[name] = value
@@ -149,7 +149,7 @@ def _packed(turn: Turn) -> dict[bytes, bytes]:
 
 
 def _name(before: bytes, value: bytes) -> bytes:
-    """Return the name of a turn behind the one that is called so; of the first one behind nothing."""
+    """Return the name of a turn after the turn named `before`, which is empty for the first."""
     return blake2b(before + value, digest_size=_NAME_BYTES).digest()
 
 
@@ -158,7 +158,7 @@ def _split(names: bytes) -> list[bytes]:
 
 
 def _chain(names: Sequence[bytes], packed: dict[bytes, bytes | None], turns: dict[bytes, Turn]) -> Turn | None:
-    """Return the last turn of these, None where one of them is gone, or is not what was written."""
+    """Return the last of these turns, None if one of them is missing or corrupt."""
     turn: Turn | None = None
     before = b""
     for name in names:
@@ -169,7 +169,7 @@ def _chain(names: Sequence[bytes], packed: dict[bytes, bytes | None], turns: dic
             try:
                 turns[name] = _unpacked(value, turn)
             except (IndexError, ValueError, struct.error):
-                return None  # of a later version: there is no telling what it means
+                return None  # the format of a later version
         turn, before = turns[name], name
     return turn
 
@@ -178,7 +178,7 @@ def _unpacked(value: bytes, parent: Turn | None) -> Turn:
     ending, count = _HEAD.unpack_from(value)
     start = _HEAD.size + count * _REASONING.size
     stated = (_REASONING.unpack_from(value, _HEAD.size + i * _REASONING.size) for i in range(count))
-    reasoning = tuple(Reasoning(position, digest, ours) for position, ours, digest in stated)
+    reasoning = tuple(Reasoning(position, digest, generated) for position, generated, digest in stated)
     ids = array("I")
     ids.frombytes(value[start:])
     return Turn(ids, parent, _ENDINGS[ending], reasoning)

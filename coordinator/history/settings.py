@@ -1,4 +1,4 @@
-"""How much is kept of what was said, for how long, and where."""
+"""Settings of the history: its size, TTL and shared store."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ _SCHEMES = ("redis", "rediss", "unix")
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """Bounds of the store."""
+    """Bounds and location of stored turns."""
 
     max_bytes: int = option(
         256 * 2**20,
@@ -54,9 +54,8 @@ class HistorySettings:
             return
         url = urlsplit(self.store_url)
         if url.scheme not in _SCHEMES:
-            raise InvalidRequest(f"--history-store must be a URL that begins with {', '.join(_SCHEMES)}.")
+            raise InvalidRequest(f"--history-store must be a URL with one of the schemes {', '.join(_SCHEMES)}.")
         if url.password:
             raise InvalidRequest(
-                "--history-store must not hold a password, which others could read: "
-                "put it into a file, --history-store-password-file."
+                "--history-store must not hold a password, which others could read: use --history-store-password-file."
             )

@@ -1,4 +1,4 @@
-"""Where turns are kept: the interface, and the store in this process, bounded in bytes and time."""
+"""The interface of history stores, and the in-memory store, bounded in bytes and time."""
 
 import time
 from collections import OrderedDict
@@ -8,22 +8,22 @@ from typing import Protocol
 
 from tokenwire.coordinator.history.turns import Turn
 
-# What a key and a turn take beside the ids, as measured with many of them.
+# Measured sizes of a key and of a turn without its ids.
 _KEY_BYTES = 320
 _TURN_BYTES = 320
 
 
 class HistoryStore(Protocol):
-    """Finds turns by the keys of their conversations."""
+    """Stores turns by the keys of their conversations."""
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
-        """Return the turn of each key, None where there is none (any more). Raises nothing: what fails is a miss."""
+        """Return the turn of each key, None if there is none. Raises nothing: a failure is a miss."""
 
     def put(self, keys: Sequence[bytes], turn: Turn) -> None:
-        """Keep a turn under keys, in place of what was there; at once for this process, soon for others."""
+        """Store a turn under keys, replacing earlier ones; at once for this process, soon for others."""
 
     async def close(self) -> None:
-        """Leave what runs beside this process."""
+        """Release connections and tasks."""
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class _Entry:
 
 
 class MemoryStore:
-    """Turns in this process. What was used least recently goes first; turns that others continue stay with these."""
+    """An LRU store with a TTL; a turn that others continue stays as long as they do."""
 
     def __init__(self, max_bytes: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
         self._clock = clock
-        # In the order of use, and so in the order in which entries expire.
+        # In order of use, and so of expiry.
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._holders: dict[Turn, int] = {}
-        """How many keys and turns point to each turn."""
+        """Number of keys and turns that refer to each turn."""
         self.size = 0
         """Bytes in use."""
 
@@ -50,9 +50,9 @@ class MemoryStore:
         return len(self._entries)
 
     async def find(self, keys: Sequence[bytes]) -> Sequence[Turn | None]:
-        """Return the turn of each key, and count it as used."""
+        """Return the turn of each key, and mark it as used."""
         now = self._clock()
-        self._forget(now)
+        self._evict(now)
         found = [self._entries.get(key) for key in keys]
         for key, entry in zip(keys, found, strict=True):
             if entry is not None:
@@ -61,19 +61,19 @@ class MemoryStore:
         return [None if entry is None else entry.turn for entry in found]
 
     def put(self, keys: Sequence[bytes], turn: Turn) -> None:
-        """Keep a turn under keys."""
+        """Store a turn under keys."""
         now = self._clock()
         for key in keys:
             self._hold(turn)
             self._drop(key)
             self._entries[key] = _Entry(turn, now + self._ttl_s)
             self.size += _KEY_BYTES
-        self._forget(now)
+        self._evict(now)
 
     async def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
-    def _forget(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         while self._entries:
             key, entry = next(iter(self._entries.items()))
             if self.size <= self._max_bytes and entry.expires > now:

@@ -1,4 +1,4 @@
-"""Finds what a chat request continues, and puts its prompt together from the ids of that and a new tail."""
+"""Finds the turn that a chat request continues, and assembles its prompt from that turn's ids and a new tail."""
 
 from array import array
 from itertools import islice
@@ -10,32 +10,32 @@ from tokenwire.coordinator.history.tail import TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix, ServedModel
 
-# Candidates whose tail is tried: where two have none that is certain, the template is the reason.
+# Candidates whose tail is tried: if two have none that is certain, the template is the reason.
 _MAX_TRIES = 2
 
 
 class TokenHistory:
-    """The one object through which requests use what was said before."""
+    """Access to the stored turns of earlier requests."""
 
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
         self._tails = TailRenderer()
 
     async def close(self) -> None:
-        """Leave the store."""
+        """Close the store."""
         await self._store.close()
 
     async def open(self, prompt: ChatPrompt, model: ServedModel) -> Conversation:
-        """Find what a prompt continues.
+        """Return the conversation of a prompt, with the turn that it continues.
 
-        Ids that the client knows come first, then what was stored; without either the prompt is the template's.
+        Ids from the client take precedence over stored ones; without either the prompt is rendered by the template.
         """
         if not prompt.messages:
             return Conversation(None, None)
         history = prompt.history or ExactHistory()
         target = Target(model, prompt.options, digest(model.template.identity(prompt.options)))
         if history.prefix is not None:
-            continued = await self._behind_prefix(prompt, history.prefix, target)
+            continued = await self._after_prefix(prompt, history.prefix, target)
             if continued is not None:
                 return Conversation(continued, None)
         scope = digest(
@@ -44,7 +44,7 @@ class TokenHistory:
         )
         form = model.template.form(prompt.options)
         transcript = Transcript(scope, prompt.messages, form)
-        stored = await self._stored(prompt, transcript, target)
+        stored = await self._find_stored(prompt, transcript, target)
         unfinished = None
         if prompt.options.continue_final_message:
             unfinished = prompt.messages[-1]
@@ -52,15 +52,15 @@ class TokenHistory:
         kept = history.keeps and not (history.prefix is not None and history.prefix.required)
         return Conversation(stored, Record(self._store, transcript, unfinished) if kept else None)
 
-    async def _behind_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
+    async def _after_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
         if prefix.message is None or not prefix.token_ids:
             return None
         turn = Turn(array("I", prefix.token_ids), ending=_guessed_ending(prefix, target.model))
-        tail = await self._behind(turn, prefix.message, prompt, target)
+        tail = await self._tail(turn, prefix.message, prompt, target)
         source: Source = "required_prefix_token_ids" if prefix.required else "message"
         return None if tail is None else Continuation(turn, prefix.message, tail, source)
 
-    async def _stored(self, prompt: ChatPrompt, transcript: Transcript, target: Target) -> Continuation | None:
+    async def _find_stored(self, prompt: ChatPrompt, transcript: Transcript, target: Target) -> Continuation | None:
         positions = transcript.replies
         turns = await self._store.find([transcript.key(position) for position in positions])
         candidates = (
@@ -69,15 +69,15 @@ class TokenHistory:
             if turn is not None and turn.agrees(transcript.reasoning, position)
         )
         for turn, position in islice(candidates, _MAX_TRIES):
-            tail = await self._behind(turn, position, prompt, target)
+            tail = await self._tail(turn, position, prompt, target)
             if tail is not None:
                 return Continuation(turn, position, tail, "stored")
         return None
 
-    async def _behind(self, turn: Turn, position: int, prompt: ChatPrompt, target: Target) -> list[int] | None:
+    async def _tail(self, turn: Turn, position: int, prompt: ChatPrompt, target: Target) -> list[int] | None:
         if prompt.options.continue_final_message and position == len(prompt.messages) - 1:
             return [] if turn.ending == "cut" else None
-        return await self._tails.ids_behind(turn, prompt.messages, position, target)
+        return await self._tails.ids_after(turn, prompt.messages, position, target)
 
 
 def _guessed_ending(prefix: KnownPrefix, model: ServedModel) -> Ending:

@@ -1,1 +1,1 @@
-"""From ids to replies: choices, server-sent events, collected answers. Knows no sockets and no workers."""
+"""Turns ids into replies: choices, server-sent events and collected responses, without sockets or workers."""

@@ -1,4 +1,4 @@
-"""A reply that is answered whole: collects every choice until all have ended."""
+"""A reply that is not streamed: collects every choice until all have ended."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ class CollectedChoice:
     finish: Finish = field(default=Finish("abort"))
     prefill: Prefill = field(default=Prefill(0))
     logprobs: list[ScoredPosition] | None = None
-    """One entry per token, where they were asked for."""
+    """One entry per token, if requested."""
 
 
 class CollectedReply:
-    """Gathers choices; `wait` returns them when the last one has ended."""
+    """Collects choices; `wait` returns them when the last one has ended."""
 
     def __init__(self, choices: int) -> None:
         self._texts: list[list[str]] = [[] for _ in range(choices)]
@@ -32,16 +32,16 @@ class CollectedReply:
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Keep what is known of the prompt."""
+        """Record a choice's prefill."""
         self.progress.cached_tokens[index] = prefill.cached_tokens
         self._choices[index].prefill = prefill
 
     def first_tokens(self) -> None:
-        """Note it: nobody else sees the beginning alone."""
-        self.progress.begun()
+        """Record the time of the first tokens."""
+        self.progress.on_first_tokens()
 
     def tokens_of(self, index: int) -> int:
-        """Return how many tokens a choice has gained."""
+        """Return the number of a choice's tokens so far."""
         return len(self._choices[index].token_ids)
 
     def delta(
@@ -52,7 +52,7 @@ class CollectedReply:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
-        """Take what a choice gained in one step."""
+        """Add the output of one step of a choice."""
         if text:
             self._texts[index].append(text)
         choice = self._choices[index]
@@ -62,7 +62,7 @@ class CollectedReply:
                 choice.logprobs = []
             choice.logprobs += logprobs
         if finish is not None:
-            self.progress.finished(finish)
+            self.progress.on_finish(finish)
             choice.finish = finish
             choice.text = "".join(self._texts[index])
             self._open -= 1
@@ -76,7 +76,7 @@ class CollectedReply:
         self._end(error)
 
     def give_up(self) -> None:
-        """The client is gone: `wait` returns what there is."""
+        """End `wait` with the output so far, because the client has disconnected."""
         self._end(None)
 
     async def wait(self) -> list[CollectedChoice]:

@@ -1,4 +1,4 @@
-"""JSON as it goes over the wire: no blanks, and text as it is."""
+"""Encodes JSON for responses: compact, without escaping non-ASCII text."""
 
 import json
 

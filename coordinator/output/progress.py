@@ -1,4 +1,4 @@
-"""What a reply notes of itself for whoever counts: a few times in a reply's life, never for each token."""
+"""Times and finishes of a reply for metrics and logs, recorded a few times per reply and never per token."""
 
 import time
 from collections.abc import Callable
@@ -8,28 +8,28 @@ from tokenwire.errors import TokenwireError
 
 
 class Progress:
-    """How far a reply has come, and how it ended."""
+    """Progress and outcome of a reply."""
 
     __slots__ = ("_clock", "cached_tokens", "failure", "finishes", "first_at", "last_at")
 
     def __init__(self, choices: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.cached_tokens = [0] * choices
-        """Prompt tokens of each choice that its worker had in its cache."""
+        """Cached prompt tokens of each choice."""
         self.finishes: list[Finish] = []
-        """Of the choices that have ended."""
+        """Finishes of the choices that have ended."""
         self.first_at: float | None = None
-        """When the first token of any choice came."""
+        """Time of the first token of any choice."""
         self.last_at: float | None = None
-        """When the last choice ended so far."""
+        """Time of the latest finish."""
         self.failure: TokenwireError | None = None
 
-    def begun(self) -> None:
-        """Note that the first tokens of a choice are here."""
+    def on_first_tokens(self) -> None:
+        """Record the first tokens of a choice."""
         if self.first_at is None:
             self.first_at = self._clock()
 
-    def finished(self, finish: Finish) -> None:
-        """Note that a choice has ended."""
+    def on_finish(self, finish: Finish) -> None:
+        """Record that a choice has ended."""
         self.last_at = self._clock()
         self.finishes.append(finish)

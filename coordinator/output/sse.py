@@ -1,4 +1,4 @@
-"""A streamed reply: one server-sent event per choice and step, merged while the reader is slow."""
+"""A streamed reply: one server-sent event per choice and step, merged for a slow reader."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,42 +10,42 @@ from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, reply_error
 
 DONE = b"data: [DONE]\n\n"
-"""How OpenAI's chat and completions end their streams."""
+"""The last event of OpenAI's chat and completion streams."""
 
 
-# What Python takes for a step, a token and a scored token, about.
+# Approximate sizes of a step, a token and a scored token in Python.
 _STEP_BYTES, _TOKEN_BYTES, _SCORED_BYTES = 100, 40, 250
 
 
 class Sink(Protocol):
-    """Where events go: one HTTP response."""
+    """The HTTP response to which events are written."""
 
     @property
     def congested(self) -> bool:
-        """Whether the reader is behind; then nothing should be written until it says so."""
+        """Whether the reader is behind; write nothing until `resume` is called."""
 
     def write(self, data: bytes) -> None:
-        """Write, never blocking."""
+        """Write without blocking."""
 
     def hold(self, size_bytes: int) -> None:
-        """Hear how much is held back while the reader is behind; it may end the reader's patience, or ours."""
+        """Record how much is held back for a slow reader; the sink may close the connection."""
 
 
 class ChunkEncoder(Protocol):
-    """Renders events in the shape of one route; see coordinator.api."""
+    """Encodes events in the format of one route; see coordinator.api."""
 
     shows_empty_deltas: bool
-    """Whether a step without new text still says something (its token ids)."""
+    """Whether steps without new text are rendered, because of their token ids."""
     takes_single_steps: bool
-    """Whether steps must not be merged before they are rendered, because a parser reads them."""
+    """Whether steps must not be merged before rendering, because a parser reads them."""
     ending: bytes
-    """The end of the stream, behind the closing or an error; empty where those are the end."""
+    """The end of the stream after the closing or an error; empty if those are the end."""
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Hear how a choice's prompt was computed, before anything is rendered of it."""
+        """Record a choice's prefill, before its first delta."""
 
     def opening(self) -> bytes:
-        """Render what comes before the first delta."""
+        """Render the beginning of the stream."""
 
     def delta(
         self,
@@ -55,76 +55,76 @@ class ChunkEncoder(Protocol):
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Render what a choice gained; nothing where there is nothing to say."""
+        """Render the new output of a choice; empty if there is nothing to send."""
 
     def closing(self, usage: Usage) -> bytes:
-        """Render what comes after the last delta."""
+        """Render the end of a complete stream."""
 
     def error(self, error: TokenwireError) -> bytes:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
 
 
 class StreamedReply:
-    """Renders steps into a sink. Until a sink is attached, and while it is congested, steps are merged.
+    """Renders steps into a sink. Steps are merged until a sink is attached, and while it is congested.
 
-    Memory is bounded by the reply's own text, however slow the reader, and by what the sink bears. With an interval,
-    steps are always merged until a choice has gained as many tokens; its first and last ones wait for nothing.
+    Memory is bounded by the reply's own text, however slow the reader, and by the sink's limit. With an interval,
+    steps are always merged up to that number of tokens per choice; the first and last ones are sent at once.
     """
 
     __slots__ = (
         "_backlog",
         "_counts",
         "_done",
+        "_encoder",
         "_failure",
         "_first",
-        "_held",
+        "_held_bytes",
         "_interval",
         "_merges",
         "_open",
         "_prompt_tokens",
         "_render",
-        "_shape",
         "_shows_empty",
         "_sink",
         "_started",
         "progress",
     )
 
-    def __init__(self, shape: ChunkEncoder, choices: int, prompt_tokens: int, interval: int = 1) -> None:
+    def __init__(self, encoder: ChunkEncoder, choices: int, prompt_tokens: int, interval: int = 1) -> None:
         loop = asyncio.get_running_loop()
-        self._shape = shape
+        self._encoder = encoder
         self.progress = Progress(choices)
         self._open = choices
-        self._render = shape.delta
-        self._shows_empty = shape.shows_empty_deltas
+        self._render = encoder.delta
+        self._shows_empty = encoder.shows_empty_deltas
         self._prompt_tokens = prompt_tokens
         self._counts = [0] * choices
         self._interval = interval
         self._started: set[int] = set()
         self._sink: Sink | None = None
         self._backlog: dict[int, _Unsent] = {}
-        self._held = 0
-        self._merges = not shape.takes_single_steps or interval > 1
+        self._held_bytes = 0
+        self._merges = not encoder.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
         self._first: asyncio.Future[TokenwireError | None] = loop.create_future()
         self._done: asyncio.Future[None] = loop.create_future()
 
-    # What choices write to.
+    # Called by choices.
 
     def first_tokens(self) -> None:
-        """Wake up whoever waits to begin the response."""
+        """Wake up `begin`."""
         if not self._first.done():
-            self.progress.begun()
+            self.progress.on_first_tokens()
             self._first.set_result(None)
 
     def tokens_of(self, index: int) -> int:
-        """Return how many tokens a choice has gained, sent or not."""
+        """Return the number of a choice's tokens so far, sent or not."""
         return self._counts[index]
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Pass on how a choice's prompt was computed."""
+        """Record a choice's prefill and pass it on to the encoder."""
         self.progress.cached_tokens[index] = prefill.cached_tokens
-        self._shape.prefilled(index, prefill)
+        self._encoder.prefilled(index, prefill)
 
     def delta(
         self,
@@ -134,22 +134,22 @@ class StreamedReply:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
-        """Take what a choice gained in one step."""
+        """Send or buffer the output of one step of a choice."""
         self._counts[index] += len(token_ids)
         sink = self._sink
         if sink is None or sink.congested or self._interval > 1 or self._backlog:
-            self._keep(index, text, token_ids, finish, logprobs)
+            self._buffer(index, text, token_ids, finish, logprobs)
             if self._interval > 1 and self._is_due(index):
                 self._send(index)
         elif text or finish is not None or self._shows_empty:
             sink.write(self._render(index, text, token_ids, finish, logprobs))
         if finish is not None:
-            self.progress.finished(finish)
+            self.progress.on_finish(finish)
             self._open -= 1
             self._finish_if_complete()
 
     def fail(self, error: TokenwireError) -> None:
-        """End the reply with an error: as the response itself if nothing was sent yet, else as its last event."""
+        """End the reply with an error: as the response itself if nothing has been sent, else as its last event."""
         if self._failure is not None or self._done.done():
             return
         self._failure = self.progress.failure = error
@@ -157,43 +157,43 @@ class StreamedReply:
             self._first.set_result(error)
         self.resume()
 
-    # What the response uses.
+    # Called by the response.
 
     async def begin(self) -> TokenwireError | None:
-        """Wait until there is something to send; returns the error if that is all there is."""
+        """Wait for the first output; return the error if the reply failed before it."""
         return await self._first
 
     def attach(self, sink: Sink) -> None:
-        """Send the opening and what has gathered, and from now on every step."""
+        """Send the opening and buffered steps, and from now on every step."""
         self._sink = sink
-        sink.write(self._shape.opening())
+        sink.write(self._encoder.opening())
         self.resume()
 
     def resume(self) -> None:
-        """Send what was held back, now that the reader has caught up."""
+        """Send buffered steps, after the reader has caught up."""
         if self._sink is None or self._sink.congested:
             return
-        while self._backlog:  # one that breaks sends the others itself
+        while self._backlog:  # if one fails, `fail` sends the others
             self._send(next(iter(self._backlog)))
-        if self._held:
-            self._held = 0
+        if self._held_bytes:
+            self._held_bytes = 0
             self._sink.hold(0)
         self._finish_if_complete()
 
     def give_up(self) -> None:
-        """The reader is gone: `wait` and `begin` return."""
+        """End `begin` and `wait`, because the reader has disconnected."""
         if not self._first.done():
             self._first.set_result(None)
         if not self._done.done():
             self._done.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until everything was handed to the sink. Who is cancelled may wait again."""
+        """Wait until everything has been written to the sink; safe to call again after cancellation."""
         await asyncio.shield(self._done)
 
     # Internals.
 
-    def _keep(
+    def _buffer(
         self,
         index: int,
         text: str,
@@ -213,8 +213,8 @@ class StreamedReply:
         if logprobs is not None:
             unsent.add_logprobs(logprobs)
         if self._sink is not None and self._sink.congested:
-            self._held += _size_bytes(text, token_ids, logprobs)
-            self._sink.hold(self._held)
+            self._held_bytes += _size_bytes(text, token_ids, logprobs)
+            self._sink.hold(self._held_bytes)
 
     def _is_due(self, index: int) -> bool:
         unsent = self._backlog[index]
@@ -239,16 +239,16 @@ class StreamedReply:
         if self._sink is None or self._backlog or self._done.done():
             return
         if self._failure is not None:
-            self._sink.write(self._shape.error(self._failure) + self._shape.ending)
+            self._sink.write(self._encoder.error(self._failure) + self._encoder.ending)
         elif self._open:
             return
         else:
             try:
-                closing = self._shape.closing(Usage(self._prompt_tokens, sum(self._counts)))
+                closing = self._encoder.closing(Usage(self._prompt_tokens, sum(self._counts)))
             except Exception as error:
                 self.fail(reply_error(error))
                 return
-            self._sink.write(closing + self._shape.ending)
+            self._sink.write(closing + self._encoder.ending)
         self._done.set_result(None)
 
 
@@ -258,7 +258,7 @@ def _size_bytes(text: str, token_ids: Sequence[int], logprobs: list[ScoredPositi
 
 
 class _Unsent:
-    """What a choice gained and the reader has not seen: one step, or several merged, and those that follow."""
+    """Unsent output of a choice: one step, or several merged, and those that follow."""
 
     __slots__ = ("finish", "following", "logprobs", "texts", "token_ids")
 
@@ -270,7 +270,7 @@ class _Unsent:
         self.following: list[_Unsent] = []
 
     def follow(self) -> "_Unsent":
-        """Begin a step that stays apart from those before it."""
+        """Append a step that is not merged with earlier ones."""
         self.following.append(_Unsent())
         return self.following[-1]
 

@@ -1,9 +1,9 @@
-"""Gathers deltas for a parser that reads its whole input anew each time, so that its work stays about linear.
+"""Batches deltas for a parser that rescans its whole input on each call, so that its work stays about linear.
 
 Most of vLLM's parsers scan or decode all text so far at every delta, up to two milliseconds each at 1,500 tokens. A
-parser is called as often as its calls pay for themselves: one token at a time while they are cheap, with more and more
-tokens at a time as they become dear. What gathers is plain text only. Tokens at which a parser may change its mind go
-in alone, because many parsers take one such step per call and lose what a second one would have brought.
+parser is called as often as a CPU budget per token allows: one token at a time while calls are cheap, with ever more
+tokens at a time as they become expensive. Only plain text is batched. Tokens at which a parser may change its state are
+passed alone, because many parsers make one transition per call and would lose the output of a second one.
 """
 
 import re
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 
 from tokenwire.coordinator.parsing.message import MessageDelta, RawParser, merge
 
-# A quotation mark that no backslash escapes, a tag or a line begins: where JSON and XML change their structure.
+# An unescaped quotation mark, a tag or a new line: where JSON and XML change their structure.
 _STRUCTURE = re.compile(r'["<\n]')
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much a parser may work."""
+    """CPU budget of a parser."""
 
     per_token_s: float = 30e-6
-    """CPU per token that calls may cost, on average: about what one streamed token costs without a parser."""
+    """Average CPU time per token for parser calls: about the cost of one streamed token without a parser."""
     wait_s: float = 1.0
-    """Text is not held back for longer, as long as tokens come."""
+    """Longest delay of text while tokens arrive."""
     cpu_clock: Callable[[], float] = time.thread_time
     wall_clock: Callable[[], float] = time.monotonic
 
 
 class BatchingFeed:
-    """Feeds one parser. What it returns adds up to what the parser would say to single tokens."""
+    """Feeds one parser. Its deltas add up to what the parser would return for single tokens."""
 
     __slots__ = ("_called_at", "_cost", "_escaped", "_ids", "_marks", "_pace", "_parser", "_splits_text", "_texts")
 
     def __init__(self, parser: RawParser, marks: Collection[int], splits_text: bool, pace: Pace) -> None:
-        """Take the ids that go in alone, and whether text with structure does as well."""
+        """`marks` are ids that are passed alone; `splits_text`: so is text with structural characters."""
         self._parser = parser
         self._marks = marks
         self._splits_text = splits_text
@@ -47,15 +47,15 @@ class BatchingFeed:
         self._escaped = False
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        """Take what one step brought; return what is known by now, all of it when finished."""
+        """Add the output of one step; return a delta if the parser was called, always when finished."""
         if finished or self._stands_alone(text, token_ids):
-            # The end comes by itself too: to some parsers the empty text of an end token means that all was said.
+            # The end is passed alone too: some parsers take the empty text of an end token for the end.
             gathered = self._call_gathered()
             return merge(gathered, self._call(text, token_ids, finished))
         self._texts.append(text)
         self._ids += token_ids
         if not text:
-            return None  # a part of a character: the parser gets its tokens together, or it would not count them all
+            return None  # an incomplete character: the parser needs its tokens together to count them all
         pace = self._pace
         if self._cost <= len(self._ids) * pace.per_token_s or pace.wall_clock() - self._called_at >= pace.wait_s:
             return self._call_gathered()
@@ -82,9 +82,9 @@ class BatchingFeed:
 
     def _call(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         pace = self._pace
-        begun = pace.cpu_clock()
+        started = pace.cpu_clock()
         delta = self._parser.feed(text, token_ids, finished)
-        self._cost = pace.cpu_clock() - begun
+        self._cost = pace.cpu_clock() - started
         self._called_at = pace.wall_clock()
         return delta
 

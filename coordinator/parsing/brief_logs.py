@@ -1,4 +1,4 @@
-"""Keeps vLLM's parsers from filling the log: what a model did not write to its end is no fault of this service."""
+"""Shortens errors that vLLM's parsers log: truncated model output is not an error of this service."""
 
 import logging
 from collections.abc import Iterable
@@ -6,29 +6,29 @@ from collections.abc import Iterable
 log = logging.getLogger(__name__)
 
 
-class _InBrief(logging.Filter):
-    """Tells of the first error of a kind in one line, and of others to those who debug."""
+class _ShortErrors(logging.Filter):
+    """Logs the first error of a kind as one warning, and later ones at DEBUG level."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[tuple[str, type[BaseException]]] = set()
+        self._logged: set[tuple[str, type[BaseException]]] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let pass what has no traceback, and write a line in place of the rest."""
+        """Pass records without a traceback, and log one line in place of others."""
         kind, error, _ = record.exc_info or (None, None, None)
         if kind is None:
             return True
-        first = (record.name, kind) not in self._told
-        self._told.add((record.name, kind))
+        first = (record.name, kind) not in self._logged
+        self._logged.add((record.name, kind))
         level = logging.WARNING if first else logging.DEBUG
         log.log(level, "%s: %s (%s: %s)", record.name, record.getMessage(), kind.__name__, error)
         return False
 
 
-_IN_BRIEF = _InBrief()
+_SHORT_ERRORS = _ShortErrors()
 
 
-def tell_in_brief(classes: Iterable[type]) -> None:
-    """Shorten what the modules of these classes, and of those that they are made of, log of errors."""
+def shorten_errors(classes: Iterable[type]) -> None:
+    """Shorten the errors that are logged by the modules of these classes and of their bases."""
     for module in {base.__module__ for cls in classes for base in cls.__mro__}:
-        logging.getLogger(module).addFilter(_IN_BRIEF)
+        logging.getLogger(module).addFilter(_SHORT_ERRORS)

@@ -1,4 +1,4 @@
-"""Reads the message of one choice: paces its parser, applies the request's rules, names what breaks."""
+"""Parses the message of one choice: batches its deltas, applies the request's rules, and names a parser that fails."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ class ChoiceParser:
         splits_text: bool = True,
         pace: Pace | None = None,
     ) -> None:
-        """Take the parser, named as the operator knows it; marks and splits_text are BatchingFeed's."""
+        """`name` is the operator's name of the parser; `marks` and `splits_text` are BatchingFeed's."""
         self._parser = parser
         self._feed = BatchingFeed(parser, marks, splits_text, pace or Pace()).feed
         self._rules = rules
@@ -35,7 +35,7 @@ class ChoiceParser:
         self._tools_streamed = False
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        """Take what one step brought; return what may show. Raises ParserFailed."""
+        """Add the output of one step; return the delta to send. Raises ParserFailed."""
         try:
             delta = self._feed(text, token_ids, finished)
         except Exception as error:
@@ -45,11 +45,11 @@ class ChoiceParser:
         return self._shown(delta)
 
     def finish_reason(self, reason: str) -> str:
-        """Return what the last chunk says, given the engine's reason."""
+        """Return the finish reason of a stream, given the engine's."""
         return self._rules.streamed_finish(reason, self._tools_streamed)
 
     def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
-        """Read a complete output. Raises ParserFailed."""
+        """Parse a complete output. Raises ParserFailed."""
         rules = self._rules
         reasoning, content, calls = self._guard(lambda: self._parser.parse(text, token_ids))
         return ParsedMessage(
@@ -60,7 +60,7 @@ class ChoiceParser:
         )
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
-        """Count the tokens that were reasoning. Raises ParserFailed."""
+        """Return the number of reasoning tokens. Raises ParserFailed."""
         return self._guard(lambda: self._parser.count_reasoning(token_ids))
 
     def _shown(self, delta: MessageDelta) -> MessageDelta | None:

@@ -1,4 +1,4 @@
-"""Puts a tokenizer's files where libraries look for them, for as long as they read."""
+"""Writes a tokenizer's files to temporary folders from which libraries load them."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ _FOLDER_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 
 @contextmanager
 def folder_of(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Lend a temporary folder with these files. Raises ParserUnusable for a name that leads out of it."""
+    """Yield a temporary folder with these files. Raises ParserUnusable for a name that leads out of it."""
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as folder:
         for name, content in files.items():
             path = Path(folder) / name
@@ -28,10 +28,10 @@ def folder_of(files: Mapping[str, bytes]) -> Iterator[str]:
 
 @contextmanager
 def harmony_vocabulary(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Let openai_harmony find gpt-oss's vocabulary, made from the tokenizer instead of downloaded, while this lasts.
+    """Provide openai_harmony with gpt-oss's vocabulary, made from the tokenizer instead of downloaded, in the block.
 
-    An operator's own folder stays in force. The library checks the file's digest: no other model's tokenizer
-    can slip in.
+    An operator's own folder takes precedence. The library checks the file's digest: no other model's tokenizer
+    is accepted.
     """
     if _FOLDER_VARIABLE in os.environ:
         yield
@@ -45,7 +45,7 @@ def harmony_vocabulary(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def tiktoken_file(tokenizer_json: bytes) -> bytes:
-    """Return a byte-level BPE vocabulary in tiktoken's format: base64 of the token's bytes, and its rank, by rank."""
+    """Return a byte-level BPE vocabulary in tiktoken's format: base64 of each token's bytes and its rank, by rank."""
     byte_of = _bytes_by_character()
     vocabulary: dict[str, int] = json.loads(tokenizer_json)["model"]["vocab"]
     lines = [
@@ -56,7 +56,7 @@ def tiktoken_file(tokenizer_json: bytes) -> bytes:
 
 
 def _bytes_by_character() -> dict[str, int]:
-    # GPT-2's table: printable bytes stand for themselves, the others for characters from 256 on.
+    # GPT-2's table: printable bytes map to themselves, the others to characters from 256 on.
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""Structured outputs as the wire has them, from what vLLM's parsers make of a request's tools and formats."""
+"""Converts the structured outputs that vLLM's parsers derive from a request to the protocol's message."""
 
 import json
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Loads the configured parsers. Slow: it may import vLLM. Meant for a thread, at start."""
+"""Loads the configured parsers; may import vLLM, which is slow, so it runs in a thread at start."""
 
 import importlib
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 
 
 def import_parsers(settings: ParserSettings) -> None:
-    """Import what the parsers need and check their names, before there is a model. Raises ParserUnusable."""
+    """Import the parsers' dependencies and check their names, before a model is known. Raises ParserUnusable."""
     if settings.parses:
         _vllm_parsers().check_names(settings)
 
 
 def load_parsers(settings: ParserSettings, model: ModelFacts, files: Mapping[str, bytes]) -> Parsers:
-    """Make the parsers of one model, given its tokenizer's files by name. Raises ParserUnusable."""
+    """Return the parsers of one model, given its tokenizer's files by name. Raises ParserUnusable."""
     if not settings.parses:
         return NoParsers()
     module = _vllm_parsers()
@@ -32,6 +32,5 @@ def _vllm_parsers() -> ModuleType:
         if (error.name or "").split(".")[0] == "coordinator":
             raise
         raise ParserUnusable(
-            f"Tool and reasoning parsers are vLLM's own, and {error.name} is not installed here: "
-            "pip install 'tokenwire[parsers]'"
+            f"Tool and reasoning parsers need vLLM, and {error.name} is not installed: pip install 'tokenwire[parsers]'"
         ) from error

@@ -1,4 +1,4 @@
-"""The nouns and seams of parsing: what a message is made of, and what reads one out of a model's output."""
+"""The types and interfaces of parsing: messages, deltas and the parsers that produce them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,22 +10,22 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class ParserUnusable(TokenwireError):
-    """A configured parser cannot be loaded, or not for this model. Nothing that a client could change."""
+    """A configured parser cannot be loaded, or not for this model; clients cannot fix it."""
 
 
 class ParserFailed(EngineFailed):
-    """A parser broke on what the model wrote."""
+    """A parser failed on the model's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """What one tool call gained. Its first delta has the id and the name."""
+    """New parts of one tool call. Its first delta has the id and the name."""
 
     index: int
     id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    """Characters to append; together they are meant to be JSON."""
+    """Characters to append; all together should be JSON."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return OpenAI's delta of a tool call."""
@@ -38,7 +38,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class MessageDelta:
-    """What a message gained; what it did not gain is None or empty."""
+    """New parts of a message; parts without news are None or empty."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -58,7 +58,7 @@ class MessageDelta:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """A whole message, as the client sees it."""
+    """A complete message, as sent to the client."""
 
     content: str | None
     reasoning: str | None
@@ -67,56 +67,56 @@ class ParsedMessage:
 
 
 class RawParser(Protocol):
-    """A parser as it comes, for one choice: vLLM's Parser, in our nouns."""
+    """A parser of one choice without the request's rules: vLLM's Parser in our types."""
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        """Take what was generated since; return what that adds to the message, None for nothing yet."""
+        """Add new output; return what it adds to the message, None for nothing yet."""
 
     def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
-        """Read a whole output; return reasoning, content and tool calls."""
+        """Parse a complete output; return reasoning, content and tool calls."""
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:
         """Count the tokens that were reasoning."""
 
 
 class MessageParser(Protocol):
-    """Reads the message out of one choice's output, by the rules of its request.
+    """Parses one choice's output into a message, by the rules of its request.
 
-    Either `delta` for every step and then `finish_reason`, or `whole` once. All of them raise ParserFailed and
+    Call either `delta` for every step and then `finish_reason`, or `whole` once. They raise ParserFailed and
     nothing else.
     """
 
     def delta(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        """Take what one step brought, token by token where that is possible; None: nothing to show for it yet."""
+        """Add the output of one step, token by token if possible; return None if there is nothing to send yet."""
 
     def finish_reason(self, reason: str) -> str:
-        """Return what the last chunk says, given the engine's reason, after the last delta."""
+        """Return the finish reason of the last chunk, given the engine's, after the last delta."""
 
     def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
-        """Read a complete output that ended for the engine's reason."""
+        """Parse a complete output that ended for the engine's reason."""
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
-        """Count the tokens, of all that the choice has, that were reasoning."""
+        """Return the number of reasoning tokens among all tokens of the choice."""
 
 
 class ParserPlan(Protocol):
-    """What the parsers make of one request, before and after it is generated."""
+    """One request as prepared by the parsers: its sampling constraints, and parsers of its choices."""
 
     @property
     def rules(self) -> MessageRules:
-        """How the client wants its message."""
+        """The request's rules for its messages."""
 
     @property
     def skip_special_tokens(self) -> bool:
-        """Whether the text leaves special tokens out: parsers may need to see them, whatever the client said."""
+        """Whether the text omits special tokens: parsers may need them, whatever the client asked for."""
 
     @property
     def spaces_between_special_tokens(self) -> bool:
-        """As the detokenizer's rule of that name."""
+        """The detokenizer's rule of that name."""
 
     @property
     def structured_outputs(self) -> pb.StructuredOutputs | None:
-        """The grammar to generate by, in place of the request's own: tools, structured outputs, response format."""
+        """The grammar for generation, in place of the request's tools, structured outputs and response format."""
 
     @property
     def reasoning_parser_kwargs(self) -> Mapping[str, Any] | None:
@@ -124,36 +124,36 @@ class ParserPlan(Protocol):
 
     @property
     def prompt_token_ids(self) -> Sequence[int] | None:
-        """The prompt, where the parsers' format renders it (gpt-oss); None: by the chat template."""
+        """The prompt, if the parsers' format renders it (gpt-oss); None: the chat template renders it."""
 
     def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
-        """Tell whether the prompt ends behind its reasoning; None leaves that to the engine."""
+        """Return whether reasoning is over at the end of the prompt; None leaves that to the engine."""
 
     def parser(self, prompt_token_ids: Sequence[int]) -> MessageParser:
         """Return a parser for one choice."""
 
 
 class Parsers(Protocol):
-    """What a model's chat requests are parsed with."""
+    """The parsers of a model's chat requests."""
 
     @property
     def counts_reasoning(self) -> bool:
-        """Whether usage says how many tokens were reasoning."""
+        """Whether usage includes the number of reasoning tokens."""
 
     @property
     def reads_messages(self) -> bool:
-        """Whether a plan needs the whole request, or only its tools and tool_choice."""
+        """Whether a plan needs the whole request instead of only its tools and tool_choice."""
 
     def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
-        """Check a chat request, as JSON, and plan for it. None: its output is content as it is.
+        """Check a chat request, as JSON, and return its plan. None: its output is plain content.
 
-        Raises InvalidRequest. The body is not changed. Takes about a millisecond; with gpt-oss, which renders here, as
-        long as tokenizing its messages: long ones belong in a thread.
+        Raises InvalidRequest. Does not change the body. Takes about a millisecond; with gpt-oss, which renders here, as
+        long as tokenizing its messages: run it in a thread for long ones.
         """
 
 
 def joined(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
-    """Return OpenAI's message as a client puts it together from deltas."""
+    """Return OpenAI's message as a client assembles it from deltas."""
     calls: dict[int, dict[str, Any]] = {}
     for delta in deltas:
         for call in delta.tool_calls:
@@ -169,7 +169,7 @@ def joined(deltas: Sequence[MessageDelta]) -> dict[str, Any]:
 
 
 def merge(one: MessageDelta | None, other: MessageDelta | None) -> MessageDelta | None:
-    """Return both deltas as one, with the deltas of one tool call joined where they follow each other."""
+    """Return both deltas as one, joining adjacent deltas of the same tool call."""
     if one is None or other is None:
         return one or other
     calls = list(one.tool_calls)

@@ -1,4 +1,4 @@
-"""How a request wants its message: which tool calls show, what the finish reason says, when reasoning stays hidden."""
+"""The rules of a request's messages: visible tool calls, finish reasons and hidden reasoning."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,32 +31,32 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MessageRules:
-    """The rules of one request, as vLLM's chat route has them."""
+    """The rules of one request, as in vLLM's chat route."""
 
     tool_choice: ToolChoice = "none"
     parses_tools: bool = False
-    """Whether a tool parser is configured, for automatic choice too."""
+    """Whether a tool parser is configured, including for automatic choice."""
     parallel_tool_calls: bool = True
-    """False: only the first call shows."""
+    """False: only the first call is sent."""
     include_reasoning: bool = True
 
     @property
     def hides_tokens(self) -> bool:
-        """Whether log-probabilities and token ids must not show: they would give hidden reasoning away."""
+        """Whether log-probabilities and token ids are omitted: they would disclose hidden reasoning."""
         return not self.include_reasoning
 
     def shows_call(self, index: int) -> bool:
-        """Tell whether a streamed tool call shows."""
+        """Return whether a streamed tool call is sent."""
         return self.parallel_tool_calls or index == 0
 
     def streamed_finish(self, reason: str, tools_streamed: bool) -> str:
-        """Return the finish reason of a stream, given the engine's. A named tool was no decision of the model's."""
+        """Return the finish reason of a stream, given the engine's. A named tool was not the model's decision."""
         if tools_streamed and self.tool_choice != "named" and reason == "stop":
             return "tool_calls"
         return reason
 
     def whole_content(self, content: str | None) -> str | None:
-        """Return the content of a whole message: where a tool was forced it is text, if empty, and never null."""
+        """Return the content of a whole message: with a forced tool it may be empty, but is never null."""
         return content or "" if self._forced else content
 
     def whole_calls(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
@@ -121,7 +121,7 @@ def _name(tool: Any) -> Any:
 
 
 def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool_choice: bool) -> None:
-    """Refuse a choice that needs a tool parser where there is none. Raises InvalidRequest."""
+    """Raise InvalidRequest for a choice that needs a tool parser, if none is configured."""
     if choice is None or choice == "none":
         return
     if choice == "auto":
@@ -133,7 +133,7 @@ def require_tool_parser(choice: str | Mapping[str, Any] | None, enable_auto_tool
 
 
 def choice_kind(choice: Any) -> ToolChoice:
-    """Return the kind of a checked tool choice; a named tool may be of any class."""
+    """Return the kind of a checked tool choice; a named tool may be an object of any class."""
     if choice is None or isinstance(choice, str):
         kind: ToolChoice = choice or "none"  # type: ignore[assignment]
         return kind
@@ -141,7 +141,7 @@ def choice_kind(choice: Any) -> ToolChoice:
 
 
 def copy_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a request as far as vLLM's validators write into it."""
+    """Copy the parts of a request that vLLM's validators modify."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         return dict(body)

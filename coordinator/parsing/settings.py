@@ -1,4 +1,4 @@
-"""Which parsers to use, by vLLM's names and flags, and what they are told about the model."""
+"""Which parsers to use, by vLLM's names and flags, and the model's properties that they need."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -6,13 +6,13 @@ from typing import Any
 
 from tokenwire.options import Option, Section, option, shared
 
-# Parsers that belong to one kind of model, for workers that do not say which kind theirs is.
+# Parsers that belong to one model type, for workers that do not report theirs.
 _KINDS = {"openai": "gpt_oss", "openai_gptoss": "gpt_oss", "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3"}
 
 
 @dataclass(frozen=True, slots=True)
 class ParserSettings:
-    """What an operator configures."""
+    """The operator's configuration of parsers."""
 
     tool_call_parser: str | None = option(
         None,
@@ -49,30 +49,30 @@ class ParserSettings:
         ),
     )
     default_chat_template_kwargs: dict[str, Any] = shared({}, "--default-chat-template-kwargs")
-    """As the chat template has them: some parsers ask whether thinking is on."""
+    """The chat template's values: some parsers check whether thinking is enabled."""
 
     @property
     def parses(self) -> bool:
-        """Whether any of it needs vLLM: a tool parser alone does nothing without automatic choice, as in vLLM."""
+        """Whether vLLM is needed: a tool parser without automatic choice does nothing, as in vLLM."""
         return bool(self.reasoning_parser or (self.tool_call_parser and self.enable_auto_tool_choice))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What parsers ask about a model."""
+    """Properties of a model that parsers need."""
 
     name: str = ""
     model_type: str | None = None
-    """As the model's config.json says."""
+    """From the model's config.json."""
     architecture: str | None = None
 
     def kind(self, settings: ParserSettings) -> str | None:
-        """Return the model's type, or the one that its parsers are made for."""
+        """Return the model's type, or the one for which its parsers are made."""
         names = (settings.tool_call_parser, settings.reasoning_parser)
         return self.model_type or next((_KINDS[name] for name in names if name in _KINDS), None)
 
     def as_config(self, settings: ParserSettings) -> SimpleNamespace:
-        """Return what parsers read of vLLM's ModelConfig: kimi's ids of tool calls, cohere's grammar."""
+        """Return the fields of vLLM's ModelConfig that parsers read: for kimi's tool call ids and cohere's grammar."""
         hf_config = SimpleNamespace(model_type=self.kind(settings))
         return SimpleNamespace(
             model=self.name,

@@ -1,4 +1,4 @@
-"""One choice's output, read by vLLM's Parser."""
+"""Adapts vLLM's Parser of one choice to RawParser."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
 
 
 class VllmParser:
-    """One choice's Parser in our nouns."""
+    """A RawParser around vLLM's parser."""
 
     __slots__ = ("_parser", "_prompt", "_request", "_rules", "_whole")
 
     def __init__(
         self, parser: Parser, whole: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
     ) -> None:
-        """Take a parser for deltas and one for whole outputs, which may be the same."""
+        """`parser` parses deltas and `whole` complete outputs; they may be the same."""
         self._parser = parser
         self._whole = whole
         self._request = request

@@ -1,4 +1,4 @@
-"""vLLM's own parsers behind our seam. No module of the coordinator imports vLLM but this one and vllm_output.py."""
+"""Implements Parsers with vLLM's own; only this module and vllm_output.py of the coordinator import vLLM."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ from vllm.tool_parsers import ToolParserManager
 
 from tokenwire.coordinator.parsing import grammar
 from tokenwire.coordinator.parsing.batching import Pace
-from tokenwire.coordinator.parsing.brief_logs import tell_in_brief
+from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 class FailFastChatRequest(RequestModel, ChatCompletionRequest):  # type: ignore[misc]
-    """vLLM's request, whose lists stop at their first wrong item."""
+    """vLLM's request with lists that fail at their first invalid item."""
 
 
 def check_names(settings: ParserSettings) -> None:
-    """Import plugins and check that parsers of these names exist. Raises ParserUnusable that lists those that do."""
+    """Import plugins and check that the parsers exist. Raises ParserUnusable with a list of the registered ones."""
     if settings.tool_parser_plugin:
         ToolParserManager.import_tool_parser(settings.tool_parser_plugin)
     if settings.reasoning_parser_plugin:
@@ -53,11 +53,11 @@ def check_names(settings: ParserSettings) -> None:
     ):
         known = manager.list_registered()
         if name and name not in known:
-            raise ParserUnusable(f"{flag} {name}: vLLM has no such parser. It has: {', '.join(known)}")
+            raise ParserUnusable(f"{flag} {name}: unknown parser. vLLM has: {', '.join(known)}")
 
 
 class VllmParsers:
-    """The parsers of one model. Plans may be made in any thread, parsers belong to one each."""
+    """The parsers of one model. Plans may be made in any thread; a parser belongs to one thread."""
 
     def __init__(
         self,
@@ -67,33 +67,33 @@ class VllmParsers:
         pace: Pace | None = None,
         tokenizer: Any = None,
     ) -> None:
-        """Load the parsers' classes, and the tokenizer of these files if it is not given. Raises ParserUnusable."""
+        """Load the parser classes, and the tokenizer from its files if it is not given. Raises ParserUnusable."""
         self.pace = pace
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)
         self.tokenizer = load_tokenizer(files) if tokenizer is None else tokenizer
-        if self.is_harmony:  # before a parser tries to download what it needs
+        if self.is_harmony:  # before a parser tries to download it
             _load_harmony(files)
         self.parser_cls = cls = self._parser_class(model.name)
-        tell_in_brief(part for part in (cls, cls.reasoning_parser_cls, cls.tool_parser_cls) if part is not None)
+        shorten_errors(part for part in (cls, cls.reasoning_parser_cls, cls.tool_parser_cls) if part is not None)
         self.answer_parser_cls = type("AnswerParser", (cls,), {"reasoning_parser_cls": None})
-        """The same for what comes behind reasoning."""
+        """The parser class for output after reasoning."""
         self.always_adjusts = cls.always_adjust_request or cls.reasoning_parser_cls is not None
         self.marks = frozenset(self.tokenizer.added_tokens_decoder)
 
     @property
     def counts_reasoning(self) -> bool:
-        """Whether usage says how many tokens were reasoning."""
+        """Whether usage includes the number of reasoning tokens."""
         return bool(self.settings.reasoning_parser)
 
     @property
     def reads_messages(self) -> bool:
-        """Whether a plan needs the whole request: vLLM's own request is made of it."""
+        """Whether a plan needs the whole request, from which vLLM's own request is built."""
         return True
 
     def plan(self, body: Mapping[str, Any]) -> ParserPlan | None:
-        """Check a chat request and plan for it. Raises InvalidRequest."""
+        """Check a chat request and return its plan. Raises InvalidRequest."""
         choice = check_tool_choice(body)
         if self.parser_cls.tool_parser_cls is None and not self.is_harmony:
             require_tool_parser(choice, self.settings.enable_auto_tool_choice)
@@ -104,12 +104,12 @@ class VllmParsers:
 
     @property
     def incremental(self) -> bool:
-        """Whether the parsers take deltas of any size: those on vLLM's parser engine do, by construction."""
+        """Whether the parsers accept deltas of any size: those on vLLM's parser engine do."""
         parts = (self.parser_cls.reasoning_parser_cls, self.parser_cls.tool_parser_cls)
         return not self.is_harmony and all(part is None or part.engine_based_streaming for part in parts)
 
     def _changes_nothing(self, choice: object, body: Mapping[str, Any]) -> bool:
-        # A tool parser that is not asked for calls passes text on, unless it belongs to vLLM's parser engine.
+        # A tool parser passes text on if no calls are requested, unless it belongs to vLLM's parser engine.
         if self.is_harmony or self.always_adjusts:
             return False
         idle = choice in (None, "none") and body.get("include_reasoning", True) is True
@@ -157,17 +157,17 @@ class VllmPlan:
 
     @property
     def skip_special_tokens(self) -> bool:
-        """Whether the text leaves special tokens out."""
+        """Whether the text omits special tokens."""
         return bool(self._request.skip_special_tokens)
 
     @property
     def spaces_between_special_tokens(self) -> bool:
-        """As the detokenizer's rule of that name."""
+        """The detokenizer's rule of that name."""
         return bool(self._request.spaces_between_special_tokens)
 
     @cached_property
     def structured_outputs(self) -> pb.StructuredOutputs | None:
-        """The grammar to generate by."""
+        """The grammar for generation."""
         params = _as_request(self._request.extract_structured_outputs)
         return None if params is None else grammar.to_wire(params)
 
@@ -179,7 +179,7 @@ class VllmPlan:
         return {"chat_template_kwargs": self._template_kwargs}
 
     def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
-        """Tell whether the prompt ends behind its reasoning."""
+        """Return whether reasoning is over at the end of the prompt."""
         ended: bool | None = self._request.resolve_reasoning_ended(
             self._new_parser(self._request), list(prompt_token_ids)
         )
@@ -192,7 +192,7 @@ class VllmPlan:
         names = {"tool call parser": tools, "reasoning parser": settings.reasoning_parser}
         parser = whole = self._new_parser(self._request)
         if self._request.continue_final_message and parser.is_reasoning_end(list(prompt_token_ids)):
-            # vLLM reads a whole output as if a message began with it, and only streams from where the prompt ends.
+            # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
             whole = self._new_parser(self._request, parsers.answer_parser_cls)
         return ChoiceParser(
             VllmParser(parser, whole, self._request, prompt_token_ids, self.rules),
@@ -214,9 +214,9 @@ class VllmPlan:
 
 
 def load_tokenizer(files: Mapping[str, bytes]) -> Any:
-    """Load a model's tokenizer as vLLM's parsers take it. Raises ParserUnusable."""
-    # Straight from tokenizer.json, as the coordinator's own: some classes that a tokenizer_config.json names build
-    # another tokenizer out of its vocabulary. No class of a model's own code is ever imported.
+    """Load a model's tokenizer for vLLM's parsers. Raises ParserUnusable."""
+    # Directly from tokenizer.json, like the coordinator's own: some classes named in tokenizer_config.json build
+    # another tokenizer from its vocabulary. Code of a model's repository is never imported.
     with folder_of(files) as folder:
         try:
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
@@ -229,12 +229,12 @@ def _load_harmony(files: Mapping[str, bytes]) -> None:
     try:
         with harmony_vocabulary(files):
             harmony_utils.get_encoding()
-    except Exception as error:  # the library has errors of its own and no common class
+    except Exception as error:  # the library's errors have no common base class
         raise ParserUnusable(f"gpt-oss's vocabulary cannot be loaded: {error}") from error
 
 
 def _harmony_prompt(request: ChatCompletionRequest) -> list[int]:
-    # gpt-oss has no use for a template: its messages become ids directly.
+    # gpt-oss needs no template: its messages are rendered to ids directly.
     if request.reasoning_effort == "none":
         raise InvalidRequest("Harmony does not support reasoning_effort='none'", param="reasoning_effort")
     instructions, messages = harmony_utils.extract_instructions_from_messages(list(request.messages))
@@ -254,7 +254,7 @@ def _template_kwargs(parsers: VllmParsers, request: ChatCompletionRequest) -> di
 
 
 def _as_request(work: Callable[[], T]) -> T:
-    # Everything that vLLM raises over a request, as its server answers it.
+    # Maps everything that vLLM raises for a request as its own server does.
     try:
         return work()
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""Text: chat template and messages to a prompt, prompt to ids, ids back to text, and stop strings. Knows no sockets."""
+"""Text: messages to prompts by chat templates, prompts to ids, ids back to text, and stop strings."""

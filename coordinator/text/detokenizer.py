@@ -1,4 +1,4 @@
-"""Ids of one sequence to text, step by step: never half a character, never a part of a stop string."""
+"""Incremental detokenization: never emits part of a character or of a stop string."""
 
 import logging
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ from tokenwire.coordinator.text.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 
 StepText = tuple[str, int, str | None]
-"""New text, how many of the step's tokens count, and the stop string that matched."""
+"""New text, the number of the step's tokens that count, and the stop string that matched."""
 
 _INVALID_PREFIX = "Invalid prefix encountered"
 
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """How token ids become text, and which text ends a sequence. Never sent to a worker."""
+    """A request's rules for decoding and stop strings; never sent to a worker."""
 
     stop: tuple[str, ...] = ()
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
     unread: bool = False
-    """Whether nobody sees the text: then it is decoded only to find stop strings."""
+    """Whether the text is not returned: it is then decoded only to find stop strings."""
 
 
 class TextStreams:
-    """Makes the streams of one request, which share the automaton of its stop strings: it may have many states."""
+    """Creates the streams of one request, which share its stop automaton, as that may have many states."""
 
     __slots__ = ("_min_tokens", "_rules", "_stops", "_tokenizer")
 
@@ -42,8 +42,8 @@ class TextStreams:
         self._min_tokens = min_tokens
         self._stops = compile_stops(rules.stop) if rules.stop else None
 
-    def behind(self, prompt: Sequence[int]) -> "TextStream | NullTextStream":
-        """Return a stream for a sequence that follows a prompt."""
+    def stream(self, prompt: Sequence[int]) -> "TextStream | NullTextStream":
+        """Return a stream for a sequence after a prompt."""
         rules = self._rules
         if rules.unread and self._stops is None:
             return NullTextStream()
@@ -59,20 +59,29 @@ class TextStreams:
 
 
 class NullTextStream:
-    """Stands for a TextStream where nobody reads the text."""
+    """A TextStream that decodes nothing, for text that is not returned."""
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
-        """Take one step's tokens; they have no text."""
+        """Count one step's tokens, without text."""
         return "", len(token_ids), None
 
 
 class TextStream:
-    """Decodes one sequence, given what each engine step brings. With stop strings it is a StoppingTextStream."""
+    """Decodes one sequence step by step; with stop strings it is a StoppingTextStream."""
 
-    __slots__ = ("_backend", "_decode_next", "_echo", "_include", "_plain", "_raw", "_raw_before", "_skip_special")
+    __slots__ = (
+        "_added_texts",
+        "_after_added",
+        "_backend",
+        "_decode_next",
+        "_echo",
+        "_include",
+        "_plain",
+        "_skip_special",
+    )
 
     def __new__(cls, *args: Any, stops: StopAutomaton | None = None, **kwargs: Any) -> "TextStream":
-        """Choose the class: a sequence without stop strings, the usual one, keeps no text at all."""
+        """Choose the class: without stop strings, the usual case, no text is kept."""
         return object.__new__(cls if stops is None else StoppingTextStream)
 
     def __init__(
@@ -91,17 +100,17 @@ class TextStream:
         self._skip_special = skip_special_tokens
         stream, self._echo = prime(tokenizer, prompt_token_ids, skip_special_tokens)
         self._decode_next = stream.step
-        glued = not (skip_special_tokens or spaces_between_special_tokens)
-        self._raw: dict[int, str] | None = (tokenizer.added_token_ids or None) if glued else None
-        """Texts of added tokens, where they follow each other without spaces between them."""
-        self._raw_before = False
-        self._plain = self._raw is None and not self._echo
+        joined = not (skip_special_tokens or spaces_between_special_tokens)
+        self._added_texts: dict[int, str] | None = (tokenizer.added_token_ids or None) if joined else None
+        """Texts of added tokens, if consecutive ones are joined without spaces."""
+        self._after_added = False
+        self._plain = self._added_texts is None and not self._echo
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
-        """Take one step's tokens.
+        """Decode one step's tokens.
 
-        stop_terminated: the engine ended the sequence at its last token, EOS or a stop id, which is not text.
-        finished: nothing follows, so nothing is held back.
+        `stop_terminated`: the engine ended the sequence at its last token, EOS or a stop id, which is not text.
+        `finished`: this is the last step, so nothing is held back.
         """
         count = len(token_ids)
         if stop_terminated and not self._include:
@@ -123,28 +132,28 @@ class TextStream:
         if self._echo and text:
             text = without_echo(text, self._echo)
             self._echo = ""
-            self._plain = self._raw is None
-        return text if self._raw is None else self._glue(token_id, text, self._raw)
+            self._plain = self._added_texts is None
+        return text if self._added_texts is None else self._join_added(token_id, text, self._added_texts)
 
-    def _glue(self, token_id: int, text: str, raw: dict[int, str]) -> str:
+    def _join_added(self, token_id: int, text: str, raw: dict[int, str]) -> str:
         added = raw.get(token_id)
-        before, self._raw_before = self._raw_before, added is not None
+        before, self._after_added = self._after_added, added is not None
         return added if added is not None and before else text
 
     def _recover(self, error: Exception, token_id: int) -> str:
         if isinstance(error, OverflowError | TypeError):
-            log.warning("a token id that cannot be decoded: %r", token_id)
+            log.warning("cannot decode token id %r", token_id)
             return ""
         if not str(error).startswith(_INVALID_PREFIX):
             raise error
-        # Some byte sequences change how earlier tokens decode, which breaks the stream; a fresh one goes on.
-        log.warning("decoding went back on earlier text at token %r; starting afresh", token_id)
+        # Some byte sequences change how earlier tokens decode, which breaks the stream; continue with a new one.
+        log.warning("token %r changes earlier text; restarting the decoder", token_id)
         self._decode_next = DecodeStream(skip_special_tokens=self._skip_special).step
         return self._decode_next(self._backend, token_id) or ""
 
 
 class StoppingTextStream(TextStream):
-    """A TextStream that also looks for stop strings, and keeps only the text that may become one."""
+    """A TextStream that searches for stop strings, and keeps only text that may become one."""
 
     __slots__ = ("_scanner", "_suppressed")
 
@@ -168,10 +177,10 @@ class StoppingTextStream(TextStream):
         )
         self._scanner = StopScanner(stops, include_stop_str_in_output)
         self._suppressed = min_tokens
-        """Tokens in whose text no stop string counts yet."""
+        """Number of tokens in whose text stop strings do not count."""
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> StepText:
-        """Take one step's tokens; see TextStream.step. A match ends the sequence: tokens behind it do not count."""
+        """Decode one step's tokens; see TextStream.step. A match ends the sequence: tokens after it do not count."""
         count = len(token_ids)
         if stop_terminated and not self._include:
             token_ids = token_ids[:-1]

@@ -1,4 +1,4 @@
-"""Log-probabilities with the texts of their tokens, as vLLM decodes them."""
+"""Decodes log-probability rows to tokens with texts, as vLLM does."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,37 +8,37 @@ from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
 _BROKEN = "\ufffd"
-# A character has at most four bytes: so many tokens before the last of them can be parts of it.
+# A character has at most four bytes, so at most three earlier tokens can be parts of it.
 _CONTEXT = 3
 
 
 class ScoredToken(NamedTuple):
-    """A token with its log-probability at one position. A tuple, since scoring a prompt makes very many."""
+    """A token with its log-probability at one position. A tuple, because scoring a prompt creates very many."""
 
     token_id: int
     text: str
-    """Decoded; empty while it is a part of a character that later tokens complete."""
+    """Decoded text; empty for a part of a character that later tokens complete."""
     logprob: float
     rank: int
-    """Place in the vocabulary at this position; 1 is the likeliest."""
+    """Rank in the vocabulary at this position; 1 is the likeliest."""
 
 
 ScoredPosition = Sequence[ScoredToken]
-"""The token that stands at a position, then others by rank. No token twice."""
+"""The token at a position, then others by rank, without duplicates."""
 
 
 class TokenTexts:
-    """Gives single tokens their texts. One per tokenizer: it remembers what it decoded."""
+    """Decodes single tokens, with a cache; one per tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._space = _space_marker(tokenizer)
         self._known: dict[int, str] = {}
         self.whole: dict[int, str] = {}
-        """Those that were asked for and are whole characters, whatever comes before."""
+        """Cached texts that do not depend on earlier tokens."""
 
     def text(self, token_id: int) -> str:
-        """Return a token's text by itself; it ends in U+FFFD where the token is a part of a character."""
+        """Return a token's text by itself; it ends in U+FFFD if the token is a part of a character."""
         text = self._known.get(token_id)
         if text is None:
             text = self._known[token_id] = self._decode(token_id)
@@ -47,7 +47,7 @@ class TokenTexts:
         return text
 
     def text_after(self, token_id: int, before: Sequence[int]) -> str:
-        """Return a token's text behind the last tokens of its sequence: "" while its character is incomplete."""
+        """Return a token's text after the last tokens of its sequence: "" while its character is incomplete."""
         text = self.text(token_id)
         return text if not text.endswith(_BROKEN) else self._completed(token_id, before)
 
@@ -55,7 +55,7 @@ class TokenTexts:
         text = self._tokenizer.decode([token_id], skip_special_tokens=False)
         if self._space is None:
             return text
-        # Decoders of this kind take a leading blank for the one that the tokenizer put in front.
+        # Decoders of this kind drop a leading blank as the one that the tokenizer prepended.
         piece = self._tokenizer.token_to_str(token_id) or ""
         blanks = len(piece) - len(piece.lstrip(self._space))
         return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text
@@ -64,13 +64,13 @@ class TokenTexts:
         for count in range(1, len(before) + 1):
             text = self._tokenizer.decode([*before[-count:], token_id], skip_special_tokens=False)
             if not text.endswith(_BROKEN):
-                # With no token to spare: each holds a part of the character, so none had a text of its own.
+                # The shortest run: each token is a part of the character, so none had a text of its own.
                 return text
         return ""
 
 
 def _space_marker(tokenizer: Tokenizer) -> str | None:
-    """Return the sign that stands for a blank in the vocabulary, where decoding one token may lose it."""
+    """Return the vocabulary's character for a blank, if decoding a single token may lose it."""
     if tokenizer.backend.pre_tokenizer is None:
         return None
     pre_tokenizer = json.loads(tokenizer.backend.pre_tokenizer.__getstate__())
@@ -81,7 +81,7 @@ def _space_marker(tokenizer: Tokenizer) -> str | None:
 
 
 class LogprobDecoder:
-    """Follows one sequence, or one prompt, and decodes the rows of its positions."""
+    """Decodes the rows of one sequence or prompt, in order."""
 
     __slots__ = ("_before", "_texts")
 
@@ -90,7 +90,7 @@ class LogprobDecoder:
         self._before: list[int] = []
 
     def decode(self, rows: pb.LogprobRows) -> list[ScoredPosition]:
-        """Decode a frame's rows, in the order of the sequence."""
+        """Decode a frame's rows."""
         width = rows.width
         if not width:
             return []
@@ -110,5 +110,5 @@ class LogprobDecoder:
             for token_id in token_ids
         ]
         tokens = map(ScoredToken, token_ids, texts, logprobs, (rank, *range(1, len(token_ids))))
-        # The token itself stands first, and again among the likeliest if it is one of them.
+        # The token itself comes first, and again among the likeliest if it is one of them.
         return list(dict(zip(token_ids, tokens, strict=True)).values())

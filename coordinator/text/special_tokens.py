@@ -1,4 +1,4 @@
-"""What tokenizer_config.json adds to tokenizer.json: named special tokens, and tokens that the backend must know."""
+"""Applies tokenizer_config.json to tokenizer.json: named special tokens, and added tokens of the backend."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ STANDARD_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token
 
 
 def merge_legacy_map(config: dict[str, Any], legacy: Mapping[str, Any]) -> dict[str, Any]:
-    """Let special_tokens_map.json win where the config has no added_tokens_decoder, as transformers does."""
+    """Merge special_tokens_map.json over a config without added_tokens_decoder, as transformers does."""
     return config if "added_tokens_decoder" in config else {**config, **legacy}
 
 
 def named(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the named special tokens as templates see them: the standard ones first, then the model's own."""
+    """Return the named special tokens for templates: the standard ones first, then the model's own."""
     found = {name: content(config.get(name)) for name in STANDARD_NAMES}
     for name, token in config.items():
         if name.endswith("_token") and name not in found:
@@ -26,14 +26,14 @@ def named(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def content(token: object) -> str | None:
-    """Return a token's text, whether it is written as text or as an AddedToken object."""
+    """Return the text of a token that is given as text or as an AddedToken object."""
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else None
 
 
 def register(backend: Tokenizer, config: Mapping[str, Any]) -> None:
-    """Teach the backend the tokens that only the config knows, in the order in which transformers does."""
+    """Add the tokens to the backend that only the config has, in the order of transformers."""
     known = {repr(token) for token in backend.get_added_tokens_decoder().values()}
     decoder = sorted((int(index), token) for index, token in (config.get("added_tokens_decoder") or {}).items())
     new = [token for token in (_added_token(fields) for _, fields in decoder) if repr(token) not in known]

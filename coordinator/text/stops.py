@@ -1,16 +1,16 @@
-"""Stop strings: finds the match that completes first and tells how much text may still become one."""
+"""Finds the stop string that completes first, and how much text at the end may still become one."""
 
 import re
 from functools import lru_cache
 
-# Automata of longer stop lists are built per request, so that what is kept stays small.
+# Automata of longer stop lists are built per request, so that the cache stays small.
 _CACHED_CHARS = 256
 
 
 class StopAutomaton:
-    """Aho-Corasick automaton over stop strings. Immutable: one serves all sequences with the same stop strings.
+    """Immutable Aho-Corasick automaton, shared by all sequences with the same stop strings.
 
-    A state stands for the longest suffix of the text so far that begins some stop string; 0 is the empty one.
+    A state is the longest suffix of the text so far that is a prefix of some stop string; 0 is the empty one.
     """
 
     __slots__ = ("_fallback", "_matched", "_next", "find_first", "held", "stops")
@@ -25,7 +25,7 @@ class StopAutomaton:
         self._matched: list[int] = [-1]
         self._fallback: list[int] = [0]
         self.held: list[int] = [0]
-        """By state: characters at the end of the text that some stop string could still extend."""
+        """By state: number of characters at the end of the text that may still become a stop string."""
         depths = self._add_stops()
         self._link(depths)
 
@@ -49,10 +49,10 @@ class StopAutomaton:
         self._fallback = [0] * len(depths)
         self.held = [0] * len(depths)
         queue = [0]
-        for state in queue:  # grows while it runs: breadth first, so that shorter suffixes are complete already
+        for state in queue:  # grows during the loop: breadth first, so that shorter suffixes are complete
             fallback = self._fallback[state]
             if state:
-                # Where several stop strings complete at once, the first in the list wins.
+                # If several stop strings complete at once, the first in the list wins.
                 self._matched[state] = _first(self._matched[state], self._matched[fallback])
                 self.held[state] = depths[state] if self._next[state] else self.held[fallback]
             for char, following in self._next[state].items():
@@ -66,9 +66,9 @@ class StopAutomaton:
         return following or 0
 
     def scan(self, state: int, text: str, eligible: bool) -> tuple[int, int, int]:
-        """Read text from a state on; return the new state, and end and index of the first match, or -1 and -1.
+        """Scan text from a state; return the new state, and end and index of the first match, or -1 and -1.
 
-        Matches count only where eligible; without that they are passed over.
+        Matches are ignored unless eligible.
         """
         transitions, fallbacks, matched = self._next, self._fallback, self._matched
         position, length = 0, len(text)
@@ -93,7 +93,7 @@ def _first(one: int, other: int) -> int:
 
 
 def compile_stops(stops: tuple[str, ...]) -> StopAutomaton:
-    """Return the automaton for these stop strings; small ones are kept, since requests repeat them."""
+    """Return the automaton for these stop strings; small ones are cached, because requests repeat them."""
     if sum(map(len, stops)) > _CACHED_CHARS:
         return StopAutomaton(stops)
     return _compile_cached(stops)
@@ -105,7 +105,7 @@ def _compile_cached(stops: tuple[str, ...]) -> StopAutomaton:
 
 
 class StopScanner:
-    """Follows the text of one sequence: lets through what is certain, holds back what may become a stop string."""
+    """Scans the text of one sequence, holding back what may become a stop string."""
 
     __slots__ = ("_automaton", "_held", "_include", "find_first", "state")
 
@@ -114,13 +114,13 @@ class StopScanner:
         self._include = include_stop_str_in_output
         self._held = ""
         self.state = 0
-        """The automaton's. While it is 0, text without a find_first need not be pushed: it may go out as it is."""
+        """The automaton's state. While it is 0, text without a find_first match need not be pushed."""
         self.find_first = automaton.find_first
 
     def push(self, text: str, eligible: bool) -> tuple[str, str | None]:
-        """Take new text; return what may go out, and the stop string that it completed, if eligible.
+        """Add text; return the text to emit, and the stop string that it completed, if eligible.
 
-        After a match nothing is held, and what goes out is the last: without the stop string, or up to its end.
+        After a match nothing is held, and the returned text is the last: without the stop string, or up to its end.
         """
         automaton = self._automaton
         self.state, end, index = automaton.scan(self.state, text, eligible)
@@ -129,12 +129,12 @@ class StopScanner:
         if self._include:
             return text, None
         text = self._held + text
-        sure = len(text) - automaton.held[self.state]
-        self._held = text[sure:]
-        return text[:sure], None
+        end = len(text) - automaton.held[self.state]
+        self._held = text[end:]
+        return text[:end], None
 
     def flush(self) -> str:
-        """Let out what is held, at the end of the text."""
+        """Return the held text, at the end of the sequence."""
         held, self._held = self._held, ""
         return held
 

@@ -1,10 +1,10 @@
-"""Cuts rendered conversations into pieces that tokenize by themselves, and remembers the ids of pieces seen before.
+"""Splits rendered conversations into pieces that tokenize independently, and caches the ids of pieces.
 
-Why the ids of the pieces, put together, are the ids of the whole: a tokenizer first looks for added tokens in the text
-as it is, from left to right, the longest first, and hands what lies between them to everything else separately. So a
-cut is exact in front of a token that is found wherever it is written: one that no other such token overlaps, contains
-or continues, and that depends on nothing around it. Each piece but the first begins with such a token, so that what
-looks at the beginning of the text (Metaspace's prefix) sees in the piece what it would see in the whole.
+Why the pieces' ids together are the ids of the whole: a tokenizer first searches the raw text for added tokens
+from left to right, the longest first, and processes the text between them separately. So a
+cut is exact before a token that is found wherever it occurs: one that no other such token overlaps, contains
+or continues, and that does not depend on its surroundings. Each piece but the first begins with such a token, so that
+rules about the beginning of a text (Metaspace's prefix) apply to the piece as they do to the whole.
 """
 
 import json
@@ -17,21 +17,21 @@ from tokenizers import AddedToken, Tokenizer
 
 # Shorter pieces would cost more to look up than to tokenize.
 _MIN_PIECE = 512
-# Each costs a search of the whole text.
+# Each costs one search of the whole text.
 _MAX_TOKENS = 12
 
-# What an entry takes beside its text and ids.
+# Size of an entry without its text and ids.
 _ENTRY_BYTES = 300
 
 
 def cutting_tokens(backend: Tokenizer, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return those of the wanted texts in front of which any text may be cut."""
+    """Return those of the wanted tokens before which any text may be cut."""
     if backend.encode_special_tokens:
         return ()
     added = {token.content: token for token in backend.get_added_tokens_decoder().values()}
-    # Tokens marked as normalized are looked for later, between those that are not, in the normalized text.
+    # Tokens marked as normalized are searched for later, between the others, in the normalized text.
     first = {text for text, token in added.items() if not token.normalized}
-    later = added.keys() - first if _changes_nothing(backend) else set()
+    later = added.keys() - first if _has_no_normalizer(backend) else set()
     found = [
         text
         for text in wanted
@@ -41,7 +41,7 @@ def cutting_tokens(backend: Tokenizer, wanted: Collection[str]) -> tuple[str, ..
     return tuple(found[:_MAX_TOKENS])
 
 
-def _changes_nothing(backend: Tokenizer) -> bool:
+def _has_no_normalizer(backend: Tokenizer) -> bool:
     if backend.normalizer is None:
         return True
     state = json.loads(backend.normalizer.__getstate__())
@@ -52,49 +52,49 @@ def _is_found_anywhere(token: AddedToken, others: Iterable[str]) -> bool:
     text = token.content
     if token.lstrip or token.single_word or _touches_words(text[0]) or _touches_words(text[-1]):
         return False
-    return not any(_hides(other, text) for other in others)
+    return not any(_may_hide(other, text) for other in others)
 
 
 def _touches_words(character: str) -> bool:
-    # Blanks may be part of a neighbour's match, and letters keep a neighbour from being a word of its own.
+    # Blanks may be part of a neighbour's match, and a letter may prevent a neighbour from matching as a single word.
     return character.isspace() or character.isalnum() or character == "_"
 
 
-def _hides(other: str, text: str) -> bool:
-    """Tell whether the other token may be found in place of this one: around it, or over its beginning."""
+def _may_hide(other: str, text: str) -> bool:
+    """Return whether the other token may match in place of this one: around it, or over its beginning."""
     if other != text and text in other:
         return True
     return any(other.endswith(text[:length]) for length in range(1, len(text)))
 
 
 def cut(text: str, tokens: Sequence[str]) -> list[str]:
-    """Cut a text in front of tokens. The pieces of a text that goes on begin with those of what it continues."""
-    places = sorted(place for token in tokens for place in _places(text, token))
+    """Cut a text before tokens. The pieces of a prefix are the first pieces of the longer text, except the last."""
+    positions = sorted(position for token in tokens for position in _positions(text, token))
     pieces, start = [], 0
-    for place in places:
-        if place - start >= _MIN_PIECE:
-            pieces.append(text[start:place])
-            start = place
+    for position in positions:
+        if position - start >= _MIN_PIECE:
+            pieces.append(text[start:position])
+            start = position
     return [*pieces, text[start:]]
 
 
-def _places(text: str, token: str) -> Iterable[int]:
-    place = text.find(token)
-    while place >= 0:
-        yield place
-        place = text.find(token, place + len(token))
+def _positions(text: str, token: str) -> Iterable[int]:
+    position = text.find(token)
+    while position >= 0:
+        yield position
+        position = text.find(token, position + len(token))
 
 
-class SegmentCache:
-    """The ids of pieces, the least recently used ones forgotten first. Threads may share it."""
+class TokenCache:
+    """A thread-safe LRU cache of pieces' ids, bounded in bytes."""
 
     def __init__(self, max_bytes: int = 64 << 20) -> None:
-        self._left = max_bytes
+        self._free_bytes = max_bytes
         self._entries: OrderedDict[str, array[int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, piece: str) -> "array[int] | None":
-        """Return a piece's ids if it was seen."""
+        """Return a piece's ids if they are cached."""
         with self._lock:
             ids = self._entries.get(piece)
             if ids is not None:
@@ -102,19 +102,19 @@ class SegmentCache:
         return ids
 
     def new_chars(self, pieces: Iterable[str]) -> int:
-        """Return how many characters of pieces were not seen."""
+        """Return the number of characters in pieces that are not cached."""
         with self._lock:
             return sum(len(piece) for piece in pieces if piece not in self._entries)
 
     def put(self, piece: str, ids: "array[int]") -> None:
-        """Remember a piece's ids."""
+        """Cache a piece's ids."""
         with self._lock:
             if piece in self._entries:
                 return
             self._entries[piece] = ids
-            self._left -= _size(piece, ids)
-            while self._left < 0:
-                self._left += _size(*self._entries.popitem(last=False))
+            self._free_bytes -= _size(piece, ids)
+            while self._free_bytes < 0:
+                self._free_bytes += _size(*self._entries.popitem(last=False))
 
 
 def _size(piece: str, ids: "array[int]") -> int:

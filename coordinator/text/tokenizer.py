@@ -1,4 +1,4 @@
-"""The tokenizer, built from a model's files with nothing but the `tokenizers` library."""
+"""The tokenizer, built from a model's files with only the `tokenizers` library."""
 
 import asyncio
 import json
@@ -14,20 +14,20 @@ from tokenizers import Tokenizer as Backend
 from tokenwire.coordinator.text import special_tokens, token_cache
 from tokenwire.errors import InvalidRequest
 
-# Below this many characters encoding takes less than about 2 ms, and a thread would only add to that.
+# Up to this many characters encoding takes less than about 2 ms, and a thread would only add to that.
 INLINE_CHARS = 4096
 
-# Below this many characters cutting a text and looking its pieces up takes less than a thread.
+# Up to this many characters cutting a text and looking up its pieces takes less time than a thread.
 _LOOKUP_CHARS = 65_536
 
-# How vocabularies spell single bytes; runs of them decode together.
+# Tokens of single bytes; runs of them decode together.
 _BYTE_TOKEN = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 _NAMED_TEMPLATES = "additional_chat_templates"
 
 
 class Tokenizer:
-    """Text to ids and back. Immutable once built, so threads may share it."""
+    """Converts text to ids and back. Thread-safe."""
 
     def __init__(self, backend: Backend, config: Mapping[str, Any]) -> None:
         self.backend = backend
@@ -37,14 +37,14 @@ class Tokenizer:
             index: token.content for index, token in backend.get_added_tokens_decoder().items()
         }
         self.decodes_additively = _decodes_additively(backend)
-        """Whether decode(a + b) == decode(a) + decode(b) wherever b starts_text and no character is cut in two."""
+        """Whether decode(a + b) == decode(a) + decode(b) if b starts_text and no character is split."""
         self._cutting_tokens = token_cache.cutting_tokens(backend, self._template_tokens())
-        self._seen = token_cache.SegmentCache()
+        self._cache = token_cache.TokenCache()
         self._cuts: dict[str, bool] = {}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "Tokenizer":
-        """Build from file contents by name: tokenizer.json, and what else there is. Raises InvalidRequest."""
+        """Build from file contents by name: tokenizer.json and optional others. Raises InvalidRequest."""
         if "tokenizer.json" not in files:
             raise InvalidRequest(f"The tokenizer has no tokenizer.json (only {', '.join(sorted(files)) or 'nothing'}).")
         config = special_tokens.merge_legacy_map(
@@ -57,7 +57,7 @@ class Tokenizer:
             backend = Backend.from_buffer(files["tokenizer.json"])
         except Exception as error:  # the library raises plain Exception, ValueError or TypeError
             raise InvalidRequest(f"The tokenizer.json cannot be read: {error}") from error
-        # Both are traces of somebody's earlier calls; neither is part of how a model reads text.
+        # Both are left over from earlier calls; neither is part of a model's tokenization.
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = bool(config.get("split_special_tokens", False))
@@ -66,68 +66,68 @@ class Tokenizer:
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer":
-        """Build from a model's directory. Raises InvalidRequest that names what is missing."""
+        """Build from a model's directory. Raises InvalidRequest that names a missing file."""
         return cls.from_files(read_directory(path))
 
     @cached_property
     def max_chars_per_token(self) -> int:
-        """Characters of the longest token: text longer than this times n has more than n tokens."""
+        """Length of the longest token: text longer than n times this has more than n tokens."""
         return max(map(len, self.backend.get_vocab()))
 
     @cached_property
     def added_tokens(self) -> re.Pattern[str]:
-        """Matches any added token, the longest where one begins with another."""
+        """Matches any added token, preferring the longest."""
         longest_first = sorted(self.added_token_ids.values(), key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
-    def cuts_at(self, token: str) -> bool:
-        """Tell whether any text may be cut in front of an added token without a change of ids."""
+    def can_cut_before(self, token: str) -> bool:
+        """Return whether any text may be cut before an added token without a change of ids."""
         if token not in self._cuts:
             self._cuts[token] = bool(token_cache.cutting_tokens(self.backend, [token]))
         return self._cuts[token]
 
     def starts_text(self, token_id: int, skip_special_tokens: bool) -> bool:
-        """Tell whether a token has text of its own, whatever stands before it."""
+        """Return whether a token has text of its own, independent of earlier tokens."""
         token = self.backend.id_to_token(token_id)
         if token is None or _BYTE_TOKEN.fullmatch(token):
             return False
         return self.decode([token_id], skip_special_tokens) != ""
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Turn text into ids; add_special_tokens puts BOS and the like where the tokenizer's post-processor says."""
+        """Encode text to ids; `add_special_tokens` applies the post-processor, which adds BOS and the like."""
         if add_special_tokens or not self._cutting_tokens or len(text) <= INLINE_CHARS:
             (ids,) = self._encode_all([text], add_special_tokens)
             return ids
         return self._encode_pieces(token_cache.cut(text, self._cutting_tokens))
 
     async def encode_async(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Turn text into ids without ever blocking the event loop for long."""
+        """Encode text to ids without blocking the event loop for long."""
         if len(text) <= INLINE_CHARS:
             return self.encode(text, add_special_tokens)
         if len(text) <= _LOOKUP_CHARS and not add_special_tokens:
             pieces = token_cache.cut(text, self._cutting_tokens)
-            if self._seen.new_chars(pieces) <= INLINE_CHARS:
+            if self._cache.new_chars(pieces) <= INLINE_CHARS:
                 return self._encode_pieces(pieces)
         return await asyncio.to_thread(self.encode, text, add_special_tokens)
 
     def _encode_all(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         try:
-            # Unlike `encode`, the batch form lets other threads run, and it skips the offsets that nobody asks for.
+            # Unlike `encode`, the batch form releases the GIL, and the fast one skips offsets.
             encodings = self.backend.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        except TypeError as error:  # the one thing that a text can be and that has no UTF-8
-            raise InvalidRequest("The prompt holds half of a surrogate pair, which is no character.") from error
+        except TypeError as error:  # the only text without a UTF-8 encoding
+            raise InvalidRequest("The prompt contains an unpaired surrogate.") from error
         return [encoding.ids for encoding in encodings]
 
     def _encode_pieces(self, pieces: Sequence[str]) -> list[int]:
-        """Encode the pieces of a rendered conversation, of which all but the last may have been seen before."""
-        known = [self._seen.get(piece) for piece in pieces]
+        """Encode the pieces of a rendered conversation, of which all but the last may be cached."""
+        known = [self._cache.get(piece) for piece in pieces]
         new = [piece for piece, ids in zip(pieces, known, strict=True) if ids is None]
         fresh = iter(self._encode_all(new, False))
         result: list[int] = []
         for piece, ids in zip(pieces, known, strict=True):
             if ids is None:
                 found = next(fresh)
-                self._seen.put(piece, array("I", found))
+                self._cache.put(piece, array("I", found))
                 result += found
             else:
                 result += ids
@@ -136,7 +136,7 @@ class Tokenizer:
     def _template_tokens(self) -> list[str]:
         templates = self.chat_template.values() if isinstance(self.chat_template, dict) else [self.chat_template or ""]
         named = set(self.special_tokens.values())
-        # Tokens that the template writes around messages, by id: what opens a message usually comes early.
+        # Tokens that the template writes around messages, by id: those that open a message usually come early.
         return [
             text
             for _, text in sorted(self.added_token_ids.items())
@@ -144,16 +144,16 @@ class Tokenizer:
         ]
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Turn a whole sequence of ids into text."""
+        """Decode a whole sequence of ids to text."""
         return self.backend.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
     def token_to_str(self, token_id: int) -> str | None:
-        """Return a token as the vocabulary spells it, None for an id outside of it."""
+        """Return a token's vocabulary entry, None for an id outside the vocabulary."""
         return self.backend.id_to_token(token_id)
 
 
 def read_directory(path: str | Path) -> dict[str, bytes]:
-    """Return a model directory's tokenizer files by name. Raises InvalidRequest that names what is missing."""
+    """Return a model directory's tokenizer files by name. Raises InvalidRequest that names a missing file."""
     folder = Path(path)
     if not (folder / "tokenizer.json").is_file():
         what = "tokenizer.json in it" if folder.is_dir() else "such directory"
@@ -177,7 +177,7 @@ def _json_object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
 
 
 def _template_files(files: Mapping[str, bytes]) -> dict[str, str]:
-    # Template files win over what tokenizer_config.json says.
+    # Template files take precedence over tokenizer_config.json.
     templates = {}
     if "chat_template.jinja" in files:
         templates["default"] = files["chat_template.jinja"].decode()
@@ -202,5 +202,5 @@ def _decodes_additively(backend: Backend) -> bool:
     parts = decoder.get("decoders", [])
     if [part["type"] for part in parts[:3]] != ["Replace", "ByteFallback", "Fuse"]:
         return False
-    # A strip at the start takes the same from a and from a + b.
+    # Stripping the start removes the same from a and from a + b.
     return not parts[3:] or (len(parts) == 4 and parts[3]["type"] == "Strip" and parts[3]["stop"] == 0)

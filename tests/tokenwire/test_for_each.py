@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tokenwire.for_each import for_each, unhurried
+from tokenwire.for_each import cooperatively, for_each
 
 
 def test_whoever_breaks_is_handed_over_and_the_others_have_their_turn() -> None:
@@ -53,7 +53,7 @@ async def test_a_long_walk_lets_others_have_turns() -> None:
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())
-    async for _ in unhurried(range(1000)):
+    async for _ in cooperatively(range(1000)):
         walked += 1
 
     await looking

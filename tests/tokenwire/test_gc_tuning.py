@@ -4,14 +4,14 @@ import gc
 
 import pytest
 
-from tokenwire.gc_tuning import uncollected
+from tokenwire.gc_tuning import gc_disabled
 
 
 def test_nothing_is_collected_while_many_objects_are_made() -> None:
     """And all is as before afterwards, also when that fails."""
 
     def make() -> None:
-        with uncollected():
+        with gc_disabled():
             assert not gc.isenabled()
             raise ValueError("broken")
 
@@ -24,7 +24,7 @@ def test_who_does_without_collections_goes_on_so() -> None:
     """Nothing is turned on that was off."""
     gc.disable()
     try:
-        with uncollected():
+        with gc_disabled():
             pass
         assert not gc.isenabled()
     finally:

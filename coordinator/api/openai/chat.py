@@ -119,7 +119,7 @@ async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | N
 
 def _recording(prepared: PreparedRequest, parsed: bool) -> Recording | None:
     prompt = prepared.prompts[0]
-    if prompt.conversation is None or not prompt.conversation.records:
+    if prompt.conversation is None or not prompt.conversation.is_recorded:
         return None
     stop_token_ids = prepared.asked_stop_token_ids
     return Recording(

@@ -1,4 +1,4 @@
-"""Tells from a template's syntax tree whether it wants message content as a string or as a list of parts."""
+"""Detects from a template's syntax tree whether it expects message content as a string or as a list of parts."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,13 +9,13 @@ ContentFormat = Literal["string", "openai"]
 
 
 class _Unclear(Exception):
-    """The template does something that the analysis cannot follow."""
+    """The template uses a construct that the analysis does not support."""
 
 
 def detect(tree: nodes.Template) -> ContentFormat:
-    """Return "openai" where the template loops over a message's content, else "string".
+    """Return "openai" if the template loops over a message's content, else "string".
 
-    Gives vLLM's answers: like there, scopes are ignored, and an unclear template counts as "string".
+    Matches vLLM's detection: scopes are ignored, and an unclear template counts as "string".
     """
     try:
         lists = _aliases(tree, "messages")
@@ -26,7 +26,7 @@ def detect(tree: nodes.Template) -> ContentFormat:
 
 
 def _core(node: nodes.Node | None) -> nodes.Node | None:
-    # What remains without filters, tests and slices: these keep a list a list, near enough.
+    # Strips filters, tests and slices, which mostly keep a list a list.
     while True:
         if isinstance(node, nodes.Filter | nodes.Test) or (
             isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
@@ -61,10 +61,10 @@ def _name(target: nodes.Node) -> str:
 
 
 def _aliases(tree: nodes.Template, name: str) -> set[str]:
-    """Return the variable and all that it is assigned to, directly or not."""
+    """Return the variable and all variables that it is assigned to, directly or not."""
     found = {name}
     queue = [name]
-    for known in queue:  # grows while it runs
+    for known in queue:  # grows during the loop
         for assign in tree.find_all(nodes.Assign):
             if _variable(assign.node) == known and (alias := _name(assign.target)) not in found:
                 found.add(alias)
@@ -86,7 +86,7 @@ def _content_loops(tree: nodes.Template, messages: set[str]) -> Iterator[bool]:
 
 
 def _content_parameters(tree: nodes.Template, macro: nodes.Macro, messages: set[str]) -> set[str]:
-    """Return the macro's parameters that some call gives a message's content."""
+    """Return the macro's parameters to which some call passes a message's content."""
     names = [argument.name for argument in macro.args]
     found = set()
     for call in tree.find_all(nodes.Call):

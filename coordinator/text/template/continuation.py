@@ -1,4 +1,4 @@
-"""Where a final message that the model shall continue ends in the prompt, found by a tag as in transformers."""
+"""Finds where a final message to be continued ends in the prompt, with a tag as in transformers."""
 
 from tokenwire.coordinator.text.template.messages import Message
 from tokenwire.errors import InvalidRequest
@@ -7,7 +7,7 @@ _CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
 def mark(message: Message, source: str) -> tuple[str, Message]:
-    """Put a tag behind the message's text; return the text and the tagged message. Raises InvalidRequest."""
+    """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
     content = message.get("content")
     if "content" not in source:
         raise InvalidRequest("The chat template does not use content, so no message can be continued.")
@@ -23,7 +23,7 @@ def mark(message: Message, source: str) -> tuple[str, Message]:
 
 
 def cut_at_mark(text: str, final: str) -> str:
-    """Return what was rendered up to the message's end. Raises InvalidRequest where that cannot be found."""
+    """Return the rendered text up to the message's end. Raises InvalidRequest if that cannot be found."""
     tag = _CONTINUE_TAG.strip()
     if tag not in text or final.strip() not in text:
         raise InvalidRequest(
@@ -31,5 +31,5 @@ def cut_at_mark(text: str, final: str) -> str:
             param="continue_final_message",
         )
     end = text.rindex(tag)
-    # A template that trims content has trimmed the tag's blank too, and would have trimmed the text's.
+    # A template that trims content has also trimmed the tag's blank, and would have trimmed the text's.
     return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()

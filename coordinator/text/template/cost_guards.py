@@ -1,4 +1,4 @@
-"""How much each operation of a template makes, told before it is made: for those that can make a lot out of little."""
+"""Estimates the output size of template operations before they run, for those that can amplify their input."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,16 +12,16 @@ from tokenwire.coordinator.text.template.budget import Budget
 
 TOO_MUCH = 1 << 62
 
-# Integers beyond this many bits are no longer numbers to count messages with.
+# No template needs integers of more bits.
 _MAX_BITS = 4096
-# A reference takes as much memory as this many characters.
+# Size of a reference, in characters.
 _ITEM = 8
 
 _DIGITS = re.compile(r"\d+")
 
 
 def size(value: Any) -> int:
-    """Return what a text or a collection takes, in characters."""
+    """Return the size of a text or collection, in characters."""
     return len(value) if isinstance(value, str | bytes) else _ITEM * len(value)
 
 
@@ -41,18 +41,18 @@ def _power(base: Any, exponent: Any) -> int:
 
 
 def percent(form: Any, values: Any) -> int:
-    """Return what form % values makes, or somewhat more."""
+    """Return an upper bound of the size of form % values."""
     if not isinstance(form, str | bytes):
         return 0
     text = form if isinstance(form, str) else form.decode("latin-1")
-    # A width or precision may also be a value, behind a *; any number counts as one.
+    # With *, a width or precision is a value; any number may be one.
     given = values if isinstance(values, tuple) else (values,)
     widths = sum(abs(value) for value in given if isinstance(value, int)) if "*" in text else 0
     return widths + _widths(text) + sum(len(value) for value in given if isinstance(value, str)) + len(text)
 
 
 def _widths(text: str) -> int:
-    # A number of more digits than these is too large, whatever it is.
+    # A number with more digits is always too large.
     return sum(int(number) if len(number) < 16 else TOO_MUCH for number in _DIGITS.findall(text))
 
 
@@ -70,7 +70,7 @@ def add(budget: Budget, values: Sequence[Any]) -> Any:
 
 
 def replaced(text: Any, old: Any, new: Any, count: int | None = None) -> int:
-    """Return what text.replace(old, new, count) makes, or somewhat more."""
+    """Return an upper bound of the size of text.replace(old, new, count)."""
     if len(new) <= len(old):
         return len(text)
     found = text.count(old)
@@ -78,7 +78,7 @@ def replaced(text: Any, old: Any, new: Any, count: int | None = None) -> int:
 
 
 def joined(separator: Any, parts: Collection[Any]) -> int:
-    """Return what separator.join(parts) makes."""
+    """Return the size of separator.join(parts)."""
     return sum(len(part) for part in parts if isinstance(part, str | bytes)) + len(separator) * len(parts)
 
 
@@ -107,15 +107,15 @@ METHODS: Mapping[str, Callable[..., int]] = {
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _padded),
     "to_bytes": _bytes,
 }
-"""Methods of built-in types, by name, with what they make."""
+"""Methods of built-in types, by name, with their output size."""
 
 
 class Metered(Protocol):
-    """Knows the rendering under way; see tokenwire.coordinator.text.template.sandbox."""
+    """Provides the budget of the current rendering; see tokenwire.coordinator.text.template.sandbox."""
 
     @property
     def budget(self) -> Budget:
-        """What is left to it."""
+        """The remaining budget."""
 
 
 class _Formatter(SandboxedFormatter):
@@ -129,7 +129,7 @@ class _Formatter(SandboxedFormatter):
 
 
 def formatter(environment: Environment, meter: Metered, method: Any) -> Callable[..., str]:
-    """Return a stand-in for a text's format or format_map."""
+    """Return a metered replacement of a text's format or format_map."""
     text: str = method.__self__
     is_map = method.__name__ == "format_map"
     form = _Formatter(environment, meter)

@@ -1,4 +1,4 @@
-"""Jinja's filters that can make a lot out of little, each with the same result and a price paid first."""
+"""Replaces Jinja's filters that can amplify their input with ones that charge the budget first."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from jinja2.utils import generate_lorem_ipsum
 
 from tokenwire.coordinator.text.template import cost_guards as guards
 
-# Filters that make a text of about the same size. Those of the same text a thousand times over make a thousand.
+# Filters whose output is about the size of their input; many of the same text add up.
 _COPIES = ("capitalize", "e", "escape", "forceescape", "lower", "reverse", "striptags", "title", "upper", "urlencode")
 
 _MAX_PRECISION = 400
@@ -26,7 +26,7 @@ class BoundedFilters:
         self._meter = meter
 
     def by_name(self) -> dict[str, Callable[..., Any]]:
-        """Return the filters that take the place of Jinja's."""
+        """Return the replacements of Jinja's filters."""
         return {
             "tojson": self._tojson,
             "join": self._join,
@@ -43,7 +43,7 @@ class BoundedFilters:
         }
 
     def lipsum(self, n: int = 5, html: bool = True, min: int = 20, max: int = 100) -> str:
-        """Make filler text."""
+        """Return filler text."""
         self._meter.budget.charge(n * max * 20)
         return generate_lorem_ipsum(n, html, min, max)
 
@@ -74,7 +74,7 @@ class BoundedFilters:
         if (len(indent) if isinstance(indent, str) else indent) > _MAX_INDENT:
             budget.charge(guards.TOO_MUCH)
         pieces = []
-        for piece in encode.iterencode(value):  # written in Python, so slow, and indented at every level
+        for piece in encode.iterencode(value):  # slow, as it is pure Python, and indented at every level
             budget.tick()
             budget.charge(len(piece))
             pieces.append(piece)
@@ -98,7 +98,7 @@ class BoundedFilters:
         if attribute is not None:
             iterable = map(jinja.make_attrgetter(self._environment, attribute), iterable)
         if isinstance(start, str):
-            return sum(iterable, start)  # Python refuses that
+            return sum(iterable, start)  # raises TypeError
         return guards.add(self._meter.budget, [start, *iterable])
 
 
@@ -122,7 +122,7 @@ def _formatted(form: Any, *args: Any, **kwargs: Any) -> int:
 def _wrapped(
     text: str, width: int = 79, break_long_words: bool = True, wrapstring: str | None = None, *_: Any, **__: Any
 ) -> int:
-    # It looks at what remains of a line again for every piece that it breaks off, and a piece has at least a character.
+    # It rescans the rest of a line for every piece that it breaks off, and a piece has at least one character.
     return len(text) * (1 + len(wrapstring or "")) + len(text) ** 2 // max(width, 1)
 
 

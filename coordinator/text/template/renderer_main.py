@@ -1,4 +1,4 @@
-"""The child process of renderer_process.py: reads jobs, renders and writes texts until its input ends."""
+"""The child process of renderer_process.py: renders jobs from standard input until it ends."""
 
 import json
 import resource
@@ -13,7 +13,7 @@ from tokenwire.errors import InvalidRequest
 
 
 def render(job: Mapping[str, Any], limits: RenderLimits) -> dict[str, Any]:
-    """Render a job; return its text, or why there is none."""
+    """Render a job; return its text, or an error."""
     try:
         template = ChatTemplate(job["template"], job["special_tokens"], job["content_format"], limits=limits)
         return {"text": template.render_values(job["messages"], job["values"])}

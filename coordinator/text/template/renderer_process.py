@@ -1,6 +1,6 @@
-"""Renders templates that requests bring, in a process of its own: what goes wrong there ends that process and no other.
+"""Renders requests' own templates in a child process, so that a crash or a kill affects no other work.
 
-The sandbox stops most of what a template can do wrong, but not a value that contains itself a billion times over.
+The sandbox stops most malicious templates, but not a value that contains itself a billion times.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.errors import InvalidRequest
 
-# No template of any model comes near this, and parsing takes time as well.
+# Far more than any model's template; parsing takes time as well.
 MAX_SOURCE = 256 * 1024
 
 LENGTH = struct.Struct(">I")
@@ -23,21 +23,21 @@ READY = b""
 """The first message of the process."""
 
 _START_S = 30.0
-# The process notices most overruns by itself, with better words.
+# The process detects most overruns itself, with a better message.
 _GRACE_S = 2.0
 
 
 class _ProcessLost(Exception):
-    """The process ended, or its pipes did, before it had replied."""
+    """The process or its pipes ended before a reply."""
 
 
 class IsolatedRenderer:
-    """One child process, started when first needed and again after it had to be ended; one rendering at a time."""
+    """One child process, started on first use and after each kill; renders one job at a time."""
 
     def __init__(self, limits: RenderLimits | None = None, memory_mb: int = 1024) -> None:
         self._limits = limits or RenderLimits()
         self._memory_mb = memory_mb
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._child: asyncio.subprocess.Process | None = None
 
     async def render(self, template: str, job: Mapping[str, Any]) -> str:
@@ -47,14 +47,14 @@ class IsolatedRenderer:
                 f"chat_template must have at most {MAX_SOURCE} characters, got {len(template)}.", param="chat_template"
             )
         request = await asyncio.to_thread(_encode, {"template": template, **job})
-        async with self._turn:
+        async with self._lock:
             reply = await self._exchange(request)
         if "text" in reply:
             return str(reply["text"])
         raise InvalidRequest(reply["message"], param=reply["param"])
 
     async def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         child, self._child = self._child, None
         if child is not None and child.returncode is None:
             child.kill()
@@ -64,11 +64,11 @@ class IsolatedRenderer:
         try:
             return await self._ask(request)
         except _ProcessLost:
-            # Not necessarily by this job: what was started may have been ended from outside, or by the job before.
+            # Not necessarily because of this job: the process may have been killed before. Retry once.
             try:
                 return await self._ask(request)
             except _ProcessLost as error:
-                raise _failed("needed too much memory, or broke what renders it") from error
+                raise _failed("needed too much memory, or crashed its renderer") from error
 
     async def _ask(self, request: bytes) -> dict[str, Any]:
         done = False
@@ -82,10 +82,10 @@ class IsolatedRenderer:
         except TimeoutError as error:
             raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
         except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
-            # A RuntimeError is how uvloop says that the pipe to a process is closed.
+            # uvloop raises RuntimeError if the pipe to a process is closed.
             raise _ProcessLost from error
         finally:
-            # Also when the client left: half a reply would be taken for the next one's.
+            # Also on cancellation: the rest of a reply would be read as the next one's.
             if not done:
                 await self.close()
         return reply
@@ -105,7 +105,7 @@ class IsolatedRenderer:
         assert reader is not None
         assert writer is not None
         if fresh:
-            # Python's own start is not the template's time.
+            # Python's start does not count as rendering time.
             try:
                 async with asyncio.timeout(_START_S):
                     await _read(reader)
@@ -114,7 +114,7 @@ class IsolatedRenderer:
         return reader, writer
 
     def _is_alive(self) -> bool:
-        # A child that died of its last job closes its pipe before anybody has taken its exit code.
+        # A child that died of its last job closes its pipe before its exit code is collected.
         child = self._child
         return (
             child is not None and child.returncode is None and child.stdin is not None and not child.stdin.is_closing()

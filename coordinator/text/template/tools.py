@@ -1,4 +1,4 @@
-"""A request's tools in the form that a chat template takes: vLLM's, whose key order and nulls reach the prompt."""
+"""Converts a request's tools for chat templates as vLLM does, because key order and nulls reach the prompt."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,12 +25,12 @@ class _Tool(RequestModel):
 MAX_TOOLS = 1024
 _TOOLS = TypeAdapter(Annotated[list[_Tool], FailFast()])
 
-# These appear only where they were given.
+# Omitted unless given.
 _OPTIONAL = ("strict", "defer_loading")
 
 
 def parse_tools(tools: object) -> list[dict[str, Any]] | None:
-    """Check tools and bring them into the template's form. Raises InvalidRequest that names the wrong field."""
+    """Validate tools and return them in the template's form. Raises InvalidRequest that names the invalid field."""
     if tools is None:
         return None
     if tools == []:
@@ -39,7 +39,7 @@ def parse_tools(tools: object) -> list[dict[str, Any]] | None:
             param="tools",
         )
     if isinstance(tools, list) and len(tools) > MAX_TOOLS:
-        raise InvalidRequest(f"There are {len(tools)} tools, more than {MAX_TOOLS}.", param="tools")
+        raise InvalidRequest(f"At most {MAX_TOOLS} tools are allowed, got {len(tools)}.", param="tools")
     try:
         return [_dump(tool) for tool in _TOOLS.validate_python(tools)]
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Conversations whose replies are any ids at all, held with a history as the chat route does it."""
+"""Conversations with replies of arbitrary ids, using a history as the chat route does."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 def model_of(tokenizer: Tokenizer, template: str | Mapping[str, str] | None = None) -> ServedModel:
-    """Return a model with this tokenizer, and its template unless there is another one."""
+    """Return a model with this tokenizer, and its template unless another is given."""
     return ServedModel(
         names=("model",),
         root="model",
@@ -36,7 +36,7 @@ def model_of(tokenizer: Tokenizer, template: str | Mapping[str, str] | None = No
 
 
 def new_history() -> TokenHistory:
-    """Return a history with room for any test."""
+    """Return a history that is large enough for any test."""
     return TokenHistory(MemoryStore(1 << 28, 3600.0))
 
 
@@ -55,17 +55,17 @@ class Dialogue:
     """How the last completion ended."""
 
     async def ask(self, *messages: Message) -> PreparedPrompt:
-        """Add messages; return the prompt that they make."""
+        """Add messages; return the resulting prompt."""
         self.messages += messages
         prompt = ChatPrompt(list(self.messages), self.options, history=self.exact)
         return await prepare_prompt(prompt, self.model, history=self.history)
 
     async def rendered(self) -> list[int]:
-        """Return the prompt that the template alone makes."""
+        """Return the prompt as rendered by the template alone."""
         return list((await prepare_prompt(ChatPrompt(self.messages, self.options), self.model)).token_ids)
 
     def answer(self, prompt: PreparedPrompt, ids: Sequence[int], ending: Ending = "token", **message: Any) -> None:
-        """Give a reply of these ids, which reads as this message, or as their text without special tokens."""
+        """Reply with these ids, as this message, or as their text without special tokens."""
         reply = {"role": "assistant", **(message or {"content": self.model.tokenizer.decode(ids)})}
         assert prompt.conversation is not None
         prompt.conversation.record(prompt.token_ids, [reply], ids, ending)
@@ -81,7 +81,7 @@ def id_of(model: ServedModel, token: str) -> int:
 
 
 class Babble:
-    """Draws ids that no template would tokenize to: pieces of words in any order."""
+    """Draws ids that no template would tokenize to: random pieces of words."""
 
     def __init__(self, model: ServedModel, seed: int) -> None:
         self._model = model
@@ -102,7 +102,7 @@ class Babble:
         return self._model.tokenizer.decode(self.ids(count))
 
     def chance(self, probability: float) -> bool:
-        """Tell whether something with this probability happens."""
+        """Return True with this probability."""
         return self._random.random() < probability
 
     def choice(self, items: Sequence[Any]) -> Any:

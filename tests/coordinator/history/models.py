@@ -1,4 +1,4 @@
-"""Models small enough to build in a test: one token a byte, and the marks of one family of templates."""
+"""Models small enough to build in a test: one token per byte, and the special tokens of one family of templates."""
 
 import json
 import re
@@ -19,7 +19,7 @@ CHATML = """
 {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-"""With a default system prompt, in the middle of no conversation."""
+"""With a default system prompt."""
 
 THINKING = """
 {%- for m in messages %}
@@ -28,7 +28,7 @@ THINKING = """
 {{- m.content.split('</think>')[-1] + '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-"""Drops what was thought in earlier turns."""
+"""Drops the reasoning of earlier turns."""
 
 MARKER = """
 {%- for m in messages %}
@@ -41,20 +41,20 @@ MARKER = """
 """Replies end where the next message begins: with a token that both share."""
 
 LINES = MARKER.replace("{{- '<|' +", "{{- ('' if loop.first else '\\n') + '<|' +")
-"""The same with a line break between messages, which models leave out."""
+"""The same with a line break between messages, which models omit."""
 
 BREAKS = MARKER.replace("{%- endfor %}\n{%- if add", "{{- '\\n' }}{%- endfor %}\n{%- if add")
-"""The same with a line break behind each message."""
+"""The same with a line break after each message."""
 
 REFUSES = CHATML + "{% if not add_generation_prompt %}{{ raise_exception('Ask something.') }}{% endif %}"
-"""Takes no conversation that ends with a reply."""
+"""Refuses conversations that end with a reply."""
 
 NAMES = """
 {%- for m in messages %}{{- '<|start|>' + m.role + '<text>' + (m.content or '') }}
 {%- for call in m.tool_calls or [] %}{{ '<call>' + call.function.name + '</call>' }}{% endfor %}{{ '<|end|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
-"""Shows no arguments of calls, only their names."""
+"""Renders only the names of calls, without arguments."""
 
 CALLS_FIRST = """
 {%- for m in messages %}{{- '<|start|>' + m.role }}
@@ -62,7 +62,7 @@ CALLS_FIRST = """
 {{- '<text>' + (m.content or '') + '</text>' + ('<|calls|>' if m.tool_calls else '<|end|>') }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
-"""Shows calls in front of what was said beside them, and ends such replies otherwise."""
+"""Renders calls before their message's content, and ends such replies differently."""
 
 TWICE = """
 {%- for m in messages %}
@@ -75,11 +75,11 @@ OTHER_END = """
 {%- for m in messages %}{{ '<|start|>' + m.role + '<|message|>' + m.content }}
 {{- '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"""
-"""The last reply ends otherwise than those before it."""
+"""The last reply ends differently from those before it."""
 
 
 def small_model(template: str = CHATML, eos: str = "<|im_end|>", **mark: bool) -> ServedModel:
-    """Return a model with a template, and a tokenizer that has the template's marks, with options of AddedToken."""
+    """Return a model with a template, and a tokenizer with the template's special tokens and options of AddedToken."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -94,10 +94,10 @@ def small_model(template: str = CHATML, eos: str = "<|im_end|>", **mark: bool) -
 
 
 def encoded(model: ServedModel, text: str) -> list[int]:
-    """Return the ids of a text, marks included."""
+    """Return the ids of a text, including special tokens."""
     return model.tokenizer.encode(text, add_special_tokens=False)
 
 
 def decoded(model: ServedModel, ids: list[int]) -> str:
-    """Return the text of ids, marks included."""
+    """Return the text of ids, including special tokens."""
     return model.tokenizer.decode(ids, skip_special_tokens=False)

@@ -1,4 +1,4 @@
-"""Replies that go on with a message, and such that come back as more than one."""
+"""Replies that continue a message, and replies that clients send back as several messages."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def model() -> ServedModel:
     return small_model()
 
 
-async def test_a_reply_that_was_cut_goes_on_by_its_ids(model: ServedModel) -> None:
-    """continue_final_message: one that was cut is the prompt as it is; one that has ended is rendered open."""
+async def test_a_cut_reply_is_continued_by_its_ids(model: ServedModel) -> None:
+    """continue_final_message: a cut reply is the prompt unchanged; an ended one is rendered open."""
     for ending, expected in (("cut", True), ("stop", False), ("token", False)):
         dialogue = Dialogue(model)
         dialogue.answer(await dialogue.ask(USER), encoded(model, "Ye"), ending, content="Ye")  # type: ignore[arg-type]
@@ -30,10 +30,10 @@ async def test_a_reply_that_was_cut_goes_on_by_its_ids(model: ServedModel) -> No
         assert (list(prompt.token_ids) == dialogue.ids and prompt.reused > 0) == expected
 
 
-async def test_a_message_that_was_continued_comes_back_as_one(model: ServedModel) -> None:
-    """The client puts both parts together, and so does the history."""
-    begun: Message = {"role": "assistant", "content": "Ye"}
-    dialogue = Dialogue(model, messages=[USER, begun])
+async def test_a_continued_message_is_found_as_one(model: ServedModel) -> None:
+    """The client joins both parts, and so does the history."""
+    unfinished: Message = {"role": "assistant", "content": "Ye"}
+    dialogue = Dialogue(model, messages=[USER, unfinished])
     dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
     dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
     dialogue.messages[1:] = [{"role": "assistant", "content": "Yes"}]
@@ -43,7 +43,7 @@ async def test_a_message_that_was_continued_comes_back_as_one(model: ServedModel
 
 
 async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
-    """Ask, and go on twice with a reply that is cut; return the first prompt."""
+    """Ask, and continue a cut reply twice; return the first prompt."""
     first = await dialogue.ask(MORE)
     dialogue.answer(first, encoded(dialogue.model, "<think>So"), "cut", content=None, reasoning="So")
     dialogue.options = OPEN
@@ -56,8 +56,8 @@ async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
     return first
 
 
-async def test_a_closer_that_two_replies_began_is_begun_once() -> None:
-    """A reply that was cut in the middle of its closer, and went on, and was cut there again."""
+async def test_a_partial_closing_of_two_replies_is_completed_once() -> None:
+    """A reply may be cut in the middle of its closing, continued, and cut there again."""
     model = small_model(TWICE)
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|close|>text"), "cut", content="Yes")
@@ -73,8 +73,8 @@ async def test_a_closer_that_two_replies_began_is_begun_once() -> None:
 
 
 @pytest.mark.parametrize("follows", [False, True])
-async def test_a_message_that_goes_on_is_new_as_a_whole(model: ServedModel, follows: bool) -> None:
-    """What it says so far tells whether it has thought, however often it was cut; what came before does not."""
+async def test_all_of_a_continued_message_is_new(model: ServedModel, follows: bool) -> None:
+    """Its text so far decides whether its reasoning is over, however often it was cut; earlier messages do not."""
     dialogue = Dialogue(model)
     if follows:
         dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes", reasoning="before")
@@ -87,8 +87,8 @@ async def test_a_message_that_goes_on_is_new_as_a_whole(model: ServedModel, foll
     assert (len(prompt.new_ids) < len(prompt.token_ids)) == follows
 
 
-async def test_reasoning_of_a_message_that_went_on_is_all_of_it(model: ServedModel) -> None:
-    """The next request has it as one text, or leaves it out; half of it is another message."""
+async def test_reasoning_of_a_continued_message_is_joined(model: ServedModel) -> None:
+    """The next request has it as one text, or omits it; half of it is another message."""
     dialogue = Dialogue(model)
     await cut_twice(dialogue)
     for reasoning, expected in (("So be it", len(dialogue.ids)), (None, len(dialogue.ids)), ("So", 0)):
@@ -97,10 +97,10 @@ async def test_reasoning_of_a_message_that_went_on_is_all_of_it(model: ServedMod
         assert (await again.ask(USER)).reused == expected, reasoning
 
 
-async def test_reasoning_that_a_client_began_with_has_to_stay(model: ServedModel) -> None:
-    """It was not generated here, also where the rest of its message was."""
-    begun: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
-    dialogue = Dialogue(model, messages=[USER, begun], options=OPEN)
+async def test_a_clients_own_reasoning_must_stay(model: ServedModel) -> None:
+    """It was not generated here, even if the rest of its message was."""
+    unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
+    dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, 0)):
         messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
@@ -109,19 +109,20 @@ async def test_reasoning_that_a_client_began_with_has_to_stay(model: ServedModel
 
 
 @pytest.mark.parametrize(
-    "begun", [{"role": "user", "content": "Ye"}, {"role": "assistant", "content": [{"type": "text", "text": "Ye"}]}]
+    "unfinished",
+    [{"role": "user", "content": "Ye"}, {"role": "assistant", "content": [{"type": "text", "text": "Ye"}]}],
 )
-async def test_what_has_no_one_continuation_is_not_kept(model: ServedModel, begun: Message) -> None:
-    """A message of another role, or one that is made of parts, does not come back as one."""
-    dialogue = Dialogue(model, messages=[USER, begun], options=OPEN)
+async def test_an_ambiguous_continuation_is_not_stored(model: ServedModel, unfinished: Message) -> None:
+    """A message of another role, or one of parts, cannot be joined with its continuation."""
+    dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
-    messages: list[Message] = [USER, {**begun, "content": "Yes"}]
+    messages: list[Message] = [USER, {**unfinished, "content": "Yes"}]
 
     assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
 
 
-async def test_a_reply_may_come_back_as_several_messages(model: ServedModel) -> None:
-    """Some routes show text behind a call as another message: the last one ends the turn."""
+async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) -> None:
+    """Some routes return text after a call as another message: the last one ends the turn."""
     dialogue = Dialogue(model)
     prompt = await dialogue.ask(USER)
     reply: list[Message] = [
@@ -141,10 +142,10 @@ async def test_a_reply_may_come_back_as_several_messages(model: ServedModel) -> 
         assert (list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids]) == expected
 
 
-async def test_a_message_that_was_continued_may_come_back_with_others(model: ServedModel) -> None:
-    """The first of the reply's messages goes on with it. What the others thought was thought here."""
-    begun: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
-    dialogue = Dialogue(model, messages=[USER, begun], options=OPEN)
+async def test_a_continued_message_may_be_sent_back_with_others(model: ServedModel) -> None:
+    """The first of the reply's messages continues it. The reasoning of the others was generated here."""
+    unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
+    dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
     prompt, ids = await dialogue.ask(), encoded(model, "s<|im_end|>")
     call = {"function": {"name": "f"}}
     reply: list[Message] = [
@@ -155,13 +156,13 @@ async def test_a_message_that_was_continued_may_come_back_with_others(model: Ser
     prompt.conversation.record(prompt.token_ids, reply, ids, "token")
 
     for reasoning in ("so", None):
-        messages = [USER, {**begun, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]
+        messages = [USER, {**unfinished, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]
         following = await Dialogue(model, dialogue.history, messages=messages).ask(MORE)
         assert list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids], reasoning
 
 
-async def test_reasoning_that_begins_in_the_rest_of_a_message_may_be_left_out(model: ServedModel) -> None:
-    """The client began with a text only; what was thought behind that was thought here."""
+async def test_reasoning_of_the_continuation_alone_may_be_omitted(model: ServedModel) -> None:
+    """The client's part is text only; reasoning after that was generated here."""
     dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Ye"}], options=OPEN)
     dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s", reasoning="so")
     for reasoning in ("so", None):
@@ -169,13 +170,13 @@ async def test_reasoning_that_begins_in_the_rest_of_a_message_may_be_left_out(mo
         assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == len(dialogue.ids)
 
 
-async def test_reasoning_that_a_client_began_with_has_to_stay_behind_a_stored_turn(model: ServedModel) -> None:
-    """That the conversation before it was generated here makes no difference."""
+async def test_a_clients_own_reasoning_must_stay_after_a_stored_turn(model: ServedModel) -> None:
+    """Even if the conversation before it was generated here."""
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
     first, dialogue.options = len(dialogue.ids), OPEN
-    begun: Message = {"role": "assistant", "content": "N", "reasoning": "hm"}
-    prompt = await dialogue.ask(MORE, begun)
+    unfinished: Message = {"role": "assistant", "content": "N", "reasoning": "hm"}
+    prompt = await dialogue.ask(MORE, unfinished)
     assert prompt.reused == first
     dialogue.answer(prompt, encoded(model, "o<|im_end|>"), content="o")
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, first)):

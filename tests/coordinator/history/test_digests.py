@@ -1,4 +1,4 @@
-"""Keys: what counts as the same conversation, and what does not."""
+"""Keys are equal for equivalent conversations, and different for others."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ SCOPE = digest("scope")
 
 
 def key(message: dict[str, Any], form: Any = "string", scope: bytes = SCOPE) -> bytes:
-    """Return the key of a conversation that ends with a message of the assistant."""
+    """Return the key of a conversation that ends with an assistant message."""
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **message}]
     return Transcript(scope, messages, form).key(1)
 
 
 def call(**function: Any) -> dict[str, Any]:
-    """Return a message that calls a function otherwise than CALL."""
+    """Return a message with a call that differs from CALL."""
     return {"content": None, "tool_calls": [{**CALL, "function": {**CALL["function"], **function}}]}  # type: ignore[dict-item]
 
 
@@ -39,8 +39,8 @@ def call(**function: Any) -> dict[str, Any]:
         (call(arguments='{"a": 1, "b": [2]}'), call(arguments='{"a": 1.0, "b": [2.0]}')),
     ],
 )
-def test_what_means_the_same_has_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Clients write the same reply in different ways."""
+def test_equivalent_messages_have_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Clients serialize the same reply differently."""
     assert key(one) == key(other)
     assert key(one, "openai") == key(other, "openai")
 
@@ -60,21 +60,21 @@ def test_what_means_the_same_has_the_same_key(one: dict[str, Any], other: dict[s
         (call(), {**call(), "content": "a"}),
     ],
 )
-def test_what_was_edited_has_another_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_edited_messages_have_another_key(one: dict[str, Any], other: dict[str, Any]) -> None:
     """An edited reply is not the one that was generated."""
     assert key(one) != key(other)
 
 
-def test_parts_of_content_are_what_the_template_sees() -> None:
-    """A template that takes text gets parts joined; one that takes parts may treat them otherwise."""
+def test_content_parts_are_digested_in_the_templates_format() -> None:
+    """A template for text gets parts joined; one for parts may treat them differently."""
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
 
     assert key({"content": parts}) == key({"content": "a\nb"})
     assert key({"content": parts}, "openai") != key({"content": "a\nb"}, "openai")
 
 
-def test_a_key_depends_on_all_that_comes_before() -> None:
-    """The same reply in another conversation, or another scope, is another turn; no text imitates two messages."""
+def test_a_key_depends_on_all_earlier_messages() -> None:
+    """The same reply in another conversation or scope is another turn; no text can imitate two messages."""
     reply = {"role": "assistant", "content": "a"}
     conversations = [
         [{"role": "user", "content": "x"}, reply],
@@ -90,8 +90,8 @@ def test_a_key_depends_on_all_that_comes_before() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_a_reply_is_found_with_its_reasoning_and_without() -> None:
-    """Many clients drop reasoning; what they do send must be what was generated."""
+def test_a_reply_is_found_with_and_without_its_reasoning() -> None:
+    """Many clients drop reasoning; if they send it, it must be unchanged."""
     before = Transcript(SCOPE, [{"role": "user", "content": "Hi"}], "string")
     keys = before.reply_keys([{"role": "assistant", "content": "a", "reasoning": "r"}])
 
@@ -100,6 +100,6 @@ def test_a_reply_is_found_with_its_reasoning_and_without() -> None:
     assert key({"content": "a", "reasoning": "R"}) not in keys
 
 
-def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
-    """JSON can spell it, so it may be in a message; the tokenizer refuses it later, with a message."""
+def test_an_unpaired_surrogate_has_a_key() -> None:
+    """JSON allows it in a message; the tokenizer refuses it later with an error."""
     assert key({"content": "\ud800"}) != key({"content": "?"})

@@ -1,4 +1,4 @@
-"""The bar: conversations with replies of any ids, by the templates and tokenizers of real models, never drift."""
+"""Conversations with replies of arbitrary ids never drift, with templates and tokenizers of real models."""
 
 import json
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class Case:
     tokenizer: str
     eos: str
     call_eos: str = ""
-    """What ends a reply that calls a tool, where that is another token."""
+    """The end token of replies that call a tool, if it differs."""
     tools: bool = True
     thinks: bool = False
     closes: bool = True
-    """Whether replies end with a token of their own, and not with the mark of what comes next."""
+    """Whether replies have an end token of their own, instead of ending with the next message's first token."""
 
 
 CASES = [
@@ -52,7 +52,7 @@ SMALL = {
 @pytest.mark.npm
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tokenizer)
 async def test_no_conversation_drifts(case: Case) -> None:
-    """Each prompt is the last one and its completion, bit for bit, and then what the template writes behind them."""
+    """Each prompt is exactly the last prompt and completion, followed by the template's text after them."""
     model = model_of(tokenizer_in(npm_tokenizer_directory(case.tokenizer)))
 
     assert await drift_of_templates(model, case) > 0.3, "templates alone should drift, or this shows nothing"
@@ -60,13 +60,13 @@ async def test_no_conversation_drifts(case: Case) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 async def test_no_conversation_drifts_with_small_models(name: str) -> None:
-    """The same for each kind of template, with tokenizers that are made here: one that has no drift of its own."""
+    """The same for each kind of template, with a tokenizer built here that causes no drift."""
     template, case = SMALL[name]
     await drift_of_templates(small_model(template, case.eos), case)
 
 
 async def drift_of_templates(model: ServedModel, case: Case) -> float:
-    """Hold conversations and check every prompt; return how many would have drifted if the template had made them."""
+    """Hold conversations and check every prompt; return the share that would have drifted with the template alone."""
     drifted = []
     for seed in range(CONVERSATIONS):
         babble = Babble(model, seed)
@@ -85,7 +85,7 @@ async def drift_of_templates(model: ServedModel, case: Case) -> float:
 
 
 async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: Case) -> bool:
-    """Check a prompt that goes on from ids; tell whether what the template alone makes would have done so too."""
+    """Check a prompt that continues ids; return whether the template's own prompt would have continued them too."""
     assert prompt.conversation is not None
     assert prompt.conversation.source == "stored"
     assert list(prompt.token_ids[: len(before)]) == before
@@ -99,7 +99,7 @@ async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue,
 
 
 def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool) -> Message:
-    """Answer in one of the ways in which models do; return the message that comes next."""
+    """Reply in one of the ways of models; return the next message."""
     model, ids = dialogue.model, babble.ids(12)
     said: Message = {"content": model.tokenizer.decode(ids)}
     following: Message = {"role": "user", "content": babble.text(8)}
@@ -121,5 +121,5 @@ def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt
 
 
 def tool_call(call_id: str, name: str, arguments: Message) -> Message:
-    """Return a call as replies have it."""
+    """Return a tool call of a reply."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

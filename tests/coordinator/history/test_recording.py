@@ -1,4 +1,4 @@
-"""Recording: what is kept of choices, as text or as parsers read it, when they have ended and not before."""
+"""Recording stores choices when they have ended, as text or as parsed messages."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ from tokenwire.coordinator.types import Finish
 from tokenwire.errors import EngineFailed
 
 
-class Kept(Conversation):
-    """Remembers what it is given."""
+class RecordingConversation(Conversation):
+    """Collects the replies that it is given."""
 
     def __init__(self) -> None:
         super().__init__(None, None)
@@ -24,7 +24,7 @@ class Kept(Conversation):
     def record(
         self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending
     ) -> None:
-        """Remember."""
+        """Collect the reply."""
         self.kept.append((reply, list(completion), ending))
 
 
@@ -40,42 +40,42 @@ class Kept(Conversation):
         (Finish("repetition", "repetition_detected"), "cut"),
     ],
 )
-async def test_a_choice_is_kept_as_its_text_when_it_ends(finish: Finish, ending: Ending) -> None:
-    """Each choice by itself; the reply hears everything that it would have heard."""
-    conversation, reply = Kept(), CollectedReply(2)
-    heard = Recording(conversation, [1], 2, parsed=False, stop_token_ids=[8]).listen(reply)
+async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending: Ending) -> None:
+    """Each choice separately; the wrapped reply receives everything unchanged."""
+    conversation, reply = RecordingConversation(), CollectedReply(2)
+    wrapped = Recording(conversation, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
 
-    heard.delta(1, "a", [5], None)
-    heard.delta(0, "b", [6], None)
+    wrapped.delta(1, "a", [5], None)
+    wrapped.delta(0, "b", [6], None)
     assert conversation.kept == []
-    heard.delta(1, "", [7], finish)
+    wrapped.delta(1, "", [7], finish)
 
     assert conversation.kept == [([{"role": "assistant", "content": "a"}], [5, 7], ending)]
-    assert heard.tokens_of(1) == 2
-    heard.delta(0, "", [8], finish)
+    assert wrapped.tokens_of(1) == 2
+    wrapped.delta(0, "", [8], finish)
     assert [choice.token_ids for choice in await reply.wait()] == [[6, 8], [5, 7]]
 
 
-async def test_a_choice_that_fails_is_not_kept() -> None:
-    """What was said so far is no reply that the client would send back."""
-    conversation, reply = Kept(), CollectedReply(1)
-    heard = Recording(conversation, [1], 1, parsed=False).listen(reply)
+async def test_a_failed_choice_is_not_stored() -> None:
+    """Its output is no reply that the client would send back."""
+    conversation, reply = RecordingConversation(), CollectedReply(1)
+    wrapped = Recording(conversation, [1], 1, parsed=False).wrap(reply)
 
-    heard.delta(0, "a", [5], None)
-    heard.fail(EngineFailed("broken"))
+    wrapped.delta(0, "a", [5], None)
+    wrapped.fail(EngineFailed("broken"))
 
     with pytest.raises(EngineFailed):
         await reply.wait()
     assert conversation.kept == []
 
 
-async def test_a_choice_that_a_parser_reads_is_kept_as_it_was_shown() -> None:
-    """Whoever shows the message keeps it; the text and the ids of all steps say nothing of that."""
-    conversation = Kept()
+async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
+    """The route that returns the message stores it; the text of its steps is not used."""
+    conversation = RecordingConversation()
     recording = Recording(conversation, [1], 1, parsed=True)
-    heard = recording.listen(CollectedReply(1))
-    heard.delta(0, "<think>so</think>", [5, 6], None)
-    heard.delta(0, "Yes", [7], Finish("length"))
+    wrapped = recording.wrap(CollectedReply(1))
+    wrapped.delta(0, "<think>so</think>", [5, 6], None)
+    wrapped.delta(0, "Yes", [7], Finish("length"))
     assert conversation.kept == []
 
     shown: list[Message] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
@@ -85,7 +85,7 @@ async def test_a_choice_that_a_parser_reads_is_kept_as_it_was_shown() -> None:
 
 
 def test_choices_share_the_turn_of_their_prompt() -> None:
-    """However many a request has, the prompt is held once."""
+    """The prompt of several choices is stored once."""
 
     turns: list[Turn] = []
 
@@ -103,11 +103,11 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
     assert list(first.all_ids()) == [1, 2, 3]
 
 
-async def test_a_text_that_nobody_parses_is_kept_once() -> None:
-    """What shows it has nothing to add."""
-    conversation = Kept()
+async def test_unparsed_text_is_stored_once() -> None:
+    """The route's own call stores nothing."""
+    conversation = RecordingConversation()
     recording = Recording(conversation, [1], 1, parsed=False)
-    recording.listen(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
+    recording.wrap(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
 
     recording.keep(0, [{"role": "assistant", "content": "No"}])
 

@@ -1,4 +1,4 @@
-"""Turns in a real Redis: shared by processes, bounded in time, and never in the way."""
+"""Turns in a real Redis are shared by processes, expire, and never block requests."""
 
 import logging
 from array import array
@@ -10,10 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.redis_server import free_port, redis_server
-from tokenwire.coordinator.history.open_store import open_store
+from tokenwire.coordinator.history.open_store import SharedStore, open_store
 from tokenwire.coordinator.history.redis_store import RedisStore
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.history.shared_store import SharedStore
 from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
 from tokenwire.coordinator.history.turns import Reasoning, Turn
 from tokenwire.errors import InvalidRequest
@@ -21,13 +20,13 @@ from tokenwire.errors import InvalidRequest
 pytestmark = pytest.mark.npm
 
 PASSWORD = "quite secret"
-ROOT = Turn(array("I", range(50)), reasoning=(Reasoning(1, b"0123456789abcdef", ours=False),))
-REPLY = Turn(array("I", [7, 4_000_000_000]), ROOT, "token", (Reasoning(3, b"fedcba9876543210", ours=True),))
+ROOT = Turn(array("I", range(50)), reasoning=(Reasoning(1, b"0123456789abcdef", generated=False),))
+REPLY = Turn(array("I", [7, 4_000_000_000]), ROOT, "token", (Reasoning(3, b"fedcba9876543210", generated=True),))
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Run a Redis that asks for a password."""
+    """Run a Redis that requires a password."""
     port = free_port()
     with redis_server(port, PASSWORD):
         yield f"redis://127.0.0.1:{port}/0"
@@ -42,24 +41,24 @@ async def redis(url: str) -> AsyncIterator["Redis"]:
 
 
 def store_of(url: str, **settings: float) -> RedisStore:
-    """Return a store in this Redis."""
+    """Return a store for this Redis."""
     return RedisStore(HistorySettings(store_url=url, store_password=PASSWORD, **settings))  # type: ignore[arg-type]
 
 
 async def written(url: str, keys: list[bytes], turn: Turn, **settings: float) -> None:
-    """Write a turn as another process would."""
+    """Write a turn as another process."""
     store = store_of(url, **settings)
     store.put(keys, turn)
     await store.close()
 
 
 async def found(store: HistoryStore, key: bytes) -> Turn | None:
-    """Look for one turn."""
+    """Return one turn."""
     return (await store.find([key]))[0]
 
 
-async def test_another_process_finds_what_was_kept(url: str, redis: "Redis") -> None:
-    """Ids, endings and reasoning come back as they were, under each of the keys."""
+async def test_another_process_finds_stored_turns(url: str, redis: "Redis") -> None:
+    """Ids, endings and reasoning are restored under each of the keys."""
     await written(url, [b"one", b"other"], REPLY)
     store = store_of(url)
 
@@ -74,8 +73,8 @@ async def test_another_process_finds_what_was_kept(url: str, redis: "Redis") -> 
     await store.close()
 
 
-async def test_what_turns_have_in_common_is_written_once(url: str, redis: "Redis") -> None:
-    """A conversation of many turns takes what is new in each; a prompt that was given twice is one."""
+async def test_shared_turns_are_written_once(url: str, redis: "Redis") -> None:
+    """Each turn of a conversation stores only its new ids; a repeated prompt is stored once."""
     await written(url, [b"a"], REPLY)
     before = len(await redis.keys("*"))
     await written(url, [b"b"], Turn(array("I", [9]), REPLY))
@@ -84,11 +83,11 @@ async def test_what_turns_have_in_common_is_written_once(url: str, redis: "Redis
     assert len(await redis.keys("*")) - before == 4
 
 
-async def test_a_turn_that_cannot_be_written_holds_up_no_other(
+async def test_a_turn_that_cannot_be_written_does_not_block_others(
     url: str, redis: "Redis", caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such as one that states more reasoning than its form has room for."""
-    stated = Reasoning(1, b"0123456789abcdef", ours=False)
+    """Such as one with more reasoning than the format can hold."""
+    stated = Reasoning(1, b"0123456789abcdef", generated=False)
     store = store_of(url)
     store.put([b"odd"], Turn(array("I", [1]), reasoning=(stated,) * 300))
     store.put([b"good"], REPLY)
@@ -101,8 +100,8 @@ async def test_a_turn_that_cannot_be_written_holds_up_no_other(
     await store.close()
 
 
-async def test_everything_expires(url: str, redis: "Redis") -> None:
-    """Each key has a time to live, which a use begins anew; a turn that is gone is a miss for those behind it."""
+async def test_keys_and_turns_expire(url: str, redis: "Redis") -> None:
+    """Each key has a TTL, which a use restarts; an expired turn is a miss for those that continue it."""
     await written(url, [b"key"], REPLY, ttl_s=50)
     names = await redis.keys("*")
     assert all([0 < await redis.ttl(name) <= 50 for name in names])
@@ -117,8 +116,8 @@ async def test_everything_expires(url: str, redis: "Redis") -> None:
     await store.close()
 
 
-async def test_processes_share_what_they_keep(url: str, redis: "Redis") -> None:
-    """Redis is asked where the end of a conversation is not known here, and what it says is kept here as well."""
+async def test_processes_share_turns(url: str, redis: "Redis") -> None:
+    """Redis is queried if the end of a conversation is unknown here, and its turns are then also stored here."""
     own = MemoryStore(1 << 20, 60)
     store = SharedStore(own, store_of(url))
     await written(url, [b"new"], REPLY)
@@ -134,8 +133,8 @@ async def test_processes_share_what_they_keep(url: str, redis: "Redis") -> None:
     await store.close()
 
 
-async def test_a_redis_that_fails_is_a_miss_and_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """No request fails for it; what this process knows itself is still found."""
+async def test_a_failing_redis_is_a_miss_and_one_log_record(caplog: pytest.LogCaptureFixture) -> None:
+    """No request fails; this process's own turns are still found."""
     caplog.set_level(logging.WARNING)
     store = open_store(HistorySettings(store_url=f"redis://127.0.0.1:{free_port()}", store_password=PASSWORD))
     for _ in range(3):
@@ -144,16 +143,16 @@ async def test_a_redis_that_fails_is_a_miss_and_one_line_in_the_log(caplog: pyte
         assert await found(store, b"key") is REPLY
     await store.close()
 
-    assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
+    assert len([record for record in caplog.records if "Redis failed" in record.message]) == 1
     assert PASSWORD not in caplog.text
 
 
 async def test_a_wrong_password_is_a_miss_too(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says what Redis said, and not the password."""
+    """The log has Redis's error, and not the password."""
     store = RedisStore(HistorySettings(store_url=url, store_password="wrong one"))
 
     assert await found(store, b"key") is None
-    assert "does not answer" in caplog.text
+    assert "Redis failed" in caplog.text
     assert "wrong one" not in caplog.text
     await store.close()
 
@@ -162,7 +161,7 @@ async def test_a_wrong_password_is_a_miss_too(url: str, caplog: pytest.LogCaptur
 async def test_a_changed_byte_is_a_miss_and_no_pause(
     url: str, redis: "Redis", caplog: pytest.LogCaptureFixture, position: int
 ) -> None:
-    """Wherever it is: wrong ids would be worse than none. What is whole is found at once."""
+    """At any position: wrong ids would be worse than none. Intact turns are found at once."""
     await written(url, [b"key"], REPLY)
     names: list[Any] = await redis.keys("*")
     for name in names:
@@ -181,8 +180,8 @@ async def test_a_changed_byte_is_a_miss_and_no_pause(
 
 
 @pytest.mark.parametrize("value", [b"\x09\x00\x05\x00\x00\x00", b"\x00\x00\x05", b"\x00\x05", b"\x00", b""])
-async def test_what_a_later_version_wrote_is_a_miss(url: str, redis: "Redis", value: bytes) -> None:
-    """An ending that nobody here knows, or another form, under the very name that it should have."""
+async def test_turns_of_a_later_version_are_a_miss(url: str, redis: "Redis", value: bytes) -> None:
+    """An unknown ending, or another format, under a valid name."""
     name = blake2b(value, digest_size=16).digest()
     await redis.set(b"tokenwire:history:1:" + name, value)
     await redis.set(b"tokenwire:history:1:key", name)
@@ -192,8 +191,8 @@ async def test_what_a_later_version_wrote_is_a_miss(url: str, redis: "Redis", va
     await store.close()
 
 
-async def test_what_others_wrote_into_redis_is_a_miss(url: str, redis: "Redis") -> None:
-    """Bytes that no turn has are not taken for one."""
+async def test_foreign_values_in_redis_are_a_miss(url: str, redis: "Redis") -> None:
+    """Bytes that are not a turn are ignored."""
     store = store_of(url)
     await written(url, [b"key"], REPLY)
     for name in await redis.keys("*"):
@@ -204,8 +203,8 @@ async def test_what_others_wrote_into_redis_is_a_miss(url: str, redis: "Redis") 
 
 
 @pytest.mark.parametrize("url", ["redis://:secret@host:1", "http://host:1", "host:1"])
-def test_a_url_must_be_redis_and_hold_no_password(url: str) -> None:
-    """The message names the option and never repeats the URL."""
+def test_a_url_must_be_redis_without_a_password(url: str) -> None:
+    """The error names the option and never contains the URL."""
     with pytest.raises(InvalidRequest, match="--history-store must") as raised:
         HistorySettings(store_url=url)
     assert "secret" not in raised.value.message

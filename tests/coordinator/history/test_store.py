@@ -1,4 +1,4 @@
-"""The store in memory: bounded in bytes and time, whatever conversations do."""
+"""The in-memory store is bounded in bytes and time for any conversations."""
 
 import tracemalloc
 from array import array
@@ -9,20 +9,20 @@ from tokenwire.coordinator.history.turns import Turn
 
 
 def turn(count: int = 10, parent: Turn | None = None) -> Turn:
-    """Return a turn with so many ids of its own."""
+    """Return a turn with this number of its own ids."""
     return Turn(array("I", range(count)), parent)
 
 
 async def test_turns_are_found_by_each_of_their_keys() -> None:
-    """A turn may have several keys; others have none."""
+    """A turn may have several keys; other keys are misses."""
     store, kept = MemoryStore(1 << 20, 60), turn()
     store.put([b"a", b"b"], kept)
 
     assert await store.find([b"b", b"c", b"a"]) == [kept, None, kept]
 
 
-async def test_a_key_means_the_last_turn_that_was_put_under_it() -> None:
-    """The same conversation may be had again; what it was then is forgotten, and its room free."""
+async def test_a_key_has_the_last_turn_that_was_put_under_it() -> None:
+    """A repeated conversation replaces the earlier one and frees its memory."""
     store = MemoryStore(1 << 20, 60)
     store.put([b"a"], turn(1000))
     size, again = store.size, turn(1000)
@@ -32,8 +32,8 @@ async def test_a_key_means_the_last_turn_that_was_put_under_it() -> None:
     assert store.size == size
 
 
-async def test_what_was_used_least_recently_goes_first() -> None:
-    """A find is a use."""
+async def test_the_least_recently_used_turn_is_evicted_first() -> None:
+    """A find counts as a use."""
     store = MemoryStore(10_000, 60)
     for name in (b"a", b"b"):
         store.put([name], turn(1000))
@@ -47,8 +47,8 @@ async def test_what_was_used_least_recently_goes_first() -> None:
     assert c is not None
 
 
-async def test_turns_expire_when_they_were_not_used_for_long() -> None:
-    """The time to live begins anew with each use."""
+async def test_turns_expire_after_their_ttl() -> None:
+    """Each use restarts the TTL."""
     clock = Clock(0.0)
     store = MemoryStore(1 << 20, 60, clock)
     for name in (b"a", b"b"):
@@ -66,8 +66,8 @@ async def test_turns_expire_when_they_were_not_used_for_long() -> None:
     assert store.size == 0
 
 
-async def test_a_turn_keeps_what_it_continues() -> None:
-    """Branches share what they have in common, which is counted once and stays as long as one of them does."""
+async def test_a_turn_keeps_the_turns_that_it_continues() -> None:
+    """Branches share earlier turns, which are counted once and stay as long as one of the branches does."""
     store = MemoryStore(100_000, 60)
     root = turn(20_000)
     store.put([b"root"], root)
@@ -76,19 +76,19 @@ async def test_a_turn_keeps_what_it_continues() -> None:
     store.put([b"other"], turn(10, root))
     assert store.size - size < 2_000
 
-    store.put([b"more"], turn(4_400))  # too much: the root's own key goes, its ids do not
+    store.put([b"more"], turn(4_400))  # too much: the root's own key is evicted, its ids are not
     found, one = await store.find([b"root", b"one"])
     assert found is None
     assert one is not None
     assert len(one.all_ids()) == 20_010
 
-    store.put([b"most"], turn(20_000))  # now its branches go, and it with them
+    store.put([b"most"], turn(20_000))  # now its branches are evicted, and it with them
     assert await store.find([b"one", b"other"]) == [None, None]
     assert store.size < 100_000
 
 
-def test_a_flood_of_conversations_stays_inside_the_bound() -> None:
-    """What Python really takes is what is counted, within the growth of a dictionary."""
+def test_many_conversations_stay_within_the_bound() -> None:
+    """The counted size matches Python's memory, within the growth of a dictionary."""
     bound = 4_000_000
     store = MemoryStore(bound, 3600)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Tails: what each kind of template writes behind a reply, for each way in which it may have ended."""
+"""Tails of each kind of template after a reply, for each way in which it may have ended."""
 
 from array import array
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from tests.coordinator.history.models import (
     small_model,
 )
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.history.tail import MARK, TailRenderer, Target
+from tokenwire.coordinator.history.tail import PLACEHOLDER, TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
@@ -36,12 +36,12 @@ CALLS = [{"id": "1", "type": "function", "function": {"name": "weather", "argume
 
 
 async def tail(
-    template: str, said: str, ending: Ending, following: Message = MORE, **message: object
+    template: str, text: str, ending: Ending, following: Message = MORE, **message: object
 ) -> tuple[str | None, PreparedPrompt]:
-    """Return the text behind a reply in the next prompt, None where that was rendered anew."""
+    """Return the text after a reply in the next prompt, None if the prompt was rendered by the template."""
     model = small_model(template)
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, said), ending, **message or {"content": "Yes"})
+    dialogue.answer(await dialogue.ask(USER), encoded(model, text), ending, **message or {"content": "Yes"})
     before = dialogue.ids
     prompt = await dialogue.ask(following)
     if prompt.conversation is None or prompt.conversation.source is None:
@@ -56,7 +56,7 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize(
-    ("template", "said", "ending", "expected"),
+    ("template", "text", "ending", "expected"),
     [
         (CHATML, "Y\u200bes<|im_end|>", "token", "\n" + NEXT),
         (CHATML, "Yes", "cut", "<|im_end|>\n" + NEXT),
@@ -98,18 +98,18 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (TWICE, "Yes<|im_end|>", "token", TURN_NEXT),
     ],
 )
-async def test_the_template_completes_what_the_reply_left_open(
-    template: str, said: str, ending: Ending, expected: str | None
+async def test_the_tail_completes_the_replys_closing(
+    template: str, text: str, ending: Ending, expected: str | None
 ) -> None:
-    """A closed reply is not closed again, an open one is; where that is not certain there is no tail."""
-    assert (await tail(template, said, ending))[0] == expected
+    """A closed reply is not closed again, an open one is; if that is not certain there is no tail."""
+    assert (await tail(template, text, ending))[0] == expected
 
 
 TOOL_NEXT = "<|im_start|>tool\nrain<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize(
-    ("template", "said", "ending", "expected"),
+    ("template", "text", "ending", "expected"),
     [
         (CHATML, "<tool_call>{ }</tool_call><|im_end|>", "token", "\n" + TOOL_NEXT),
         (CHATML, "<tool_call>{ }</tool_call>", "stop", "<|im_end|>\n" + TOOL_NEXT),
@@ -119,42 +119,42 @@ TOOL_NEXT = "<|im_start|>tool\nrain<|im_end|>\n<|im_start|>assistant\n"
         (MARKER, "<tool_call>{ ", "cut", "<|observation|>rain<|assistant|>"),
     ],
 )
-async def test_tool_calls_are_a_part_of_the_reply(template: str, said: str, ending: Ending, expected: str) -> None:
-    """How the template writes calls makes no difference: only what comes behind them does."""
-    assert (await tail(template, said, ending, TOOL, content=None, tool_calls=CALLS))[0] == expected
+async def test_tool_calls_are_a_part_of_the_reply(template: str, text: str, ending: Ending, expected: str) -> None:
+    """Only the text after tool calls matters, not how the template renders them."""
+    assert (await tail(template, text, ending, TOOL, content=None, tool_calls=CALLS))[0] == expected
 
 
-async def test_a_call_that_spells_the_end_does_not_end_the_reply() -> None:
-    """Arguments may hold any text, also that of a template's marks."""
+async def test_arguments_that_contain_an_end_token_do_not_end_the_reply() -> None:
+    """Arguments may contain any text, even that of special tokens."""
     calls = [{"function": {"name": "f", "arguments": '{"a": "<|im_end|>\\n<|im_start|>user"}'}}]
 
     assert (await tail(CHATML, "x<|im_end|>", "token", TOOL, content=None, tool_calls=calls))[0] == "\n" + TOOL_NEXT
 
 
-async def test_a_conversation_that_spells_the_mark_is_rendered_anew() -> None:
-    """There would be no telling which of the marks is the reply's end."""
-    found, prompt = await tail(CHATML, "Yes<|im_end|>", "token", {"role": "user", "content": MARK})
+async def test_a_conversation_that_contains_the_placeholder_has_no_tail() -> None:
+    """It would be ambiguous which placeholder is the reply's end."""
+    found, prompt = await tail(CHATML, "Yes<|im_end|>", "token", {"role": "user", "content": PLACEHOLDER})
 
     assert found is None
-    assert MARK in (prompt.text or "")
+    assert PLACEHOLDER in (prompt.text or "")
 
 
 async def test_a_template_that_hides_replies_has_no_tail() -> None:
-    """Then nothing says where the reply would end."""
+    """Then the end of the reply is unknown."""
     template = "{% for m in messages if m.role == 'user' %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
 
     assert (await tail(template, "Yes<|im_end|>", "token"))[0] is None
 
 
 async def test_a_tail_that_begins_with_text_is_not_certain() -> None:
-    """What stands before it might have become a part of its first token."""
+    """The text before it might become a part of its first token."""
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
     assert (await tail(template, "Yes", "cut"))[0] is None
 
 
-async def test_without_a_generation_prompt_the_tail_is_what_is_left() -> None:
-    """The reply's own closer, and nothing else."""
+async def test_without_a_generation_prompt_the_tail_is_the_closing() -> None:
+    """The reply's own closing, and nothing else."""
     model = small_model()
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
@@ -165,8 +165,8 @@ async def test_without_a_generation_prompt_the_tail_is_what_is_left() -> None:
     assert decoded(model, list(prompt.token_ids[len(dialogue.ids) :])) == "\n"
 
 
-async def test_a_tail_begins_with_a_token_that_nothing_before_it_changes() -> None:
-    """One that swallows the blanks before it is not certain."""
+async def test_a_tail_begins_with_a_token_independent_of_earlier_text() -> None:
+    """One that strips the blanks before it is not certain."""
     for swallows in (False, True):
         model = small_model(lstrip=swallows)
         dialogue = Dialogue(model)
@@ -175,8 +175,8 @@ async def test_a_tail_begins_with_a_token_that_nothing_before_it_changes() -> No
         assert ((await dialogue.ask(MORE)).reused > 0) == (not swallows)
 
 
-async def test_what_comes_behind_an_open_message_is_the_template_s_still() -> None:
-    """A message that is continued has no closer; those before it have theirs."""
+async def test_a_continued_message_after_the_tail_stays_open() -> None:
+    """A message that is continued has no closing; those before it do."""
     model = small_model()
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<tool_call>"), "token", content="Yes")
@@ -187,11 +187,11 @@ async def test_what_comes_behind_an_open_message_is_the_template_s_still() -> No
     assert decoded(model, list(prompt.token_ids[prompt.reused :])) == "\n" + NEXT + "No"
 
 
-async def behind(renderer: TailRenderer, model: ServedModel, said: str, **reply: Any) -> str | None:
-    """Return the text behind a reply that a token ended, told by this renderer."""
+async def after(renderer: TailRenderer, model: ServedModel, text: str, **reply: Any) -> str | None:
+    """Return this renderer's text after a reply that ended with a token."""
     target = Target(model, TemplateOptions(), b"template")
     messages = [USER, {"role": "assistant", **reply}, TOOL]
-    ids = await renderer.ids_behind(Turn(array("I", encoded(model, said)), ending="token"), messages, 1, target)
+    ids = await renderer.ids_after(Turn(array("I", encoded(model, text)), ending="token"), messages, 1, target)
     return None if ids is None else decoded(model, ids)
 
 
@@ -209,20 +209,20 @@ async def behind(renderer: TailRenderer, model: ServedModel, said: str, **reply:
             "<|start|>tool<text>rain<|end|><|start|>assistant",
         ),
     ],
-    ids=["text behind calls", "calls behind text"],
+    ids=["text after calls", "calls after text"],
 )
-async def test_what_one_reply_shows_behind_its_mark_is_not_another_s(
+async def test_a_cached_closing_contains_nothing_of_its_reply(
     template: str, replies: Sequence[Message], expected: str
 ) -> None:
-    """The closer is remembered, and not what stands in front of it."""
+    """The closing is cached, without the reply's text before it."""
     renderer, model = TailRenderer(), small_model(template)
     end = "<|calls|>" if template == CALLS_FIRST else "<|end|>"
 
-    assert [await behind(renderer, model, f"x{end}", **reply) for reply in replies] == [expected] * len(replies)
+    assert [await after(renderer, model, f"x{end}", **reply) for reply in replies] == [expected] * len(replies)
 
 
-async def test_closers_are_rendered_once_and_not_all_remembered() -> None:
-    """A tail takes one rendering where the closer is known."""
+async def test_closings_are_rendered_once_in_a_bounded_cache() -> None:
+    """A tail takes one rendering if the closing is cached."""
 
     class Counting(type(small_model().template)):  # type: ignore[misc]
         rendered = 0
@@ -237,7 +237,7 @@ async def test_closers_are_rendered_once_and_not_all_remembered() -> None:
     taken = []
     for calls in ([], [], CALLS, CALLS, []):
         before = Counting.rendered
-        await behind(renderer, model, "x<|im_end|>", content="x", tool_calls=calls)
+        await after(renderer, model, "x<|im_end|>", content="x", tool_calls=calls)
         taken.append(Counting.rendered - before)
 
     assert taken == [2, 1, 2, 1, 2]

@@ -1,4 +1,4 @@
-"""The history: what a request finds of earlier ones, and what it must never find."""
+"""The turns that a request finds in the history, and those that it must never find."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,14 +32,14 @@ async def held(model: ServedModel, history: TokenHistory | None = None, **reply:
 
 
 async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
-    """The next prompt begins with the last prompt and completion, and nothing was rendered of them."""
+    """The next prompt begins with the last prompt and completion, which are not rendered again."""
     dialogue = await held(model)
 
     prompt = await dialogue.ask(MORE)
 
     assert prompt.reused == len(dialogue.ids)
     assert prompt.conversation is not None
-    assert (prompt.conversation.source, prompt.conversation.records) == ("stored", True)
+    assert (prompt.conversation.source, prompt.conversation.is_recorded) == ("stored", True)
     assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
     assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
 
@@ -103,24 +103,24 @@ def _made_up_reasoning(dialogue: Dialogue) -> None:
         *(_edit, _edit_of_the_question, _made_up_reasoning),
     ],
 )
-async def test_what_differs_is_another_conversation(model: ServedModel, change: Callable[[Dialogue], None]) -> None:
-    """Whoever asks in another way, or as somebody else, gets none of the ids."""
+async def test_any_difference_is_another_conversation(model: ServedModel, change: Callable[[Dialogue], None]) -> None:
+    """A request that differs, or is another tenant's, gets none of the ids."""
     dialogue = await held(model)
     change(dialogue)
 
     assert (await dialogue.ask(MORE)).reused == 0
 
 
-async def test_what_is_asked_for_at_the_end_is_no_difference(model: ServedModel) -> None:
-    """A prompt without a generation prompt goes on from the same ids."""
+async def test_the_generation_prompt_makes_no_difference(model: ServedModel) -> None:
+    """A prompt without a generation prompt continues the same ids."""
     dialogue = await held(model)
     dialogue.options = TemplateOptions(add_generation_prompt=False)
 
     assert (await dialogue.ask(MORE)).reused == len(dialogue.ids)
 
 
-async def test_branches_go_on_from_where_they_part(model: ServedModel) -> None:
-    """A retry of the last turn finds the turn before; choices of one request are found each by its own text."""
+async def test_branches_continue_from_where_they_diverge(model: ServedModel) -> None:
+    """A retry of the last turn finds the turn before it; each choice of a request is found by its own text."""
     history = new_history()
     dialogue = await held(model, history)
     prompt = await dialogue.ask(MORE)
@@ -136,8 +136,8 @@ async def test_branches_go_on_from_where_they_part(model: ServedModel) -> None:
     assert (await edited.ask(MORE)).reused == len(dialogue.ids)
 
 
-async def test_sessions_tell_equal_replies_apart(model: ServedModel) -> None:
-    """Two rollouts may say the same in other tokens: each session goes on with its own."""
+async def test_sessions_distinguish_equal_replies(model: ServedModel) -> None:
+    """Two rollouts may have the same text in other tokens: each session continues its own."""
     history = new_history()
     for session, said in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
         dialogue = Dialogue(model, history, ExactHistory(session_id=session))
@@ -149,8 +149,8 @@ async def test_sessions_tell_equal_replies_apart(model: ServedModel) -> None:
         assert (await other.ask(MORE)).reused == 0
 
 
-async def test_reasoning_may_be_dropped_and_must_not_be_changed(model: ServedModel) -> None:
-    """In any of the earlier turns; where it was changed, the turns before that one are found."""
+async def test_reasoning_may_be_dropped_but_not_changed(model: ServedModel) -> None:
+    """In any of the earlier turns; if one was changed, the turns before it are found."""
     dialogue = await held(model, content="Yes", reasoning="because")
     first = dialogue.ids
     dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes", reasoning="so")
@@ -165,8 +165,8 @@ async def test_reasoning_may_be_dropped_and_must_not_be_changed(model: ServedMod
         assert (await again.ask(MORE)).reused == len(expected), (one, two)
 
 
-async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel) -> None:
-    """The template may have shown it: without it, or with other, this is not what was said."""
+async def test_reasoning_from_elsewhere_must_stay(model: ServedModel) -> None:
+    """The template may have rendered it: without it, or with other reasoning, the conversation differs."""
     foreign: list[Message] = [USER, {"role": "assistant", "content": "No", "reasoning": "hm"}]
     dialogue = Dialogue(model, messages=foreign)
     dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes")
@@ -178,8 +178,8 @@ async def test_reasoning_that_came_from_elsewhere_has_to_stay(model: ServedModel
         assert (await again.ask(USER)).reused == expected
 
 
-async def test_reasoning_from_elsewhere_has_to_stay_between_stored_turns(model: ServedModel) -> None:
-    """A message of another model's may follow a reply of this one."""
+async def test_reasoning_from_elsewhere_must_stay_between_stored_turns(model: ServedModel) -> None:
+    """A message of another model may follow a reply of this one."""
     dialogue = await held(model)
     foreign: Message = {"role": "assistant", "content": "No", "reasoning": "hm"}
     dialogue.answer(await dialogue.ask(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
@@ -189,8 +189,8 @@ async def test_reasoning_from_elsewhere_has_to_stay_between_stored_turns(model: 
     assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused < len(dialogue.ids)
 
 
-async def test_reasoning_of_a_conversation_s_first_message_has_to_stay(model: ServedModel) -> None:
-    """Clients may begin with a greeting of the assistant's."""
+async def test_reasoning_of_a_conversations_first_message_must_stay(model: ServedModel) -> None:
+    """Clients may begin with an assistant message."""
     dialogue = Dialogue(model, messages=[{"role": "assistant", "content": "Hi", "reasoning": "hm"}])
     dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), content="Yes")
     messages = [{"role": "assistant", "content": "Hi"}, *dialogue.messages[1:]]
@@ -198,8 +198,8 @@ async def test_reasoning_of_a_conversation_s_first_message_has_to_stay(model: Se
     assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
 
 
-async def test_what_a_request_may_keep(model: ServedModel) -> None:
-    """Nothing where it says so, or where the client keeps the ids itself; what continues nothing has no source."""
+async def test_a_request_may_disable_storing(model: ServedModel) -> None:
+    """Nothing is stored on request, or if the client keeps the ids itself; a new conversation has no source."""
     known = encoded(model, "<|im_start|>system\n")
     for exact, keeps in (
         (ExactHistory(), True),
@@ -210,13 +210,13 @@ async def test_what_a_request_may_keep(model: ServedModel) -> None:
         dialogue = Dialogue(model, exact=exact)
         prompt = await dialogue.ask(USER)
         assert prompt.conversation is not None
-        assert (prompt.conversation.source, prompt.conversation.records) == (None, keeps)
+        assert (prompt.conversation.source, prompt.conversation.is_recorded) == (None, keeps)
         dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
         assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
 
 
-async def test_known_ids_come_before_stored_ones(model: ServedModel) -> None:
-    """What the client says of its own conversation is what counts."""
+async def test_the_clients_ids_take_precedence_over_stored_ones(model: ServedModel) -> None:
+    """The client's own ids of its conversation count."""
     dialogue = await held(model)
     known = encoded(model, "<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>")
     for required, source in ((True, "required_prefix_token_ids"), (False, "message")):
@@ -229,8 +229,8 @@ async def test_known_ids_come_before_stored_ones(model: ServedModel) -> None:
         assert list(prompt.token_ids[: len(known)]) == known
 
 
-async def test_a_required_prefix_is_there_or_the_request_is_wrong(model: ServedModel) -> None:
-    """Without any reply of the assistant the prompt is the template's: it begins so, or not."""
+async def test_a_missing_required_prefix_is_an_error(model: ServedModel) -> None:
+    """Without an assistant message the template renders the prompt, which must begin with the prefix."""
     start = encoded(model, "<|im_start|>system\n")
     for ids, fits in ((start, True), ([*start, 7], False)):
         dialogue = Dialogue(model, exact=ExactHistory(prefix=KnownPrefix(ids, None, "required_prefix", required=True)))
@@ -241,8 +241,8 @@ async def test_a_required_prefix_is_there_or_the_request_is_wrong(model: ServedM
                 await dialogue.ask(USER)
 
 
-async def test_known_ids_are_checked(model: ServedModel) -> None:
-    """An engine may die of an id that it does not have."""
+async def test_the_clients_ids_are_checked(model: ServedModel) -> None:
+    """An id outside the vocabulary may kill an engine."""
     for wrong in (-1, 10**12):
         prefix = KnownPrefix([1, wrong], 1, "messages[1].generation_token_ids")
         dialogue = Dialogue(model, exact=ExactHistory(prefix=prefix), messages=[USER, {"role": "assistant"}])
@@ -250,16 +250,16 @@ async def test_known_ids_are_checked(model: ServedModel) -> None:
             await dialogue.ask(MORE)
 
 
-async def test_nothing_is_kept_where_nothing_was_generated(model: ServedModel) -> None:
-    """A choice that was aborted before its first token says nothing."""
+async def test_an_empty_completion_is_not_stored(model: ServedModel) -> None:
+    """A choice may be aborted before its first token."""
     dialogue = Dialogue(model)
     dialogue.answer(await dialogue.ask(USER), [], "cut", content="")
 
     assert (await dialogue.ask(MORE)).reused == 0
 
 
-async def test_templates_never_see_the_ids_that_messages_carry() -> None:
-    """They are for this service: a template that prints whole messages prints none of them."""
+async def test_templates_do_not_receive_ids_of_messages() -> None:
+    """They are for this service: a template that prints whole messages prints no ids."""
     model = small_model("{% for m in messages %}<|im_start|>{{ m | tojson }}<|im_end|>{% endfor %}")
     carried = {"role": "assistant", "content": "Yes", "prompt_token_ids": [1], "generation_token_ids": [2]}
     dialogue = Dialogue(model, messages=[USER, {**carried, "generation_log_probs": [0.5]}])

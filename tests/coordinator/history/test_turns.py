@@ -1,4 +1,4 @@
-"""Turns: when the reasoning of a request is that of what was said."""
+"""Turns match requests with the same reasoning, or without generated reasoning."""
 
 from array import array
 
@@ -6,30 +6,30 @@ import pytest
 
 from tokenwire.coordinator.history.turns import Reasoning, Turn
 
-PROMPT = Turn(array("I", [1, 2]), reasoning=(Reasoning(1, b"foreign", ours=False),))
-REPLY = Turn(array("I", [3]), PROMPT, "token", (Reasoning(3, b"ours", ours=True),))
+PROMPT = Turn(array("I", [1, 2]), reasoning=(Reasoning(1, b"foreign", generated=False),))
+REPLY = Turn(array("I", [3]), PROMPT, "token", (Reasoning(3, b"generated", generated=True),))
 
 
 @pytest.mark.parametrize(
     ("given", "agrees"),
     [
-        ({1: b"foreign", 3: b"ours"}, True),
+        ({1: b"foreign", 3: b"generated"}, True),
         ({1: b"foreign"}, True),
-        ({3: b"ours"}, False),
+        ({3: b"generated"}, False),
         ({}, False),
         ({1: b"foreign", 3: b"other"}, False),
-        ({1: b"other", 3: b"ours"}, False),
+        ({1: b"other", 3: b"generated"}, False),
         ({1: b"foreign", 2: b"new"}, False),
-        ({1: b"foreign", 3: b"ours", 4: b"later"}, True),
+        ({1: b"foreign", 3: b"generated", 4: b"later"}, True),
     ],
 )
-def test_reasoning_may_only_be_missing_where_it_was_generated(given: dict[int, bytes], agrees: bool) -> None:
-    """None may differ or be new, up to the reply; what comes behind it is not asked for."""
+def test_only_generated_reasoning_may_be_missing(given: dict[int, bytes], agrees: bool) -> None:
+    """None may differ or be new up to the reply; later reasoning is ignored."""
     assert REPLY.agrees(given, 3) == agrees
 
 
-def test_reasoning_of_a_reply_that_had_none_is_another_reply_s() -> None:
-    """The client cannot have got it."""
+def test_reasoning_of_a_reply_without_any_is_a_mismatch() -> None:
+    """The client cannot have received it."""
     reply = Turn(array("I", [3]), PROMPT, "token")
 
     assert reply.agrees({1: b"foreign"}, 3)

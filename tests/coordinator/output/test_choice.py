@@ -1,4 +1,4 @@
-"""A choice: what a step becomes, and how it ends."""
+"""A choice turns steps into deltas, and ends once."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class Letters:
-    """Decodes id i to the i-th letter; 'x' is a stop string."""
+    """Decodes id i to the i-th letter, with the stop string 'x'."""
 
     def step(self, token_ids: list[int], stop_terminated: bool, finished: bool) -> tuple[str, int, str | None]:
         """Decode; cut at x."""
@@ -26,7 +26,7 @@ class Recorder:
     """A reply that remembers."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.first_tokens_calls = 0
         self.deltas: list[tuple[int, str, list[int], Finish | None]] = []
         self.logprobs: list[list[ScoredPosition] | None] = []
         self.prefills: list[Prefill] = []
@@ -37,8 +37,8 @@ class Recorder:
         return sum(len(token_ids) for of, _, token_ids, _ in self.deltas if of == index)
 
     def first_tokens(self) -> None:
-        """Count beginnings."""
-        self.begun += 1
+        """Count the calls."""
+        self.first_tokens_calls += 1
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
         """Remember."""
@@ -52,12 +52,12 @@ class Recorder:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
-        """Remember a delta."""
+        """Record a delta."""
         self.deltas.append((index, text, token_ids, finish))
         self.logprobs.append(logprobs)
 
     def fail(self, error: TokenwireError) -> None:
-        """Remember an error."""
+        """Record an error."""
         self.errors.append(error)
 
 
@@ -70,7 +70,7 @@ class Scores:
 
 
 def scored(token_id: int) -> ScoredToken:
-    """Return what a row of one token says."""
+    """Return the decoded row of one token."""
     return ScoredToken(token_id, chr(97 + token_id), -1.0, 1)
 
 
@@ -92,12 +92,12 @@ def choice(reply: Recorder) -> Choice:
 
 
 def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
-    """A step without an ending is a delta; the beginning is told once."""
+    """A step without a finish is a delta; `first_tokens` is called once."""
     assert choice.step([0], None) is False
     assert choice.step([1, 2], None) is False
 
     assert reply.deltas == [(3, "a", [0], None), (3, "bc", [1, 2], None)]
-    assert reply.begun == 1
+    assert reply.first_tokens_calls == 1
 
 
 @pytest.mark.parametrize(
@@ -109,35 +109,35 @@ def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
     ],
 )
 def test_endings_keep_the_last_text(choice: Choice, reply: Recorder, finish: pb.Finish, expected: Finish) -> None:
-    """The last step's text and ids come with the reason in OpenAI's words."""
+    """The last step's text and ids come with OpenAI's finish reason."""
     choice.step([0, 1], finish)
 
     assert reply.deltas == [(3, "ab", [0, 1], expected)]
 
 
-def test_end_of_sequence_is_counted_but_not_shown(choice: Choice, reply: Recorder) -> None:
-    """EOS stays in the ids, has no text and no stop_reason."""
+def test_eos_is_counted_but_has_no_text(choice: Choice, reply: Recorder) -> None:
+    """EOS stays in the ids, without text and stop_reason."""
     choice.step([0, 1], pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=1))
 
     assert reply.deltas == [(3, "a", [0, 1], Finish("stop", None))]
 
 
-def test_a_stop_id_is_named(choice: Choice, reply: Recorder) -> None:
-    """A stop token id is the stop_reason, even id 0."""
+def test_a_stop_id_is_the_stop_reason(choice: Choice, reply: Recorder) -> None:
+    """Even if it is 0."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=0))
 
     assert reply.deltas == [(3, "", [0], Finish("stop", 0))]
 
 
-def test_a_stop_string_asks_for_an_abort(choice: Choice, reply: Recorder) -> None:
-    """A match ends the choice, cuts the ids behind it, and tells the session to stop the engine."""
+def test_a_stop_string_returns_true_for_an_abort(choice: Choice, reply: Recorder) -> None:
+    """A match ends the choice, drops later ids, and makes the session abort the slot."""
     assert choice.step([0, 23, 5], None) is True
 
     assert reply.deltas == [(3, "a", [0, 23], Finish("stop", "x"))]
 
 
 def test_a_stop_string_beats_length_in_the_same_step(choice: Choice, reply: Recorder) -> None:
-    """When the engine ended in the step of a match, the match is the reason."""
+    """If the engine finishes in the step of a match, the match is the reason."""
     choice.step([0, 23, 5], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert reply.deltas[-1][3] == Finish("stop", "x")
@@ -152,8 +152,8 @@ def test_an_engine_error_is_an_error(choice: Choice, reply: Recorder) -> None:
     assert reply.deltas == []
 
 
-def test_failures_after_the_end_are_not_told(choice: Choice, reply: Recorder) -> None:
-    """A choice that has ended does not care about its worker any more."""
+def test_failures_after_the_end_are_ignored(choice: Choice, reply: Recorder) -> None:
+    """A choice that has ended does not depend on its worker any more."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     choice.fail(WorkerLost("gone"))
@@ -162,7 +162,7 @@ def test_failures_after_the_end_are_not_told(choice: Choice, reply: Recorder) ->
 
 
 def test_logprobs_come_with_their_tokens(reply: Recorder) -> None:
-    """Rows of a frame belong to the step that follows; those behind a stop string are cut with their tokens."""
+    """Rows of a frame belong to the following step; those after a stop string are dropped with their tokens."""
     choice = Choice(0, Letters(), reply, Scores)
     choice.scored(rows(0))
     choice.step([0], None)
@@ -172,8 +172,8 @@ def test_logprobs_come_with_their_tokens(reply: Recorder) -> None:
     assert reply.logprobs == [[[scored(0)]], [[scored(1)], [scored(23)]]]
 
 
-def test_a_prompts_logprobs_begin_with_nothing(reply: Recorder) -> None:
-    """The first token of a prompt has no log-probability; how much was cached is told with it."""
+def test_a_prompts_logprobs_begin_with_none(reply: Recorder) -> None:
+    """The first token of a prompt has no log-probability; the prefill has the number of cached tokens."""
     choice = Choice(0, Letters(), reply, Scores)
 
     choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows(4)))
@@ -181,15 +181,15 @@ def test_a_prompts_logprobs_begin_with_nothing(reply: Recorder) -> None:
     assert reply.prefills == [Prefill(7, None, [None, [scored(4)]])]
 
 
-def test_what_a_prefill_worker_hands_on_is_kept(choice: Choice, reply: Recorder) -> None:
-    """KV-transfer parameters of the finish come as an object."""
+def test_kv_transfer_parameters_are_kept(choice: Choice, reply: Recorder) -> None:
+    """A prefill worker's parameters in the finish are parsed to an object."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json='{"block": 1}'))
 
     assert reply.deltas[-1][3] == Finish("length", None, {"block": 1})
 
 
-def test_tokens_of_a_frame_can_come_one_by_one(reply: Recorder) -> None:
-    """A reply that needs every token by itself gets them so, with their log-probabilities; the last one ends it."""
+def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: Recorder) -> None:
+    """With `token_by_token` each token is a delta with its log-probabilities; the last one has the finish."""
     choice = Choice(0, Letters(), reply, Scores, token_by_token=True)
     choice.scored(rows(0, 1, 2))
 
@@ -200,15 +200,15 @@ def test_tokens_of_a_frame_can_come_one_by_one(reply: Recorder) -> None:
 
 
 def test_one_by_one_ends_at_a_stop_string(reply: Recorder) -> None:
-    """Tokens behind a stop string are not looked at."""
+    """Tokens after a stop string are ignored."""
     choice = Choice(0, Letters(), reply, token_by_token=True)
 
     assert choice.step([0, 23, 5], None) is True
     assert [delta[2] for delta in reply.deltas] == [[0], [23]]
 
 
-def test_tokens_are_told_their_weights(choice: Choice, reply: Recorder) -> None:
-    """Spans cover the choice's tokens without gaps; a version that made none of them is not among them."""
+def test_the_finish_has_spans_of_weight_versions(choice: Choice, reply: Recorder) -> None:
+    """Spans cover the choice's tokens without gaps; versions that generated none of them are left out."""
     for version in ("never", "v1"):
         choice.weights(version)
     choice.step([0, 1], None)
@@ -221,7 +221,7 @@ def test_tokens_are_told_their_weights(choice: Choice, reply: Recorder) -> None:
     assert _versions(reply) == [WeightSpan("v1", 0, 3), WeightSpan("v2", 3, 5)]
 
 
-def test_weights_of_tokens_behind_a_stop_string_do_not_count(choice: Choice, reply: Recorder) -> None:
+def test_weights_of_tokens_after_a_stop_string_do_not_count(choice: Choice, reply: Recorder) -> None:
     """A span ends where the choice does."""
     choice.weights("v1")
     choice.step([0, 23, 5], None)
@@ -230,7 +230,7 @@ def test_weights_of_tokens_behind_a_stop_string_do_not_count(choice: Choice, rep
 
 
 @pytest.mark.parametrize(("version", "tokens", "expected"), [("", [0], None), ("v1", [], [])])
-def test_no_label_is_not_no_token(
+def test_unlabelled_weights_differ_from_no_tokens(
     choice: Choice, reply: Recorder, version: str, tokens: list[int], expected: list[WeightSpan] | None
 ) -> None:
     """Tokens of unlabelled weights have no spans at all; a choice without tokens has an empty list of them."""

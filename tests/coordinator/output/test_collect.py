@@ -1,4 +1,4 @@
-"""Replies that are answered whole."""
+"""Replies that are not streamed."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tokenwire.errors import WorkerLost
 
 
 async def test_all_choices_are_awaited() -> None:
-    """`wait` returns when the last choice ended, each with its text, ids and ending."""
+    """`wait` returns when the last choice has ended, with the text, ids and finish of each."""
     reply = CollectedReply(2)
     reply.delta(1, "x", [9], Finish("stop", "y"))
     reply.delta(0, "a", [1], None)
@@ -32,7 +32,7 @@ async def test_the_first_error_ends_the_reply() -> None:
 
 
 async def test_giving_up_ends_the_wait() -> None:
-    """When nobody waits for the answer any more, `wait` returns what there is."""
+    """When the client has disconnected, `wait` returns the output so far."""
     reply = CollectedReply(1)
 
     reply.give_up()

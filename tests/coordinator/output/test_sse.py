@@ -1,4 +1,4 @@
-"""Streamed replies: order, merging for slow readers, endings."""
+"""Streamed replies: order, merging for slow readers, and ends."""
 
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -7,21 +7,21 @@ from tokenwire.errors import TokenwireError, WorkerLost
 
 
 class Shape:
-    """Renders deltas so that tests can read them."""
+    """An encoder with readable output."""
 
     shows_empty_deltas = False
     takes_single_steps = False
     ending = DONE
 
     def opening(self) -> bytes:
-        """Mark the opening."""
+        """Render an opening."""
         return b"<"
 
     def __init__(self) -> None:
         self.logprobs: list[ScoredPosition] = []
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Hear nothing."""
+        """Do nothing."""
 
     def delta(
         self,
@@ -31,7 +31,7 @@ class Shape:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Show everything."""
+        """Render everything."""
         self.logprobs += logprobs or []
         ids = ",".join(map(str, token_ids))
         return f"[{index} {text} {ids}{' ' + finish.reason if finish else ''}]".encode()
@@ -41,7 +41,7 @@ class Shape:
         return f"{usage.prompt_tokens}+{usage.completion_tokens}>".encode()
 
     def error(self, error: TokenwireError) -> bytes:
-        """Show the message."""
+        """Render the message."""
         return f"!{error.message}".encode()
 
 
@@ -54,18 +54,18 @@ class Reader:
         self.held_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Keep what was written."""
+        """Append the data."""
         self.data += data
 
     def hold(self, size_bytes: int) -> None:
-        """Remember."""
+        """Record the size."""
         self.held_bytes = size_bytes
 
 
 STOP = Finish("stop")
 
 
-async def test_steps_are_written_as_they_come() -> None:
+async def test_steps_are_written_immediately() -> None:
     """Opening, one event per step, closing with usage, [DONE]."""
     reply, reader = StreamedReply(Shape(), 1, 3), Reader()
     reply.attach(reader)
@@ -77,8 +77,8 @@ async def test_steps_are_written_as_they_come() -> None:
     assert reader.data == b"<[0 a 1][0 b 2 stop]3+2>" + DONE
 
 
-async def test_steps_before_the_response_has_begun_are_merged() -> None:
-    """What comes before a sink is attached is one event per choice."""
+async def test_steps_before_the_response_are_merged() -> None:
+    """Steps before a sink is attached are one event per choice."""
     reply, reader = StreamedReply(Shape(), 2, 0), Reader()
     reply.delta(0, "a", [1], None)
     reply.delta(1, "x", [7], None)
@@ -90,7 +90,7 @@ async def test_steps_before_the_response_has_begun_are_merged() -> None:
 
 
 async def test_a_congested_reader_gets_merged_steps_later() -> None:
-    """While the reader is behind nothing is written; then each choice's steps come as one event."""
+    """While the reader is behind nothing is written; then each choice's steps are one event."""
     reply, reader = StreamedReply(Shape(), 1, 0), Reader()
     reply.attach(reader)
     reader.congested = True
@@ -104,8 +104,8 @@ async def test_a_congested_reader_gets_merged_steps_later() -> None:
     assert reader.data == b"<[0 abcd 0,1,2,3]"
 
 
-async def test_a_congested_reader_is_told_what_is_held_for_it() -> None:
-    """By text, tokens and log-probabilities, until it has caught up; nothing before it is behind."""
+async def test_the_sink_is_notified_of_buffered_bytes() -> None:
+    """Counting text, tokens and log-probabilities, from congestion until the reader has caught up."""
     reply, reader = StreamedReply(Shape(), 1, 3), Reader()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
@@ -127,7 +127,7 @@ async def test_a_congested_reader_is_told_what_is_held_for_it() -> None:
 
 
 async def test_the_end_waits_for_a_congested_reader() -> None:
-    """A reply that ended while its reader was behind is completed when the reader has caught up, not before."""
+    """A reply that ended while its reader was behind is completed once the reader has caught up."""
     reply, reader = StreamedReply(Shape(), 1, 0), Reader()
     reply.attach(reader)
     reader.congested = True
@@ -142,7 +142,7 @@ async def test_the_end_waits_for_a_congested_reader() -> None:
 
 
 async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
-    """Order is kept even if a step comes after the reader drained but before anybody resumed."""
+    """Order is kept even if a step arrives after the reader has drained but before `resume`."""
     reply, reader = StreamedReply(Shape(), 1, 0), Reader()
     reply.attach(reader)
     reader.congested = True
@@ -156,7 +156,7 @@ async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
 
 
 async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
-    """`begin` returns the error, so that it becomes a status and not an event."""
+    """`begin` returns the error, so that it becomes an HTTP status instead of an event."""
     reply = StreamedReply(Shape(), 1, 0)
     lost = WorkerLost("gone")
 
@@ -166,7 +166,7 @@ async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
 
 
 async def test_an_error_in_mid_stream_is_its_last_event() -> None:
-    """What was generated stays, then comes the error and [DONE]; later failures add nothing."""
+    """Sent output is followed by the error and [DONE]; later failures add nothing."""
     reply, reader = StreamedReply(Shape(), 2, 0), Reader()
     reply.first_tokens()
     reply.attach(reader)
@@ -180,7 +180,7 @@ async def test_an_error_in_mid_stream_is_its_last_event() -> None:
 
 
 async def test_steps_without_text_are_left_out() -> None:
-    """A step that completes no character says nothing, but its tokens count."""
+    """A step that completes no character is not sent, but its tokens count."""
     reply, reader = StreamedReply(Shape(), 1, 0), Reader()
     reply.attach(reader)
 
@@ -192,7 +192,7 @@ async def test_steps_without_text_are_left_out() -> None:
 
 
 async def test_giving_up_ends_all_waiting() -> None:
-    """When the reader is gone, `begin` and `wait` return."""
+    """When the reader has disconnected, `begin` and `wait` return."""
     reply = StreamedReply(Shape(), 1, 0)
 
     reply.give_up()
@@ -201,8 +201,8 @@ async def test_giving_up_ends_all_waiting() -> None:
     await reply.wait()
 
 
-async def test_an_interval_gathers_tokens() -> None:
-    """The first and the last chunk come at once, those between when they have so many tokens; each choice counts."""
+async def test_an_interval_merges_tokens() -> None:
+    """The first and last chunks are sent at once, others with that number of tokens; choices count separately."""
     reply, reader = StreamedReply(Shape(), 2, 0, interval=3), Reader()
     reply.attach(reader)
 
@@ -217,8 +217,8 @@ async def test_an_interval_gathers_tokens() -> None:
     assert reader.data.endswith(b"[0 aac 4,5,6 stop][1 d 8 stop]0+9>" + DONE)
 
 
-async def test_an_error_lets_out_what_was_gathered() -> None:
-    """When a reply fails, the client first gets all text that there is."""
+async def test_an_error_flushes_buffered_text() -> None:
+    """When a reply fails, the client first receives all text so far."""
     reply, reader = StreamedReply(Shape(), 1, 0, interval=10), Reader()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
@@ -231,7 +231,7 @@ async def test_an_error_lets_out_what_was_gathered() -> None:
 
 
 async def test_merged_steps_keep_their_logprobs() -> None:
-    """Log-probabilities of steps that a slow reader gets together are all there, in order."""
+    """Log-probabilities of merged steps are complete and in order."""
     shape, reader = Shape(), Reader()
     reply = StreamedReply(shape, 1, 0)
     scores: list[ScoredPosition] = [[ScoredToken(token_id, "", -1.0, 1)] for token_id in range(3)]
@@ -243,8 +243,8 @@ async def test_merged_steps_keep_their_logprobs() -> None:
     assert shape.logprobs == scores
 
 
-async def test_steps_that_a_parser_reads_stay_apart() -> None:
-    """What gathers for a slow reader is rendered step by step where merging would change what a parser reads."""
+async def test_steps_for_a_parser_are_not_merged() -> None:
+    """Buffered steps are rendered one by one if merging would change a parser's input."""
     shape, reader = Shape(), Reader()
     shape.takes_single_steps = True
     reply = StreamedReply(shape, 1, 0)
@@ -258,7 +258,7 @@ async def test_steps_that_a_parser_reads_stay_apart() -> None:
 
 
 class Brittle(Shape):
-    """Cannot render one of its parts."""
+    """An encoder that fails to render one choice or the closing."""
 
     def __init__(self, index: int | None = None, closing: bool = False) -> None:
         super().__init__()
@@ -273,7 +273,7 @@ class Brittle(Shape):
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Show everything of other choices."""
+        """Render everything of other choices."""
         if index == self._index:
             raise ValueError("cannot show this")
         return super().delta(index, text, token_ids, finish, logprobs)
@@ -285,8 +285,8 @@ class Brittle(Shape):
         return super().closing(usage)
 
 
-async def test_a_choice_that_cannot_be_shown_later_ends_the_reply_with_an_error() -> None:
-    """What the others have gathered goes out before."""
+async def test_a_buffered_choice_that_cannot_be_rendered_fails_the_reply() -> None:
+    """Buffered output of the others is sent first."""
     reply, reader = StreamedReply(Brittle(index=0), 2, 3), Reader()
     for index in range(2):
         reply.delta(index, "a", [1], None)
@@ -298,7 +298,7 @@ async def test_a_choice_that_cannot_be_shown_later_ends_the_reply_with_an_error(
 
 
 async def test_a_reply_that_cannot_be_closed_ends_with_an_error() -> None:
-    """Also when its reader has only just caught up."""
+    """Also if its reader has just caught up."""
     reply, reader = StreamedReply(Brittle(closing=True), 1, 3), Reader()
     reply.attach(reader)
     reader.congested = True

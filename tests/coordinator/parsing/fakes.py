@@ -1,4 +1,4 @@
-"""A parser whose every call is recorded."""
+"""A fake parser that records its calls."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tokenwire.coordinator.parsing.rules import ToolCall
 
 
 class ScriptedParser:
-    """Gives text back as content, unless it was told what else to return or raise."""
+    """Returns text as content, or scripted deltas and exceptions."""
 
     def __init__(self, *deltas: MessageDelta | Exception | None, calls: tuple[ToolCall, ...] = ()) -> None:
         self.fed: list[tuple[str, list[int], bool]] = []
@@ -35,5 +35,5 @@ class ScriptedParser:
 
     @property
     def texts(self) -> list[str]:
-        """What each call was given."""
+        """The text of each call."""
         return [text for text, _, _ in self.fed]

@@ -1,4 +1,4 @@
-"""vLLM's parsers over the tokenizers of real models; what takes seconds to load is loaded once."""
+"""vLLM's parsers with the tokenizers of real models, cached because loading takes seconds."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ vllm_parsers = Lazily("tokenwire.coordinator.parsing.vllm_parsers")
 
 @cache
 def parsers(tool_parser: str | None, reasoning_parser: str | None, tokenizer: str) -> "VllmParsers":
-    """Load parsers of these names for the model that a tokenizer belongs to."""
+    """Load parsers by name for a tokenizer's model."""
     settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
     loaded: VllmParsers = vllm_parsers.VllmParsers(
         settings, ModelFacts(), npm_tokenizer_files(tokenizer), tokenizer=_tokenizer(tokenizer)

@@ -1,4 +1,4 @@
-"""What models write: tool calls and reasoning in the formats that parsers read, and the requests that ask for them."""
+"""Model outputs with tool calls and reasoning in the formats of parsers, and their requests."""
 
 import json
 import random
@@ -44,13 +44,13 @@ TOOLS = [
 
 
 def prose(words: int, seed: int = 0) -> str:
-    """Return words that mean nothing, with characters of several tokens and characters that formats use."""
+    """Return random words, with characters of several tokens and characters that formats use."""
     pick = random.Random(seed)
     return " ".join(pick.choice(_WORDS) for _ in range(words))
 
 
 def two_calls(words: int) -> Calls:
-    """Return a call with long text, with code in it, and a short one."""
+    """Return a call with long text and code, and a short one."""
     text = prose(words) + '\nif x:\n\tprint("a \\"b\\"", \'c\')\n'
     return [
         ("write", {"path": "/tmp/a.txt", "text": text, "mode": 420}),
@@ -131,13 +131,13 @@ def thinking(answer: str, words: int = 30) -> str:
 
 
 def json_calls(calls: Calls) -> str:
-    """What a grammar makes models write that have to call a tool."""
+    """JSON as enforced by the grammar of a required tool call."""
     return _json([{"name": name, "parameters": arguments} for name, arguments in calls])
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model's output, and the request that it answers."""
+    """A model's output and its request."""
 
     settings: ParserSettings
     tokenizer: str
@@ -175,7 +175,7 @@ HISTORY: list[dict[str, Any]] = [
 
 
 def cases(words: int) -> dict[str, Case]:
-    """Return cases whose long parts have so many words."""
+    """Return cases whose long parts have this number of words."""
     calls = two_calls(words)
     named = {"type": "function", "function": {"name": "write"}}
     called, gptoss = thinking(hermes(calls)), _both("openai", "openai_gptoss")

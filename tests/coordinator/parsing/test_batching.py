@@ -1,4 +1,4 @@
-"""When text gathers before a parser sees it, and when it never does."""
+"""Which deltas are batched for a parser, and which are passed alone."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tokenwire.coordinator.parsing.message import MessageDelta, RawParser
 MARK = 99
 
 
-class DearParser(ScriptedParser):
-    """Every call costs as many seconds as there was text before it, as with vLLM's older parsers."""
+class ExpensiveParser(ScriptedParser):
+    """Every call costs as many seconds as the length of the earlier text, as in vLLM's older parsers."""
 
     def __init__(self, cpu: Clock) -> None:
         super().__init__()
@@ -25,23 +25,23 @@ class DearParser(ScriptedParser):
 
 
 def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_text: bool = True) -> BatchingFeed:
-    """Return a feed on clocks that stand still by themselves."""
+    """Return a feed with clocks that do not advance by themselves."""
     pace = Pace(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock(0.0))
     return BatchingFeed(parser, {MARK}, splits_text, pace)
 
 
-def dear(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
-    """Return a parser that has become too dear to be called again for one token, and its feed."""
+def expensive(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
+    """Return a parser that has become too expensive for a call per token, and its feed."""
     cpu = Clock(0.0)
-    parser = DearParser(cpu)
+    parser = ExpensiveParser(cpu)
     feed = batching(parser, cpu, splits_text=splits_text)
     feed.feed("x" * 1000, [1], False)
     parser.fed.clear()
     return parser, feed
 
 
-def test_a_cheap_parser_sees_every_token() -> None:
-    """Nothing gathers while calls cost less than they may."""
+def test_a_cheap_parser_is_called_for_every_token() -> None:
+    """Nothing is batched while calls are within their budget."""
     parser = ScriptedParser()
     feed = batching(parser, Clock(0.0))
     assert [feed.feed(text, [1], False) for text in "abc"] == [MessageDelta(content=text) for text in "abc"]
@@ -52,7 +52,7 @@ def test_work_is_linear_in_the_length() -> None:
     costs = []
     for tokens in (1000, 10_000):
         cpu = Clock(0.0)
-        feed = batching(DearParser(cpu), cpu, per_token_s=5.0)
+        feed = batching(ExpensiveParser(cpu), cpu, per_token_s=5.0)
         for _ in range(tokens):
             feed.feed("x", [1], False)
         feed.feed("", [2], True)
@@ -61,36 +61,36 @@ def test_work_is_linear_in_the_length() -> None:
     assert costs[1] < 4 * 5.0
 
 
-def test_gathered_text_reaches_the_parser_at_the_end() -> None:
-    """And the end itself goes in alone, as it came."""
-    parser, feed = dear()
+def test_batched_text_is_passed_at_the_end() -> None:
+    """And the last delta is passed alone."""
+    parser, feed = expensive()
     assert feed.feed("a", [1], False) is None
     assert feed.feed("b", [2], False) is None
     assert feed.feed("c", [3], True) == MessageDelta(content="abc")
     assert parser.fed == [("ab", [1, 2], False), ("c", [3], True)]
 
 
-def test_a_mark_goes_in_alone_behind_what_gathered() -> None:
-    """A special token is a call of its own, at once."""
-    parser, feed = dear()
+def test_a_special_token_is_passed_alone_after_batched_text() -> None:
+    """It is a separate call, without delay."""
+    parser, feed = expensive()
     feed.feed("a", [1], False)
     assert feed.feed("</think>", [MARK], False) == MessageDelta(content="a</think>")
     assert parser.fed == [("a", [1], False), ("</think>", [MARK], False)]
 
 
 @pytest.mark.parametrize("text", ['": ', "<", "\n", 'x"', '\\\\"'])
-def test_text_that_may_change_the_structure_goes_in_alone(text: str) -> None:
+def test_structural_text_is_passed_alone(text: str) -> None:
     """Quotation marks, tags and lines."""
-    parser, feed = dear()
+    parser, feed = expensive()
     feed.feed("a", [1], False)
     feed.feed(text, [2], False)
     assert parser.texts == ["a", text]
 
 
 @pytest.mark.parametrize("texts", [['\\"'], ["\\", '"'], ["\\\\\\", '"'], ["{}[]();:'"]])
-def test_other_text_gathers(texts: list[str]) -> None:
-    """Among it quotation marks that a backslash escapes, if in the token before."""
-    parser, feed = dear()
+def test_other_text_is_batched(texts: list[str]) -> None:
+    """Including escaped quotation marks, even if the backslash is in the token before."""
+    parser, feed = expensive()
     for text in texts:
         feed.feed(text, [1], False)
     assert parser.fed == []
@@ -99,31 +99,31 @@ def test_other_text_gathers(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     "texts", [["\\", "\\", '"'], ["\\\\", '"'], ["\\", '"', '"'], ["\\", "a", '"'], ["\\", "\\\\\\", '"']]
 )
-def test_a_quotation_mark_that_no_backslash_escapes_goes_in_alone(texts: list[str]) -> None:
+def test_an_unescaped_quotation_mark_is_passed_alone(texts: list[str]) -> None:
     """Backslashes escape each other, also across tokens, and each escapes one character only."""
-    parser, feed = dear()
+    parser, feed = expensive()
     for text in texts:
         feed.feed(text, [1], False)
     assert parser.texts == ["".join(texts[:-1]), '"']
 
 
-def test_a_mark_ends_an_escape() -> None:
-    """What comes behind a special token is not a part of the text before it."""
-    parser, feed = dear()
+def test_a_special_token_ends_an_escape() -> None:
+    """Text after a special token does not belong to the text before it."""
+    parser, feed = expensive()
     for text, token_id in (("\\", 1), ("</think>", MARK), ('"', 2)):
         feed.feed(text, [token_id], False)
     assert parser.texts == ["\\", "</think>", '"']
 
 
-def test_incremental_parsers_get_structure_with_the_rest() -> None:
-    """Those on vLLM's parser engine take deltas of any kind."""
-    parser, feed = dear(splits_text=False)
+def test_structural_text_is_batched_for_incremental_parsers() -> None:
+    """Parsers on vLLM's parser engine accept deltas of any kind."""
+    parser, feed = expensive(splits_text=False)
     feed.feed('{"a": "<b>\n"}', [1], False)
     assert parser.fed == []
 
 
-def test_parts_of_a_character_wait_for_the_rest() -> None:
-    """Tokens without text reach the parser with the text that they become."""
+def test_parts_of_a_character_are_passed_together() -> None:
+    """Tokens without text are passed with the text that they complete."""
     parser = ScriptedParser()
     feed = batching(parser, Clock(0.0))
     assert feed.feed("", [1], False) is None
@@ -131,10 +131,10 @@ def test_parts_of_a_character_wait_for_the_rest() -> None:
     assert parser.fed == [("é", [1, 2], False)]
 
 
-def test_nothing_waits_longer_than_it_may() -> None:
-    """A slow stream shows what it has, dear or not."""
+def test_text_is_delayed_only_up_to_the_limit() -> None:
+    """A slow stream is passed on even if the parser is expensive."""
     cpu, wall = Clock(0.0), Clock(0.0)
-    parser = DearParser(cpu)
+    parser = ExpensiveParser(cpu)
     feed = BatchingFeed(parser, (), True, Pace(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
     feed.feed("x" * 1000, [1], False)
     wall.now = 1.9

@@ -1,10 +1,10 @@
-"""Errors of vLLM's parsers are a line in the log, not a traceback for each reply."""
+"""Errors of vLLM's parsers are logged in one line, without a traceback per reply."""
 
 import logging
 
 import pytest
 
-from tokenwire.coordinator.parsing.brief_logs import tell_in_brief
+from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 
 log = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ class Parser:
     """Logs as vLLM's parsers do."""
 
     def parse(self, text: str) -> None:
-        """Fail, and say so."""
+        """Fail and log it."""
         try:
             int(text)
         except ValueError:
@@ -21,14 +21,14 @@ class Parser:
 
 
 class Child(Parser):
-    """Inherits it."""
+    """Inherits `parse`."""
 
 
-def test_an_error_is_told_in_a_line_and_its_like_only_to_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever of the parser's classes logged it; other lines stay as they are."""
+def test_the_first_error_is_a_warning_and_later_ones_are_debug_records(caplog: pytest.LogCaptureFixture) -> None:
+    """Whichever of the parser's classes logged it; other records are unchanged."""
     caplog.set_level(logging.DEBUG)
-    tell_in_brief([Child])
-    tell_in_brief([Child])
+    shorten_errors([Child])
+    shorten_errors([Child])
 
     Child().parse("x")
     Child().parse("y")

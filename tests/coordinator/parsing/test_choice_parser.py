@@ -1,4 +1,4 @@
-"""What a client sees of what a parser finds."""
+"""How a parser's output is returned to a client."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_streamed_calls_end_with_tool_calls() -> None:
     assert choice.finish_reason("length") == "length"
 
 
-def test_without_parallel_calls_only_the_first_shows() -> None:
+def test_without_parallel_calls_only_the_first_is_returned() -> None:
     """Later ones are no deltas at all."""
     rules = MessageRules("auto", parses_tools=True, parallel_tool_calls=False)
     choice = parser(ScriptedParser(MessageDelta(tool_calls=(FIRST, SECOND)), MessageDelta(tool_calls=(SECOND,))), rules)
@@ -34,8 +34,8 @@ def test_without_parallel_calls_only_the_first_shows() -> None:
     assert choice.delta("x", [1], False) is None
 
 
-def test_hidden_reasoning_shows_nowhere() -> None:
-    """Neither streamed nor whole; what comes with it does."""
+def test_hidden_reasoning_is_not_returned() -> None:
+    """Neither streamed nor whole; other parts of the delta are."""
     rules = MessageRules(include_reasoning=False)
     raw = ScriptedParser(MessageDelta(reasoning="r"), MessageDelta(content="c", reasoning="r"))
     choice = parser(raw, rules)
@@ -51,11 +51,11 @@ def test_a_whole_message_has_its_parts() -> None:
 
 
 def test_reasoning_tokens_are_the_parsers() -> None:
-    """Whatever its way to count."""
+    """The parser counts them."""
     assert parser(ScriptedParser()).reasoning_tokens([1, 2, 3, 4]) == 2
 
 
-def test_a_parser_that_breaks_is_named() -> None:
+def test_a_failing_parser_is_named() -> None:
     """Whatever it raises becomes one error."""
     with pytest.raises(ParserFailed, match=r"The tool call parser hermes failed .*IndexError: list") as streamed:
         parser(ScriptedParser(IndexError("list"))).delta("x", [1], False)
@@ -66,8 +66,8 @@ def test_a_parser_that_breaks_is_named() -> None:
         parser(ScriptedParser()).reasoning_tokens([])
 
 
-def test_deltas_look_as_openai_has_them() -> None:
-    """What was not gained is left out."""
+def test_deltas_have_openais_format() -> None:
+    """Absent parts are omitted."""
     call = ToolCallDelta(0, arguments="{")
     assert MessageDelta(content="c").as_dict() == {"content": "c"}
     assert MessageDelta(reasoning="r", tool_calls=(FIRST, call)).as_dict() == {
@@ -80,7 +80,7 @@ def test_deltas_look_as_openai_has_them() -> None:
 
 
 def test_deltas_merge() -> None:
-    """Text after text, arguments after arguments of the same call; a new call stays one."""
+    """Texts are joined, and so are arguments of the same call; a new call stays separate."""
     one = MessageDelta("a", None, (FIRST,))
     other = MessageDelta("b", "r", (ToolCallDelta(0, arguments="{"), ToolCallDelta(0, arguments="}"), SECOND))
     assert merge(one, other) == MessageDelta("ab", "r", (ToolCallDelta(0, "1", "a", "{}"), SECOND))

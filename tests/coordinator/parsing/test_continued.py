@@ -1,4 +1,4 @@
-"""Replies that go on with a message: what comes behind its reasoning is its answer, streamed and whole."""
+"""Replies that continue a message: text after its reasoning is content, streamed and whole."""
 
 import json
 from functools import cache
@@ -31,12 +31,12 @@ REST = " is four."
 
 @cache
 def tokenizer() -> Tokenizer:
-    """Return a tokenizer with the marks that parsers look for."""
+    """Return a tokenizer with the special tokens that parsers need."""
     return Tokenizer.from_files(npm_tokenizer_files("qwen3"))
 
 
 def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:
-    """Return content, reasoning and calls of what follows, token by token or whole."""
+    """Return content, reasoning and calls of the continuation, token by token or whole."""
     ids = tokenizer().encode(rest, add_special_tokens=False)
     if not stream:
         message = parser.whole(rest, ids, "stop")
@@ -50,7 +50,7 @@ def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, st
 
 
 def body_of(tools: str | None) -> dict[str, Any]:
-    """Return a request that goes on with a message."""
+    """Return a request that continues a message."""
     body: dict[str, Any] = {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "It", "reasoning": "So."}],
@@ -65,15 +65,15 @@ def body_of(tools: str | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
-def test_an_answer_that_goes_on_is_no_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
-    """The parser sees that the message has thought; the engine's grammar does not wait for it to think again."""
+def test_continued_content_is_not_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
+    """The message's reasoning is over, for the parser and for the engine's grammar."""
     plan = loaded.parsers(tools, reasoning, "qwen3").plan(body_of(tools))
     assert plan is not None
-    begun = tokenizer().encode(BEGUN, add_special_tokens=False)
+    prompt = tokenizer().encode(BEGUN, add_special_tokens=False)
 
-    assert read(plan.parser(begun), stream) == (REST, "", [])
-    assert plan.reasoning_ended(begun) is True
-    assert plan.parser(begun).reasoning_tokens(tokenizer().encode(REST)) == 0
+    assert read(plan.parser(prompt), stream) == (REST, "", [])
+    assert plan.reasoning_ended(prompt) is True
+    assert plan.parser(prompt).reasoning_tokens(tokenizer().encode(REST)) == 0
 
 
 CALLED = [("f", {"city": 'A "B"\n'}), ("g", {}), ("f", {"city": "C"})]
@@ -91,12 +91,12 @@ CALLS = {
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("tools", CALLS)
-def test_calls_behind_a_message_that_goes_on_are_all_there(tools: str, stream: bool) -> None:
+def test_calls_after_a_continued_message_are_complete(tools: str, stream: bool) -> None:
     """Each once, with its name and its arguments."""
     plan = loaded.parsers(tools, "qwen3", "qwen3").plan(body_of(tools))
     assert plan is not None
-    begun = tokenizer().encode(BEGUN, add_special_tokens=False)
+    prompt = tokenizer().encode(BEGUN, add_special_tokens=False)
 
-    content, reasoning, calls = read(plan.parser(begun), stream, REST + "\n" + CALLS[tools])
+    content, reasoning, calls = read(plan.parser(prompt), stream, REST + "\n" + CALLS[tools])
 
     assert (content.strip(), reasoning, calls) == (REST.strip(), "", CALLED)

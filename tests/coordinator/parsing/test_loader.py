@@ -1,4 +1,4 @@
-"""Loading: what a coordinator without parsers never imports, and what it says when something is missing."""
+"""Loading parsers: imports only if configured, and errors for missing packages and unknown names."""
 
 import base64
 import json
@@ -36,8 +36,8 @@ def test_without_parsers_nothing_is_loaded() -> None:
     assert isinstance(load_parsers(ParserSettings("hermes"), ModelFacts(), {}), NoParsers)
 
 
-def test_missing_vllm_is_said_with_the_remedy() -> None:
-    """Nothing of it is imported before."""
+def test_a_missing_vllm_is_reported_with_the_command_that_installs_it() -> None:
+    """vLLM is not imported without parsers."""
     ran = subprocess.run([sys.executable, "-c", _WITHOUT_VLLM], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "ParserUnusable" in ran.stderr.splitlines()[-1]
@@ -48,17 +48,17 @@ def test_missing_vllm_is_said_with_the_remedy() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("settings", [ParserSettings("hermmes", None, True), ParserSettings(None, "qwen33")])
 def test_unknown_names_list_the_known_ones(settings: ParserSettings) -> None:
-    """For either kind."""
+    """For both kinds of parsers."""
     pytest.importorskip("vllm")
     known = "hermes, .*qwen3_coder" if settings.tool_call_parser else "deepseek_r1, .*qwen3"
-    with pytest.raises(ParserUnusable, match=f"has no such parser. It has: .*{known}"):
+    with pytest.raises(ParserUnusable, match=f"unknown parser. vLLM has: .*{known}"):
         import_parsers(settings)
 
 
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore")
-def test_wrong_messages_are_few_errors_of_vllms_request() -> None:
-    """One for each kind of message, however many there are."""
+def test_validation_stops_at_the_first_invalid_message() -> None:
+    """There is one error for each kind of message, however many messages are invalid."""
     pytest.importorskip("vllm")
     from tokenwire.coordinator.parsing.vllm_parsers import FailFastChatRequest
 
@@ -68,8 +68,8 @@ def test_wrong_messages_are_few_errors_of_vllms_request() -> None:
     assert wrong.value.error_count() < 30
 
 
-def test_files_stay_in_their_folder() -> None:
-    """A worker's file names lead nowhere else, and the folder goes."""
+def test_files_are_written_inside_their_folder() -> None:
+    """A worker's file names cannot lead out of it, and the folder is removed."""
     with folder_of({"a/b.jinja": b"x"}) as folder:
         assert os.path.exists(f"{folder}/a/b.jinja")
     assert not os.path.exists(folder)
@@ -99,7 +99,7 @@ def test_vocabularies_become_tiktoken_files() -> None:
         ({"structural_tag": "{}"}, "structural_tag", "{}"),
     ],
 )
-def test_grammars_go_to_the_wire(fields: dict[str, Any], kind: str, value: object) -> None:
+def test_grammars_are_converted_to_the_protocol(fields: dict[str, Any], kind: str, value: object) -> None:
     """Every kind, with its options."""
     message = grammar.to_wire(_params(**fields, whitespace_pattern=" ?"))
     assert message.WhichOneof("constraint") == kind
@@ -107,7 +107,7 @@ def test_grammars_go_to_the_wire(fields: dict[str, Any], kind: str, value: objec
     assert message.whitespace_pattern == " ?"
 
 
-def test_choices_go_to_the_wire() -> None:
+def test_choices_are_converted_to_the_protocol() -> None:
     """As a list of texts."""
     message = grammar.to_wire(_params(choice=["a", "b"]))
     assert list(message.choice.values) == ["a", "b"]
@@ -123,10 +123,10 @@ def test_choices_go_to_the_wire() -> None:
         (ModelFacts(model_type="other"), ParserSettings("openai"), "other"),
     ],
 )
-def test_parsers_tell_the_kind_of_model_where_nobody_else_does(
+def test_parsers_imply_the_model_type_if_it_is_unknown(
     facts: ModelFacts, settings: ParserSettings, kind: str | None
 ) -> None:
-    """What the model says comes first."""
+    """The model's own type takes precedence."""
     assert facts.kind(settings) == kind
 
 

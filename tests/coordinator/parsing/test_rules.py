@@ -21,13 +21,13 @@ CALL = ToolCall("1", "a", "{}")
     ],
 )
 def test_finish_reasons_of_calls(choice: Any, reason: str, streamed: str, whole: str) -> None:
-    """vLLM's, which differ between streamed and whole replies for calls that were cut."""
+    """As in vLLM, they differ between streamed and whole replies for calls that were cut."""
     rules = MessageRules(choice, parses_tools=True)
     assert rules.streamed_finish(reason, tools_streamed=True) == streamed
     assert rules.whole_finish(reason, [CALL]) == whole
 
 
-def test_required_without_a_call_says_tool_calls_only_when_whole() -> None:
+def test_required_without_a_call_ends_with_tool_calls_only_when_whole() -> None:
     """As vLLM does."""
     rules = MessageRules("required", parses_tools=True)
     assert rules.streamed_finish("stop", tools_streamed=False) == "stop"
@@ -36,13 +36,13 @@ def test_required_without_a_call_says_tool_calls_only_when_whole() -> None:
 
 @pytest.mark.parametrize(("choice", "content"), [("none", None), ("auto", None), ("required", ""), ("named", "")])
 def test_content_is_null_or_empty_by_the_tool_choice(choice: Any, content: str | None) -> None:
-    """A message that had to call a tool has text, if none."""
+    """A message with a forced tool has text, which may be empty."""
     assert MessageRules(choice, parses_tools=True).whole_content(None) == content
     assert MessageRules(choice, parses_tools=True).whole_content("x") == "x"
 
 
-def test_calls_show_where_they_may() -> None:
-    """Not without a tool parser and not when the client wants none."""
+def test_calls_are_returned_only_if_allowed() -> None:
+    """Not without a tool parser, and not if the client disables them."""
     assert MessageRules("none", parses_tools=True).whole_calls([CALL]) == ()
     assert MessageRules("auto", parses_tools=False).whole_calls([CALL]) == ()
     assert MessageRules("auto", parses_tools=True).whole_calls([CALL, CALL]) == (CALL, CALL)
@@ -51,14 +51,14 @@ def test_calls_show_where_they_may() -> None:
 
 
 def test_hidden_reasoning_hides_tokens() -> None:
-    """They would give it away."""
+    """They would disclose it."""
     assert MessageRules(include_reasoning=False).hides_tokens
     assert not MessageRules().hides_tokens
 
 
 @pytest.mark.parametrize("fields", [{}, {"tool_choice": None}, {"tool_choice": "none"}, {"tools": None}])
 def test_without_parsers_plain_requests_pass(fields: dict[str, Any]) -> None:
-    """Also those that have tools and want none called."""
+    """Also those with tools and tool_choice none."""
     tools = [{"type": "function", "function": {"name": "a"}}]
     assert NoParsers().plan(fields) is None  # type: ignore[func-returns-value]
     assert NoParsers().plan({"tools": tools, "tool_choice": "none"}) is None  # type: ignore[func-returns-value]
@@ -76,7 +76,7 @@ def test_without_parsers_plain_requests_pass(fields: dict[str, Any]) -> None:
     ],
 )
 def test_without_parsers_tools_are_refused(fields: dict[str, Any], message: str) -> None:
-    """In vLLM's words."""
+    """With vLLM's messages."""
     with pytest.raises(InvalidRequest) as refused:
         NoParsers().plan({"tools": [{"type": "function", "function": {"name": "a"}}], **fields})
     assert refused.value.message == message

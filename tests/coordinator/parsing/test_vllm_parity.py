@@ -1,4 +1,4 @@
-"""The same messages as vLLM's own chat route makes of the same ids, streamed in any steps and whole.
+"""Messages equal those of vLLM's own chat route for the same ids, streamed in any steps and whole.
 
 Streamed and whole results of one parser differ by themselves in places: qwen3_coder and deepseek_v3 drop white space
 before a call only when whole, openai formats arguments anew, cut calls show only when streamed. So each is held
@@ -44,7 +44,7 @@ PACES = {
 
 
 def parsers_for(name: str, pace: str) -> "VllmParsers":
-    """Load the parsers of a case; loading is what takes long, so cases share it."""
+    """Load the parsers of a case, shared by cases because loading is slow."""
     case = CASES[name]
     parsers = copy(loaded.parsers(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
     parsers.pace = PACES[pace]
@@ -65,7 +65,7 @@ def vllm_for(name: str) -> VllmServer:
 
 
 def ids_of(case: Case) -> list[int]:
-    """Return the output's ids, with the end token if the model ended it."""
+    """Return the output's ids, with EOS if the model ended it."""
     tokenizer = tokenizer_for(case.tokenizer)
     text = case.output + (END.get(case.tokenizer, "") if case.reason == "stop" else "")
     return tokenizer.encode(text, add_special_tokens=False)
@@ -96,7 +96,7 @@ def plan_for(name: str, pace: str) -> ParserPlan:
 
 
 def feed(parser: MessageParser, texts: Any, step: list[int], eos: bool, finished: bool) -> MessageDelta | None:
-    """Feed one engine step as a choice does: token by token."""
+    """Feed one engine step token by token, as a choice does."""
     delta = None
     for position, token_id in enumerate(step, 1):
         last = position == len(step)
@@ -106,10 +106,10 @@ def feed(parser: MessageParser, texts: Any, step: list[int], eos: bool, finished
 
 
 def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
-    """Stream through our seam and add up what a client sees."""
+    """Stream through our parsers and join the deltas."""
     case, plan = CASES[name], plan_for(name, pace)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
-    texts, parser = TextStreams(tokenizer_for(case.tokenizer), rules).behind([1, 2, 3]), plan.parser([1, 2, 3])
+    texts, parser = TextStreams(tokenizer_for(case.tokenizer), rules).stream([1, 2, 3]), plan.parser([1, 2, 3])
     chunks: list[dict[str, Any]] = []
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
@@ -125,15 +125,15 @@ def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("name", CASES)
-def test_streams_as_vllm_does(name: str, pace: str) -> None:
-    """Token by token, whatever is gathered before a parser sees it."""
+def test_streams_equal_vllms(name: str, pace: str) -> None:
+    """Token by token, with any batching."""
     assert our_stream(name, pace, [[token_id] for token_id in ids_of(CASES[name])]) == vllm_stream(name)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", CASES)
-def test_steps_of_any_size_give_the_same_stream(name: str, seed: int) -> None:
-    """Frames that merged, or that speculation made long, change nothing."""
+def test_streams_do_not_depend_on_step_sizes(name: str, seed: int) -> None:
+    """Merged frames and frames of speculative decoding change nothing."""
     ids, pick = ids_of(CASES[name]), random.Random(f"{name}{seed}")
     longest, steps = pick.choice([2, 7, 50]), []
     while ids:
@@ -144,12 +144,12 @@ def test_steps_of_any_size_give_the_same_stream(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whole_messages_are_vllms(name: str) -> None:
+def test_whole_messages_equal_vllms(name: str) -> None:
     """Content, null or empty, reasoning, calls, finish reason and reasoning tokens."""
     case, plan = CASES[name], plan_for(name, "as-configured")
     ids = ids_of(case)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
-    text = TextStreams(tokenizer_for(case.tokenizer), rules).behind([1, 2, 3]).step(ids, case.reason == "stop", True)[0]
+    text = TextStreams(tokenizer_for(case.tokenizer), rules).stream([1, 2, 3]).step(ids, case.reason == "stop", True)[0]
     parser = plan.parser([1, 2, 3])
     message = parser.whole(text, ids, case.reason)
     ours = {
@@ -163,8 +163,8 @@ def test_whole_messages_are_vllms(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_requests_are_adjusted_as_vllm_does(name: str) -> None:
-    """Special tokens, grammar and, with gpt-oss, the prompt are those that vLLM's renderer comes to."""
+def test_requests_are_adjusted_as_in_vllm(name: str) -> None:
+    """Special tokens, grammar and, with gpt-oss, the prompt equal those of vLLM's renderer."""
     plan = plan_for(name, "as-configured")
     request, prompt = asyncio.run(vllm_for(name).render(CASES[name].body))
     assert plan.skip_special_tokens == request.skip_special_tokens
@@ -184,8 +184,8 @@ def test_requests_are_adjusted_as_vllm_does(name: str) -> None:
 
 @pytest.mark.parametrize("prompt", ["<think>\n", "<think>\n\n</think>\n\n", "", "<think>x</think><|im_start|>"])
 @pytest.mark.parametrize("name", ["qwen3", "qwen3-hidden", "deepseek_r1", "hermes"])
-def test_the_engine_hears_whether_reasoning_is_over(name: str, prompt: str) -> None:
-    """As vLLM resolves it from the prompt."""
+def test_reasoning_ended_equals_vllms(name: str, prompt: str) -> None:
+    """It is resolved from the prompt."""
     server, ids = vllm_for(name), tokenizer_for("qwen3").encode("Hi" + prompt)
     request, _ = asyncio.run(server.render(CASES[name].body))
     kwargs = server.serving._effective_chat_template_kwargs(request)
@@ -196,16 +196,16 @@ def test_the_engine_hears_whether_reasoning_is_over(name: str, prompt: str) -> N
     assert ours == theirs
 
 
-def test_planning_leaves_the_body_as_it_is() -> None:
-    """vLLM's validators rename and fill in fields of what they read."""
+def test_planning_does_not_change_the_body() -> None:
+    """vLLM's validators rename and fill in fields of their input."""
     body = chat(messages=HISTORY)
     before = json.dumps(body)
     assert parsers_for("hermes-qwen3", "never").plan(body) is not None
     assert json.dumps(body) == before
 
 
-def test_an_idle_tool_parser_costs_nothing() -> None:
-    """A request without tools needs no plan, unless a parser must hide its own markup."""
+def test_requests_without_tools_need_no_plan() -> None:
+    """Unless a parser must hide its own markup."""
     assert parsers_for("hermes", "never").plan(chat(tools=False)) is None
     assert parsers_for("qwen3_coder", "never").plan(chat(tools=False)) is not None
     assert parsers_for("hermes-qwen3", "never").plan(chat(tools=False)) is not None
@@ -223,7 +223,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("fields", BAD)
-def test_wrong_tools_are_refused_in_vllms_words(fields: dict[str, Any]) -> None:
+def test_invalid_tools_are_refused_with_vllms_message(fields: dict[str, Any]) -> None:
     """Message and parameter of its validators."""
     from vllm.exceptions import VLLMValidationError
 
@@ -238,7 +238,7 @@ def test_wrong_tools_are_refused_in_vllms_words(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "write"}}])
-def test_tools_without_a_tool_parser_are_refused_in_vllms_words(choice: Any) -> None:
+def test_tools_without_a_tool_parser_are_refused_with_vllms_message(choice: Any) -> None:
     """Only a reasoning parser is configured."""
     from tokenwire.errors import InvalidRequest
 

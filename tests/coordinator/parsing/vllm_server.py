@@ -30,7 +30,7 @@ class VllmServer:
             config, _Renderer(tokenizer), request_logger=None, chat_template=None,
             chat_template_content_format="auto", **parsers,
         )  # fmt: skip
-        # The server without what it asks of an engine.
+        # The server without an engine.
         serving = OpenAIServingChat.__new__(OpenAIServingChat)
         attributes = {
             "model_config": config, "parser_cls": self.renderer.parser, "enable_auto_tools": True,
@@ -54,7 +54,7 @@ class VllmServer:
         return request, None if ids == _Renderer.prompt else ids
 
     def texts(self, request: Any, prompt: list[int], steps: Sequence[list[int]], eos: bool) -> list[str]:
-        """Return what vLLM's detokenizer makes of each step."""
+        """Return the text of each step from vLLM's detokenizer."""
         from vllm import SamplingParams
         from vllm.v1.engine import EngineCoreRequest
         from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
@@ -70,7 +70,7 @@ class VllmServer:
         return texts
 
     async def stream(self, request: Any, prompt: list[int], steps: Sequence[list[int]], reason: str) -> dict[str, Any]:
-        """Return the message that the streamed chunks add up to."""
+        """Return the message joined from streamed chunks."""
         from vllm.entrypoints.generate.base.protocol import RequestResponseMetadata
 
         texts = self.texts(request, prompt, steps, reason == "stop")
@@ -118,7 +118,7 @@ class VllmServer:
 
 
 class _Renderer:
-    """Stands for the chat template."""
+    """Replaces the chat template."""
 
     prompt: ClassVar = [1, 2, 3]
 
@@ -133,7 +133,7 @@ class _Renderer:
 
 
 def add_up(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Put streamed chunks together, as a client would."""
+    """Join streamed chunks as a client would."""
     message: dict[str, Any] = {"content": "", "reasoning": "", "calls": {}, "finish": None, "reasoning_tokens": None}
     for chunk in chunks:
         assert "error" not in chunk, chunk

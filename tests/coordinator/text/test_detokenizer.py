@@ -56,8 +56,8 @@ def test_text_that_nobody_reads_is_not_decoded(smollm2: Tokenizer) -> None:
     """All tokens count and none has a text; with a stop string there is one to look at after all."""
     ids = smollm2.encode("one two", False)
 
-    assert TextStreams(smollm2, TextRules(unread=True)).behind([5]).step(ids, False, False) == ("", len(ids), None)
-    stopping = TextStreams(smollm2, TextRules(("two",), unread=True)).behind([5])
+    assert TextStreams(smollm2, TextRules(unread=True)).stream([5]).step(ids, False, False) == ("", len(ids), None)
+    stopping = TextStreams(smollm2, TextRules(("two",), unread=True)).stream([5])
     assert stopping.step(ids, False, False)[2] == "two"
 
 
@@ -70,7 +70,7 @@ class TestGoldenVectors:
         """Feed the ids of a text, so many a step."""
         ids = tokenizer.encode(text, False) + ([2] if eos else [])
         prompt = tokenizer.encode("Q:", False)
-        stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).behind(prompt)  # type: ignore[arg-type]
+        stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).stream(prompt)  # type: ignore[arg-type]
         return run(stream, cut(ids, [size]), eos)
 
     def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
@@ -157,8 +157,8 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
     tokenizer.added_token_ids = {tool: "<tool>"}
     ids = [one, tool, tool, one]
     rules = TextRules(skip_special_tokens=False, spaces_between_special_tokens=False)
-    assert "".join(run(TextStreams(tokenizer, rules).behind([one]), cut(ids, [1]))[0]) == " one <tool><tool> one"
-    assert "".join(run(TextStreams(tokenizer, TextRules()).behind([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
+    assert "".join(run(TextStreams(tokenizer, rules).stream([one]), cut(ids, [1]))[0]) == " one <tool><tool> one"
+    assert "".join(run(TextStreams(tokenizer, TextRules()).stream([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -206,7 +206,7 @@ def test_any_steps_give_what_decoding_at_once_gives(
     prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
     texts = reference.visible_text(tokenizer, prompt_ids, ids)
     expected = reference.finish(texts, stops, min_tokens, include)
-    stream = TextStreams(tokenizer, TextRules(stops, include), min_tokens).behind(prompt_ids)
+    stream = TextStreams(tokenizer, TextRules(stops, include), min_tokens).stream(prompt_ids)
     deltas, kept, matched = run(stream, cut(ids, sizes))
     assert ("".join(deltas), kept, matched) == (expected.text, expected.kept, expected.matched)
     assert not any("\ufffd" in delta for delta in deltas)

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from tests.coordinator.text.requests import BODIES
 from tokenwire.coordinator.text import token_cache, tokenizer
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.token_cache import SegmentCache, cut, cutting_tokens
+from tokenwire.coordinator.text.token_cache import TokenCache, cut, cutting_tokens
 from tokenwire.errors import InvalidRequest
 
 
@@ -135,7 +135,7 @@ def test_hard_tokens_leave_some_places_to_cut() -> None:
 
 def test_the_cache_forgets_what_was_not_used_for_longest() -> None:
     """It keeps within its size, counting text, ids and itself; what was asked for stays."""
-    cache = SegmentCache(max_bytes=3000)
+    cache = TokenCache(max_bytes=3000)
     for name in "abc":
         cache.put(name * 300, array("I", [1] * 50))
     assert cache.get("a" * 300) is not None

@@ -68,7 +68,7 @@ def our_outcome(
     tokenizer: Tokenizer, prompt: list[int], steps: Sequence[list[int]], eos: bool, rules: TextRules, min_tokens: int
 ) -> Outcome:
     """Run ours on the same."""
-    stream, text, kept = TextStreams(tokenizer, rules, min_tokens).behind(prompt), "", 0
+    stream, text, kept = TextStreams(tokenizer, rules, min_tokens).stream(prompt), "", 0
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
         delta, count, matched = stream.step(list(step), eos and last, last)
