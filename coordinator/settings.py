@@ -55,7 +55,7 @@ class TemplateSettings:
         None,
         Option(
             "--chat-template",
-            "Jinja template, a file or its text, that replaces the model's own.",
+            "Jinja template, as a file or as text, that replaces the model's own.",
             Section.TEMPLATES,
             parse=_read_template,
         ),
@@ -64,7 +64,7 @@ class TemplateSettings:
         "auto",
         Option(
             "--chat-template-content-format",
-            "How templates get message content: as text, or as a list of parts.",
+            "Format of message content in templates: text, or a list of parts.",
             Section.TEMPLATES,
         ),
     )
@@ -72,14 +72,13 @@ class TemplateSettings:
         {},
         Option(
             "--default-chat-template-kwargs",
-            "JSON object of values for templates, where requests give none.",
+            "JSON object of template variables; requests override them.",
             Section.TEMPLATES,
             parse=_json_object,
         ),
     )
     trust_request: bool = option(
-        False,
-        Option("--trust-request-chat-template", "Let requests bring chat templates of their own.", Section.TEMPLATES),
+        False, Option("--trust-request-chat-template", "Accept chat templates in requests.", Section.TEMPLATES)
     )
 
 
@@ -90,13 +89,15 @@ class ObservationSettings:
     otlp_traces_endpoint: str | None = option(
         None,
         Option(
-            "--otlp-traces-endpoint", "URL of an OpenTelemetry collector that gets spans (extra `otel`).", Section.LOGS
+            "--otlp-traces-endpoint",
+            "URL of an OpenTelemetry collector that receives spans. Needs the extra `otel`.",
+            Section.LOGS,
         ),
     )
     request_log: bool = option(
-        True, Option("--no-request-log", "Do not log a line for each request that has ended.", Section.LOGS)
+        True, Option("--no-request-log", "Disable the log line of each finished request.", Section.LOGS)
     )
-    log_prompts: bool = option(False, Option("--log-prompts", "Log the text of prompts too.", Section.LOGS))
+    log_prompts: bool = option(False, Option("--log-prompts", "Include prompts in the log.", Section.LOGS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,8 @@ class CoordinatorSettings:
         REQUIRED,
         Option(
             "--worker",
-            "Where workers are: HOST:PORT, unix:PATH, file:PATH (an address a line), dns:HOST:PORT or "
-            "k8s:NAMESPACE/SERVICE:PORT; http://HOST:PORT is a stock vLLM server. Repeat for more.",
+            "Worker address: HOST:PORT, unix:PATH, file:PATH (one address per line), dns:HOST:PORT, "
+            "k8s:NAMESPACE/SERVICE:PORT, or http://HOST:PORT for a stock vLLM server. Repeat for more.",
         ),
     )
     host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
@@ -138,31 +139,37 @@ class CoordinatorSettings:
         (),
         Option(
             "--expect-model",
-            "Model that is listed, and for which requests wait, before its first worker has come. Repeat for more.",
+            "Model that is listed, and whose requests are queued, before its first worker has connected. "
+            "Repeat for more.",
         ),
     )
     model_linger_s: float = option(
-        300.0,
-        Option("--model-linger", "Seconds that a model stays known without any worker.", bounds=Bounds(at_least=0)),
+        300.0, Option("--model-linger", "Seconds that a model without workers stays listed.", bounds=Bounds(at_least=0))
     )
     max_body_bytes: int = option(
-        32 * 2**20, Option("--max-body-mb", "Largest request body.", unit=Unit.MiB, bounds=Bounds(above=0))
+        32 * 2**20, Option("--max-body-mb", "Maximum size of a request body.", unit=Unit.MiB, bounds=Bounds(above=0))
     )
     drain_timeout_s: float = option(
-        30.0, Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0))
+        30.0,
+        Option(
+            "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
+        ),
     )
     drain_delay_s: float = option(
         0.0,
         Option(
             "--drain-delay",
-            "Seconds to go on taking requests after SIGTERM while /health answers 503, for load balancers to notice.",
+            "Seconds to keep accepting requests after SIGTERM while /health returns 503, so that load "
+            "balancers notice.",
             bounds=Bounds(at_least=0),
         ),
     )
     stall_timeout_s: float = option(
         60.0,
         Option(
-            "--stall-timeout", "Seconds after which a client that reads nothing is cut off.", bounds=Bounds(above=0)
+            "--stall-timeout",
+            "Seconds after which a client that does not read its response is disconnected.",
+            bounds=Bounds(above=0),
         ),
     )
     link: LinkSettings = field(default_factory=LinkSettings)
@@ -174,7 +181,7 @@ class CoordinatorSettings:
         (),
         Option(
             "--allowed-host",
-            "Name by which clients may know the server, beside localhost and addresses; repeat for more.",
+            "Host name that requests may use, besides localhost and addresses; repeat for more.",
             Section.HTTP,
             default_text="no other on a loopback address, else any",
             parse=_lower,
@@ -185,13 +192,13 @@ class CoordinatorSettings:
         5,
         Option(
             "--keep-alive-timeout",
-            "Seconds that an idle connection is kept; more than a balancer in front keeps it.",
+            "Seconds that an idle connection is kept open; set it higher than that of a load balancer in front.",
             Section.HTTP,
             bounds=Bounds(at_least=1),
         ),
     )
     status_page: bool = option(
-        True, Option("--no-status-page", "Serve no status page at / and no /status.json.", Section.HTTP)
+        True, Option("--no-status-page", "Disable the status page at / and /status.json.", Section.HTTP)
     )
     access: AccessSettings = field(default_factory=AccessSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
@@ -199,7 +206,8 @@ class CoordinatorSettings:
         DEFAULT_BACKLOG_BYTES,
         Option(
             "--max-backlog-mb",
-            "Memory for what slow clients have not read; one that makes up a sixteenth of it is cut off.",
+            "Maximum memory of response data that clients have not read; a client with a sixteenth of it is "
+            "disconnected.",
             Section.ADMISSION,
             unit=Unit.MiB,
             bounds=Bounds(above=0),
@@ -209,8 +217,8 @@ class CoordinatorSettings:
         "affinity",
         Option(
             "--routing",
-            "How a worker is chosen: affinity has prompts go where their beginning is cached unless that "
-            "costs more than it saves, load has the fewest sequences, round-robin takes turns.",
+            "Routing policy: affinity prefers the worker that has the prompt's prefix cached unless its load "
+            "outweighs that, load the one with the fewest sequences, round-robin takes turns.",
             Section.ROUTING,
         ),
     )

@@ -26,14 +26,12 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 class LogSettings:
     """What is logged, and how."""
 
-    format: LogFormat = option(
-        "text", Option("--log-format", "Logs for people, or a JSON object a line.", Section.LOGS)
-    )
+    format: LogFormat = option("text", Option("--log-format", "Plain text, or one JSON object per line.", Section.LOGS))
     level: LogLevel | None = option(
         None,
         Option(
             "--log-level",
-            "What is logged besides requests; vLLM's own log is shown up to info.",
+            "Log level; requests are logged at any, vLLM's own log is shown up to info.",
             Section.LOGS,
             default_text="info; of `tokenwire serve` warning",
         ),

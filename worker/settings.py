@@ -18,17 +18,20 @@ def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 class WorkerSettings:
     """Addresses, limits and paths of a worker."""
 
-    listen: str = option("127.0.0.1:50051", Option("--listen", "Where coordinators connect: HOST:PORT or unix:PATH."))
+    listen: str = option("127.0.0.1:50051", Option("--listen", "Address for coordinators: HOST:PORT or unix:PATH."))
     """Port 0: any."""
     drain_timeout_s: float = option(
-        30.0, Option("--drain-timeout", "Seconds that replies may run on after SIGTERM.", bounds=Bounds(at_least=0))
+        30.0,
+        Option(
+            "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
+        ),
     )
     """Then sequences are aborted."""
     weights_roots: tuple[Path, ...] = option(
         (),
         Option(
             "--weights-root",
-            "Directory that new weights and adapters may be read from; repeat for more.",
+            "Directory that weights and adapters may be loaded from; repeat for more.",
             path="existing directory",
             default_text="any",
             parse=_resolve,
@@ -37,11 +40,12 @@ class WorkerSettings:
     health_listen: str | None = option(
         None,
         Option(
-            "--health-listen", "One more HOST:PORT, with health only and for anybody: for probes without certificates."
+            "--health-listen",
+            "Additional HOST:PORT with unauthenticated health checks only, for probes without certificates.",
         ),
     )
     metrics_listen: str | None = option(
-        None, Option("--metrics-listen", "HOST:PORT on which Prometheus may ask for /metrics, over plain HTTP.")
+        None, Option("--metrics-listen", "HOST:PORT that serves /metrics to Prometheus over plain HTTP.")
     )
     link: LinkSettings = field(default_factory=LinkSettings)
     """How coordinators authenticate."""
@@ -59,26 +63,29 @@ class WorkerSettings:
 class EngineSettings:
     """Which engine a worker runs, and how it is started."""
 
-    model: str | None = option(None, Option("MODEL", "A directory or a hub id."))
+    model: str | None = option(None, Option("MODEL", "Model directory or Hugging Face hub id."))
     """None: the small embedded model."""
-    engine: Literal["vllm", "sim"] = option("vllm", Option("--engine", "The real engine, or one that makes up tokens."))
+    engine: Literal["vllm", "sim"] = option(
+        "vllm", Option("--engine", "vLLM, or a simulated engine that generates made-up tokens.")
+    )
     served_model_names: tuple[str, ...] = option(
-        (), Option("--served-model-name", "Name(s) that requests may use.", default_text="MODEL")
+        (), Option("--served-model-name", "Model name in requests; repeat for aliases.", default_text="MODEL")
     )
     warm_up: bool = option(
         True,
         Option(
             "--warm-up/--no-warm-up",
-            "Run requests of each kind before the first one comes, so that nobody waits for kernels to be compiled.",
+            "Run a request of each kind at startup, so that none of the first ones waits for kernels to be compiled.",
         ),
     )
     kv_events: bool = option(
-        False, Option("--kv-events", "Tell coordinators what the prefix cache holds, so that prompts find it.")
+        False,
+        Option("--kv-events", "Publish the contents of the prefix cache to coordinators, for cache-aware routing."),
     )
     cache_dir: Path | None = option(None, CACHE_DIR)
     """The embedded model is prepared there."""
     arguments: str = option(
-        "", Option("--engine-args", "Engine arguments, for where a command line cannot carry them after --.")
+        "", Option("--engine-args", "Engine arguments, where a command line cannot carry them after --.")
     )
 
 

@@ -14,14 +14,16 @@ class ApiSettings:
     debug_headers: bool = option(
         False,
         Option(
-            "--enable-debug-headers", "Tell in X-Tokenwire-Worker which worker had a request, and why.", Section.ROUTING
+            "--enable-debug-headers",
+            "Report the chosen worker, and why, in the header X-Tokenwire-Worker.",
+            Section.ROUTING,
         ),
     )
     exclude_tools_when_tool_choice_none: bool = option(
         False,
         Option(
             "--exclude-tools-when-tool-choice-none",
-            "Do not show templates the tools of requests with tool_choice none.",
+            "Hide tools from the template where tool_choice is none.",
             Section.TEMPLATES,
         ),
     )
@@ -29,23 +31,22 @@ class ApiSettings:
         "auto",
         Option(
             "--token-history",
-            "Prompts of conversations that go on: exact re-uses the ids of earlier turns, template "
-            "renders everything anew, auto is exact where clients ask for ids or name a session.",
+            "Prompts of continued conversations: exact reuses the token ids of earlier turns, template "
+            "renders all turns again, auto is exact where clients ask for token ids or name a session.",
             Section.HISTORY,
         ),
     )
     prompt_tokens_details: bool = option(
-        False,
-        Option("--enable-prompt-tokens-details", "Tell in usage how much of a prompt was cached.", Section.REPLIES),
+        False, Option("--enable-prompt-tokens-details", "Report cached prompt tokens in usage.", Section.REPLIES)
     )
     force_include_usage: bool = option(
-        False, Option("--enable-force-include-usage", "End every stream with usage.", Section.REPLIES)
+        False, Option("--enable-force-include-usage", "Send usage at the end of every stream.", Section.REPLIES)
     )
     render_route: bool = option(
         False,
         Option(
             "--enable-render-route",
-            "Serve .../render beside chat and completions: what a request becomes, for debugging.",
+            "Serve .../render next to chat and completions, which returns the rendered prompt, for debugging.",
             Section.REPLIES,
         ),
     )
@@ -56,8 +57,8 @@ class ApiSettings:
         False,
         Option(
             "--allow-kv-transfer-params",
-            "Hand kv_transfer_params and ec_transfer_params of requests on to engines. Only where a router of your "
-            "own fills them: whoever sends them can end engines and read others' prompts.",
+            "Pass kv_transfer_params and ec_transfer_params of requests to engines. Only behind a router that"
+            " sets them: whoever sends them can crash engines and read the prompts of others.",
             Section.TRANSFERS,
         ),
     )
@@ -73,7 +74,7 @@ class ControlSettings:
         None,
         Option(
             "--admin-key-file",
-            "File with the key that steering routes ask for; or set TOKENWIRE_ADMIN_KEY.",
+            "File with the key for admin routes; or set TOKENWIRE_ADMIN_KEY.",
             Section.ADMIN,
             path="existing file",
             contents="admin key",
@@ -85,7 +86,7 @@ class ControlSettings:
         600.0,
         Option(
             "--control-timeout",
-            "Seconds that a worker may take for a steering operation.",
+            "Seconds that a worker may take for an admin operation.",
             Section.ADMIN,
             bounds=Bounds(above=0),
         ),
@@ -94,7 +95,7 @@ class ControlSettings:
         False,
         Option(
             "--enable-rl",
-            "Serve routes that steer workers, for RL trainers: pause, weights, adapters. Set an admin key.",
+            "Serve admin routes for RL trainers: pause, weights, adapters. Set an admin key.",
             Section.ADMIN,
         ),
     )
@@ -102,13 +103,13 @@ class ControlSettings:
         False,
         Option(
             "--enable-lora-routes",
-            "Serve routes that load LoRA adapters (vLLM: VLLM_ALLOW_RUNTIME_LORA_UPDATING).",
+            "Serve admin routes that load LoRA adapters (vLLM: VLLM_ALLOW_RUNTIME_LORA_UPDATING).",
             Section.ADMIN,
         ),
     )
     stale_weights: bool = option(
         False,
-        Option("--allow-stale-weights", "Send requests also to workers that missed a weight update.", Section.ADMIN),
+        Option("--allow-stale-weights", "Route requests also to workers that missed a weight update.", Section.ADMIN),
     )
 
     def __post_init__(self) -> None:

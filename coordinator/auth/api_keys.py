@@ -67,15 +67,15 @@ class AccessSettings:
         None,
         Option(
             _FLAG,
-            "File with the API keys that requests must bring, and their limits; read again when it changes. "
-            f"Keys may also be in {VARIABLE}, with commas between them.",
+            "File with API keys and their limits, reloaded when it changes. Keys may also be in "
+            f"{VARIABLE}, separated by commas.",
             Section.ADMISSION,
             path="existing file",
         ),
     )
     keys: tuple[Key, ...] = option(
         (),
-        Option("", "API keys, with commas between them.", Section.ADMISSION, variable=VARIABLE, parse=_parse_variable),
+        Option("", "API keys, separated by commas.", Section.ADMISSION, variable=VARIABLE, parse=_parse_variable),
     )
 
     @property

@@ -40,7 +40,7 @@ class LivenessSettings:
         4.0,
         Option(
             "--heartbeat-timeout",
-            "Seconds after which a silent worker counts as lost; 0: when its connection ends.",
+            "Seconds without a heartbeat after which a worker is lost; 0: only when its connection closes.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0),
         ),
@@ -49,8 +49,8 @@ class LivenessSettings:
         4.0,
         Option(
             "--engine-stall-timeout",
-            "Seconds that an engine with requests may make no step, beyond what its worker calls in order; "
-            "0: for ever.",
+            "Seconds without a step after which an engine with requests is stalled, in addition to what its "
+            "worker expects; 0: unlimited.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0),
         ),

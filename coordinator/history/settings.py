@@ -17,7 +17,7 @@ class HistorySettings:
         256 * 2**20,
         Option(
             "--history-mb",
-            "Memory for ids of earlier turns; see --token-history.",
+            "Maximum memory of token ids of earlier turns; see --token-history.",
             Section.HISTORY,
             unit=Unit.MiB,
             bounds=Bounds(above=0),
@@ -33,7 +33,7 @@ class HistorySettings:
         None,
         Option(
             "--history-store",
-            "Redis in which coordinators share earlier turns: redis://HOST:PORT/DB. Needs the extra `redis`.",
+            "Redis that coordinators share earlier turns in: redis://HOST:PORT/DB. Needs the extra `redis`.",
             Section.HISTORY,
         ),
     )
@@ -41,7 +41,7 @@ class HistorySettings:
         None,
         Option(
             "--history-store-password-file",
-            "File with its password; or set TOKENWIRE_HISTORY_STORE_PASSWORD.",
+            "File with the password of --history-store; or set TOKENWIRE_HISTORY_STORE_PASSWORD.",
             Section.HISTORY,
             path="existing file",
             contents="password of the history store",

@@ -26,7 +26,7 @@ class ProtocolLimits:
         64 * 2**10,
         Option(
             "--max-head-kb",
-            "Largest request line with headers.",
+            "Maximum size of a request line with headers.",
             Section.HTTP,
             unit=Unit.KiB,
             bounds=Bounds(at_least=1),
@@ -36,7 +36,7 @@ class ProtocolLimits:
         30.0,
         Option(
             "--head-timeout",
-            "Seconds in which a request's headers must have come.",
+            "Seconds within which the headers of a request must arrive.",
             Section.HTTP,
             bounds=Bounds(above=0),
         ),

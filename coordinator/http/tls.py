@@ -16,25 +16,32 @@ class HttpsSettings:
     """Files, with vLLM's names; no certificate: plain HTTP."""
 
     certfile: Path | None = option(
+        None, Option("--ssl-certfile", "Certificate chain for HTTPS.", Section.HTTP, path="file")
+    )
+    keyfile: Path | None = option(
         None,
         Option(
-            "--ssl-certfile",
-            "Certificate for HTTPS, with those between it and its authority.",
+            "--ssl-keyfile",
+            "Private key of --ssl-certfile.",
+            Section.HTTP,
+            path="file",
+            default_text="in the same file",
+        ),
+    )
+    ca_certs: Path | None = option(
+        None,
+        Option(
+            "--ssl-ca-certs",
+            "Certificate authorities that client certificates are verified against.",
             Section.HTTP,
             path="file",
         ),
-    )
-    keyfile: Path | None = option(
-        None, Option("--ssl-keyfile", "Its key.", Section.HTTP, path="file", default_text="in the same file")
-    )
-    ca_certs: Path | None = option(
-        None, Option("--ssl-ca-certs", "Authorities of clients' certificates.", Section.HTTP, path="file")
     )
     cert_reqs: int = option(
         0,
         Option(
             "--ssl-cert-reqs",
-            "Whether clients show a certificate: 0 no, 1 if they have one, 2 always.",
+            "Client certificates: 0 none, 1 optional, 2 required.",
             Section.HTTP,
             bounds=Bounds(at_least=0, at_most=2),
         ),

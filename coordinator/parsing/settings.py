@@ -15,38 +15,27 @@ class ParserSettings:
     """The operator's configuration of parsers."""
 
     tool_call_parser: str | None = option(
-        None,
-        Option(
-            "--tool-call-parser",
-            "vLLM's name of the parser for tool calls. Needs the extra `parsers`.",
-            Section.PARSERS,
-        ),
+        None, Option("--tool-call-parser", "vLLM's tool call parser. Needs the extra `parsers`.", Section.PARSERS)
     )
     reasoning_parser: str | None = option(
-        None,
-        Option(
-            "--reasoning-parser", "vLLM's name of the parser for reasoning. Needs the extra `parsers`.", Section.PARSERS
-        ),
+        None, Option("--reasoning-parser", "vLLM's reasoning parser. Needs the extra `parsers`.", Section.PARSERS)
     )
     enable_auto_tool_choice: bool = option(
-        False,
-        Option(
-            "--enable-auto-tool-choice",
-            "Let the model choose to call tools; needs --tool-call-parser.",
-            Section.PARSERS,
-        ),
+        False, Option("--enable-auto-tool-choice", "Allow tool_choice auto; needs --tool-call-parser.", Section.PARSERS)
     )
     tool_parser_plugin: str | None = option(
-        None, Option("--tool-parser-plugin", "Python file that registers more tool parsers.", Section.PARSERS)
+        None,
+        Option("--tool-parser-plugin", "Python file that registers additional tool call parsers.", Section.PARSERS),
     )
     reasoning_parser_plugin: str | None = option(
-        None, Option("--reasoning-parser-plugin", "Python file that registers more reasoning parsers.", Section.PARSERS)
+        None,
+        Option(
+            "--reasoning-parser-plugin", "Python file that registers additional reasoning parsers.", Section.PARSERS
+        ),
     )
     tool_strict_level: str = option(
         "auto",
-        Option(
-            "--tool-strict-level", "How strictly tool calls are bound to their schemas, as in vLLM.", Section.PARSERS
-        ),
+        Option("--tool-strict-level", "How strictly tool calls follow their schemas, as in vLLM.", Section.PARSERS),
     )
     default_chat_template_kwargs: dict[str, Any] = shared({}, "--default-chat-template-kwargs")
     """The chat template's values: some parsers check whether thinking is enabled."""

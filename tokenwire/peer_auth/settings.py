@@ -21,14 +21,20 @@ class LinkSettings:
     """Files that secure the link; none of them: whoever reaches a worker may use it."""
 
     cert: Path | None = option(
-        None, Option("--link-cert", "Certificate for TLS between coordinators and workers.", Section.LINK, path="file")
+        None,
+        Option(
+            "--link-cert",
+            "TLS certificate of this side of the connection between coordinators and workers.",
+            Section.LINK,
+            path="file",
+        ),
     )
-    key: Path | None = option(None, Option("--link-key", "Its key.", Section.LINK, path="file"))
+    key: Path | None = option(None, Option("--link-key", "Private key of --link-cert.", Section.LINK, path="file"))
     ca: Path | None = option(
         None,
         Option(
             "--link-ca",
-            "Certificates of authorities that the other side's certificate must be from.",
+            "Certificate authorities that the peer's certificate is verified against.",
             Section.LINK,
             path="file",
         ),
@@ -37,7 +43,7 @@ class LinkSettings:
         None,
         Option(
             "--link-token-file",
-            "File with the token that coordinators bring, one a line: the first is sent, all are taken; "
+            "File with tokens, one per line: coordinators send the first, workers accept all; "
             f"or set {TOKEN_VARIABLE}.",
             Section.LINK,
             path="file",
@@ -47,14 +53,14 @@ class LinkSettings:
         None,
         Option(
             "",
-            "The token that coordinators bring, where there is no file.",
+            "Tokens, where there is no --link-token-file.",
             Section.LINK,
             variable=TOKEN_VARIABLE,
             parse=_parse_token,
         ),
     )
     server_name: str = option(
-        SERVER_NAME, Option("--link-server-name", "Name that the certificates of workers carry.", Section.LINK)
+        SERVER_NAME, Option("--link-server-name", "Name in the certificates of workers.", Section.LINK)
     )
     """Not their addresses, which come and go."""
 

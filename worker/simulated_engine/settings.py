@@ -36,7 +36,7 @@ class SimulationSettings:
         None,
         Option(
             "--sim-script",
-            "JSON list of ids to say, repeated.",
+            "JSON list of token ids to generate, repeated.",
             Section.SIMULATION,
             path="existing file",
             parse=_read_script,
@@ -45,14 +45,15 @@ class SimulationSettings:
     """A prompt that ends with the script's beginning is continued from there, as for a reply that was cut or moved to
     another engine."""
     step_ms: float = option(
-        10.0, Option("--sim-step-ms", "Time of a step.", Section.SIMULATION, bounds=Bounds(at_least=0))
+        10.0,
+        Option("--sim-step-ms", "Duration of a step in milliseconds.", Section.SIMULATION, bounds=Bounds(at_least=0)),
     )
     """0: as fast as possible, with prefill taking no time either."""
     prefill_tokens_per_s: float = option(
         20_000.0,
         Option(
             "--sim-prefill-rate",
-            "Prompt tokens per second; 0: no limit.",
+            "Prompt tokens per second; 0: unlimited.",
             Section.SIMULATION,
             bounds=Bounds(at_least=0),
         ),
@@ -62,38 +63,39 @@ class SimulationSettings:
         None,
         Option(
             "--sim-kv-tokens",
-            "Tokens that the KV cache holds.",
+            "Size of the KV cache in tokens.",
             Section.SIMULATION,
             bounds=Bounds(at_least=2 * BLOCK_SIZE),
             default_text="524288, or one context when that is longer",
         ),
     )
     max_num_seqs: int = option(
-        256,
-        Option("--sim-max-num-seqs", "Sequences that run at a time.", Section.SIMULATION, bounds=Bounds(at_least=1)),
+        256, Option("--sim-max-num-seqs", "Maximum running sequences.", Section.SIMULATION, bounds=Bounds(at_least=1))
     )
     max_queue: int = option(
         0,
         Option(
-            "--sim-max-queue", "Sequences that may wait; 0: no limit.", Section.SIMULATION, bounds=Bounds(at_least=0)
+            "--sim-max-queue", "Maximum queued sequences; 0: unlimited.", Section.SIMULATION, bounds=Bounds(at_least=0)
         ),
     )
     max_model_len: int | None = option(
         None,
         Option(
             "--sim-max-model-len",
-            "Context length.",
+            "Maximum context length in tokens.",
             Section.SIMULATION,
             bounds=Bounds(at_least=2),
             default_text="the model's, or 32768",
         ),
     )
-    seed: int = option(0, Option("--sim-seed", "Another seed is another model.", Section.SIMULATION))
+    seed: int = option(
+        0, Option("--sim-seed", "Seed of the model: another one generates other tokens.", Section.SIMULATION)
+    )
     eos_rate: float = option(
         0.0,
         Option(
             "--sim-eos-rate",
-            "Probability that a token ends the sequence.",
+            "Probability that a token ends its sequence.",
             Section.SIMULATION,
             bounds=Bounds(at_least=0, at_most=1),
         ),
@@ -102,8 +104,8 @@ class SimulationSettings:
         "positional",
         Option(
             "--sim-seeds",
-            "Where noise comes from: the ids and the seed alone, or a generator of each request, which only a "
-            "run from the start brings into the same state.",
+            "Source of sampling noise: token ids and seed alone, or a generator per request, whose state only"
+            " an uninterrupted run reaches.",
             Section.SIMULATION,
         ),
     )
@@ -111,7 +113,7 @@ class SimulationSettings:
         FaultPlan(),
         Option(
             "--sim-fault",
-            "What goes wrong, KIND@TRIGGER=N, for example crash@tokens=500.",
+            "Fault to inject, KIND@TRIGGER=N, for example crash@tokens=500; repeat for more.",
             Section.SIMULATION,
             repeated=True,
             parse=FaultPlan.parse,

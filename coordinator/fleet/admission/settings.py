@@ -23,7 +23,7 @@ class AdmissionSettings:
         60.0,
         Option(
             "--queue-timeout",
-            "Seconds that a request may wait for a worker.",
+            "Maximum queue time of a request in seconds.",
             Section.ADMISSION,
             bounds=Bounds(above=0),
             default_text="60; with --enable-rl 600",
@@ -34,8 +34,8 @@ class AdmissionSettings:
         None,
         Option(
             "--max-queue",
-            "Sequences that may wait for a model in each process; 0: none, requests that find no room are refused "
-            "at once.",
+            "Maximum queued sequences per model and process; 0: requests that no worker has capacity for are "
+            "rejected at once.",
             Section.ADMISSION,
             bounds=Bounds(at_least=0),
             default_text="as many as its workers run at a time; with --enable-rl no limit",
@@ -46,7 +46,7 @@ class AdmissionSettings:
         256 * 2**20,
         Option(
             "--max-queue-mb",
-            "Memory for all waiting requests.",
+            "Maximum memory of all queued requests.",
             Section.ADMISSION,
             unit=Unit.MiB,
             bounds=Bounds(above=0),
@@ -56,7 +56,7 @@ class AdmissionSettings:
         None,
         Option(
             "--request-timeout",
-            "Seconds that a request may take as a whole, where its header X-Request-Timeout asks for no less.",
+            "Maximum total time of a request in seconds; its header X-Request-Timeout may ask for less.",
             Section.ADMISSION,
             bounds=Bounds(above=0),
             default_text="no limit",

@@ -16,7 +16,7 @@ class FailoverSettings:
         3,
         Option(
             "--failover-attempts",
-            "Workers that a request may lose and still go on; 0: a lost worker ends its requests.",
+            "Worker losses that a request survives; 0: a lost worker fails its requests.",
             Section.FAILOVER,
             bounds=Bounds(at_least=0),
         ),
@@ -25,8 +25,8 @@ class FailoverSettings:
         "auto",
         Option(
             "--resume-policy",
-            "What becomes of a reply that cannot go on with the tokens of a single run: exact ends it with an "
-            "error, plausible goes on from its tokens, auto is exact where clients get ids or log-probabilities.",
+            "How a reply resumes that cannot equal an uninterrupted run: exact fails it, plausible continues "
+            "from its tokens, auto is exact where clients get token ids or log-probabilities.",
             Section.FAILOVER,
         ),
     )
