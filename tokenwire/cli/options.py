@@ -128,11 +128,11 @@ def _value(each: Declared, values: Values, environment: Mapping[str, str]) -> ob
         return default if values.get(flag) else None
     if each.is_switch and "/" not in about.flag:
         return given is not each.default
-    if about.unit and isinstance(given, float):
-        given = int(given * about.unit)
     try:
+        if about.unit and isinstance(given, float):
+            given = int(given * about.unit)
         return given if about.parse is None else about.parse(given)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InvalidRequest(f"{about.name}: {error}") from error
 
 

@@ -137,6 +137,13 @@ def test_serve_passes_on_what_it_takes(half: str, tmp_path: Path) -> None:
     assert {name: value for name, value in passed.values.items() if name != "--worker"} == expected
 
 
+def test_serve_passes_on_a_default_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line counts before the environment, which the halves see too."""
+    monkeypatch.setenv("TOKENWIRE_ROUTING", "load")
+    given = parse(SERVE_OPTIONS, ["--routing", "affinity"])
+    assert arguments(COORDINATOR_OPTIONS, given.values) == ["--routing", "affinity"]
+
+
 def test_serve_takes_options_of_both_halves() -> None:
     """All of the simulated engine and of the API; none that only halves have that are started apart."""
     taken = set(SERVE_OPTIONS)
@@ -168,6 +175,7 @@ def test_what_cannot_be_names_the_flag(given: list[str], message: str) -> None:
     ("build_it", "message"),
     [
         (lambda: build(CoordinatorSettings, {"--worker": ("x:1",), "--drain-delay": -1.0}), "--drain-delay must be"),
+        (lambda: build(AdmissionSettings, {"--max-queue-mb": float("inf")}), "--max-queue-mb: cannot convert"),
         (lambda: CoordinatorSettings(("x:1",), port=-1), "--port must be between 0 and 65535, got -1"),
         (lambda: CoordinatorSettings(("x:1",), max_body_bytes=0), "--max-body-mb must be above 0, got 0"),
         (lambda: AdmissionSettings(queue_timeout_s=float("nan")), "--queue-timeout must be above 0, got nan"),
