@@ -1,6 +1,7 @@
 """The Responses API by the real `openai` client, against real processes."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
 from tests.e2e.scripted import REPLIES
-from tests.processes import Service
+from tests.processes import Service, simulated_service
 
 TOOLS: list[Any] = [
     {
@@ -167,14 +168,16 @@ def test_nothing_is_stored(client: OpenAI) -> None:
         client.responses.cancel(response.id)
 
 
-def test_a_client_that_leaves_is_aborted(service: Service) -> None:
-    """The engine stops computing for a stream that nobody reads."""
-    body = {"model": "sim", "input": "x", "stream": True}
-    with httpx.stream("POST", service.url + PATH, json=body) as response:
-        next(response.iter_lines())
+def test_a_client_that_leaves_is_aborted(folder: Path) -> None:
+    """The engine stops computing for a stream that nobody reads: by itself it would for an hour."""
+    with simulated_service(folder, "--sim-step-ms", "100", "--sim-max-model-len", "40000") as service:
+        body = {"model": "simulated", "input": "x", "max_output_tokens": 36_000, "stream": True}
+        with httpx.stream("POST", service.url + PATH, json=body) as response:
+            response.raise_for_status()
+            next(response.iter_lines())
+            service.wait_slots(1)
 
-    for number in range(len(service.workers)):
-        service.wait_slots(0, worker=number)
+        service.wait_slots(0)
 
 
 def _output(items: Any) -> list[dict[str, Any]]:
