@@ -77,15 +77,17 @@ class TailRenderer:
         if last is not None and closing.count(last) == 1:
             # The model omitted some of what precedes it in the closing.
             return await _encode(last + closing.rpartition(last)[2] + suffix.rest, tokenizer, has_first=True)
-        if last is not None and turn.ending != "cut" and suffix.rest.lstrip().startswith(last):
-            # The model stopped at the token that begins the next message: such templates have no closing.
+        own = closing  # without what belongs to the calls
+        if calls:
+            plain = await self._closing([*marked[:position], _TEXT_REPLY], target)
+            own = _common_end(closing, plain or "")
+        own = _from_first(tokens, own)
+        if not own and last is not None and turn.ending != "cut" and suffix.rest.lstrip().startswith(last):
+            # The model stopped at the token that begins the next message, which ends replies without a closing.
             return await _encode(suffix.rest.lstrip(), tokenizer, has_first=True)
         if turn.ending == "token":
             return await _after_other_token(suffix, tokenizer)
-        if calls:
-            plain = await self._closing([*marked[:position], _TEXT_REPLY], target)
-            suffix = replace(suffix, closing=_common_end(closing, plain or ""))
-        return await _encode(_from_first(tokens, suffix.closing) + suffix.rest, tokenizer)
+        return await _encode(own + suffix.rest, tokenizer)
 
     async def _closing(self, marked: Messages, target: Target) -> str | None:
         """Return what the template renders after the placeholder if the conversation ends there; None if it fails."""
