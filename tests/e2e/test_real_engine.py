@@ -192,6 +192,7 @@ def test_ctrl_c_lets_a_real_engine_finish(place: Path) -> None:
 
             assert worker.wait_exit(60) == 0
             assert "force killing" not in worker.log
+            assert "still running after grace period" not in worker.log
             assert "leaked" not in worker.log
             assert "draining: 1 slots" in worker.log
             assert '"finish_reason":"length"' in reader.text

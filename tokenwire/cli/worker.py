@@ -130,6 +130,7 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
     if model is None:
         from tokenwire.worker.embedded_model import (
             EMBEDDED_MODEL_ENGINE_ARGS,
+            EMBEDDED_MODEL_ENVIRONMENT,
             EMBEDDED_MODEL_NAME,
             prepare_embedded_model,
         )
@@ -141,6 +142,8 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
         cache = settings.cache_dir or default_cache_dir()
         model, names = str(prepare_embedded_model(cache, tell)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
+        for name, value in EMBEDDED_MODEL_ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
     log.info("starting vLLM with %s; a large model takes minutes", model)
     report(f"loading {names[0] if names else model}")
     return VllmEngine(

@@ -1,5 +1,8 @@
 """The extension of vLLM's worker class, of which there can be one, with the methods for collective_rpc."""
 
+import atexit
+import gc
+
 from tokenwire.worker.vllm_engine.named_params import NamedParamUpdates
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
 
@@ -9,3 +12,7 @@ class WorkerExtension(NamedParamUpdates, PartialPrefills):
 
 
 EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
+
+# Processes that compute import this. As they end Python would look for garbage several times among the million objects
+# of vLLM and torch, which takes longer than a stop has on a busy machine.
+atexit.register(gc.freeze)
