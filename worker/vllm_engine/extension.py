@@ -13,6 +13,6 @@ class WorkerExtension(NamedParamUpdates, PartialPrefills):
 
 EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
-# Processes that compute import this. As they end Python would look for garbage several times among the million objects
-# of vLLM and torch, which takes longer than a stop has on a busy machine.
+# Every process that runs the model imports this module. At its exit Python would otherwise collect garbage several times
+# among the million objects of vLLM and torch: seconds, and half a minute on a busy machine.
 atexit.register(gc.freeze)
