@@ -13,6 +13,6 @@ class WorkerExtension(NamedParamUpdates, PartialPrefills):
 
 EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
-# Every process that runs the model imports this module. At its exit Python would otherwise collect garbage several times
-# among the million objects of vLLM and torch: seconds, and half a minute on a busy machine.
+# Every process that runs the model imports this module. At its exit Python would otherwise collect garbage several
+# times among the million objects of vLLM and torch, which takes seconds, and half a minute on a busy machine.
 atexit.register(gc.freeze)
