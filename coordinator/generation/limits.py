@@ -17,6 +17,8 @@ MAX_STOP_STRINGS = 4
 MAX_STOPS = 128
 """On routes that follow vLLM's SamplingParams, which has none."""
 MAX_STOP_CHARS = 4096
+MAX_ALL_STOP_CHARS = MAX_STOP_STRINGS * MAX_STOP_CHARS
+"""Of all stop strings of a request together: the automaton that finds them is built of every character."""
 MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
@@ -90,6 +92,8 @@ def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
         raise InvalidRequest("stop cannot contain an empty string.", param="stop")
     if any(len(text) > MAX_STOP_CHARS for text in stop):
         raise InvalidRequest(f"A stop string has more than {MAX_STOP_CHARS} characters.", param="stop")
+    if sum(map(len, stop)) > MAX_ALL_STOP_CHARS:
+        raise InvalidRequest(f"The stop strings have more than {MAX_ALL_STOP_CHARS} characters together.", param="stop")
     if len(sampling.bad_words) > MAX_BAD_WORDS:
         raise InvalidRequest(
             f"Too many bad words: {len(sampling.bad_words)}, more than {MAX_BAD_WORDS}.", param="bad_words"

@@ -24,6 +24,8 @@ def request(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> Generati
 def test_ordinary_requests_pass() -> None:
     """Bounds belong to what is allowed."""
     limits.check_request(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]), MODEL)
+    limits.check_request(request(stop=("a" * 4096,) * 4), MODEL)
+    limits.check_request(request(stop=("a" * 128,) * 128), MODEL)
     limits.check_request(request(n=limits.MAX_N), MODEL)
     limits.check_request(request(n=2, seed=2**63 - 2), MODEL)
     limits.check_request(request(seed=2**63 - 1), MODEL)
@@ -58,6 +60,8 @@ def test_ordinary_requests_pass() -> None:
         (request(bad_words=["a"] * 129), "bad_words"),
         (request(bad_words=["a" * 1025]), "bad_words"),
         (request(stop=("a" * 4097,)), "stop"),
+        (request(stop=(*("a" * 4096,) * 4, "a")), "stop"),
+        (request(stop=("a" * 129,) * 128), "stop"),
         (request(structured_outputs=pb.StructuredOutputs(regex="a{1,100001}")), "structured_outputs.regex"),
     ],
 )
