@@ -101,10 +101,10 @@ def is_quiet(level: LogLevel | None) -> bool:
 
 
 def _quieten_vllm() -> None:
-    """Let vLLM and what it loads tell of errors alone, here and in the processes that it starts.
+    """Make vLLM and its libraries log only errors, here and in the processes that it starts.
 
-    Most of what it warns of is how it was built. The environment is all that its processes heed; what somebody has set
-    there himself stays.
+    Most of its warnings concern how it was built. Its processes are configured only by the environment; variables that
+    are already set stay.
     """
     logging.getLogger("vllm").setLevel(logging.ERROR)
     quiet = {

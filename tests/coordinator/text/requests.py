@@ -1,4 +1,4 @@
-"""Chat requests, as JSON bodies, that reach every corner of a template."""
+"""JSON bodies of chat requests that cover all features of templates."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Incremental detokenization: the same text as decoding everything at once, whatever the steps."""
+"""Incremental detokenization gives the same text as decoding everything at once, for any steps."""
 
 import logging
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ STOPS = st.lists(st.text(alphabet="one é你🙂", min_size=1, max_size=4), max_
 
 
 def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """Cut ids into steps, of the given sizes in turn."""
+    """Cut ids into steps of the given sizes, cyclically."""
     steps, rest, turn = [], list(ids), 0
     while rest:
         size = sizes[turn % len(sizes)]
@@ -52,8 +52,8 @@ def run(
     return deltas, kept, None
 
 
-def test_text_that_nobody_reads_is_not_decoded(smollm2: Tokenizer) -> None:
-    """All tokens count and none has a text; with a stop string there is one to look at after all."""
+def test_unread_text_is_not_decoded(smollm2: Tokenizer) -> None:
+    """All tokens count and have no text; with a stop string they are decoded nevertheless."""
     ids = smollm2.encode("one two", False)
 
     assert TextStreams(smollm2, TextRules(unread=True)).stream([5]).step(ids, False, False) == ("", len(ids), None)
@@ -62,57 +62,57 @@ def test_text_that_nobody_reads_is_not_decoded(smollm2: Tokenizer) -> None:
 
 
 class TestGoldenVectors:
-    """What vLLM 0.32 itself gave for SmolLM2; only the deltas may be earlier than its own."""
+    """Results of vLLM 0.32 for SmolLM2; only our deltas may be earlier."""
 
     def run(
         self, tokenizer: Tokenizer, text: str, size: int = 1, eos: bool = False, min_tokens: int = 0, **rules: object
     ) -> tuple[list[str], int, str | None]:
-        """Feed the ids of a text, so many a step."""
+        """Feed the ids of a text in steps of this size."""
         ids = tokenizer.encode(text, False) + ([2] if eos else [])
         prompt = tokenizer.encode("Q:", False)
         stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).stream(prompt)  # type: ignore[arg-type]
         return run(stream, cut(ids, [size]), eos)
 
     def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
-        """The stop string goes, and so does the token after the one that completed it."""
+        """The stop string is removed, and so are tokens after the one that completed it."""
         result = self.run(smollm2, " one two three four", stop=("two th",))
         assert result == ([" one", " ", ""], 3, "two th")
 
     def test_an_included_stop_string_stays(self, smollm2: Tokenizer) -> None:
-        """With include_stop_str_in_output the text ends with the stop string, inside a token if need be."""
+        """With include_stop_str_in_output the text ends with the stop string, even inside a token."""
         result = self.run(smollm2, " one two three four", stop=("two th",), include_stop_str_in_output=True)
         assert result == ([" one", " two", " th"], 3, "two th")
 
     def test_many_tokens_a_step_give_the_same_end(self, smollm2: Tokenizer) -> None:
-        """Tokens behind the completing one are cut off within the step."""
+        """Tokens after the completing one are cut off within the step."""
         result = self.run(smollm2, " one two three four", size=4, stop=("two th",))
         assert result == ([" one "], 3, "two th")
 
-    def test_min_tokens_passes_over_early_matches(self, smollm2: Tokenizer) -> None:
+    def test_min_tokens_ignores_early_matches(self, smollm2: Tokenizer) -> None:
         """A stop string in the first min_tokens tokens is text."""
         result = self.run(smollm2, " one two three four", stop=("two th", "one"), min_tokens=2)
         assert ("".join(result[0]), *result[1:]) == (" one ", 3, "two th")
 
     def test_eos_is_kept_but_not_text(self, smollm2: Tokenizer) -> None:
-        """The token that ended the sequence counts and does not show."""
+        """The token that ended the sequence counts, but has no text."""
         result = self.run(smollm2, " one two", eos=True, stop=("zzzz",))
         assert result == ([" one", " two", ""], 3, None)
 
-    def test_characters_come_whole(self, smollm2: Tokenizer) -> None:
-        """Tokens that are parts of a character show nothing until it is complete."""
+    def test_characters_are_complete(self, smollm2: Tokenizer) -> None:
+        """Tokens of a multi-token character have no text until it is complete."""
         result = self.run(smollm2, " 你好🙂 ok")
         assert result == ([" ", "", "你", "", "好", "", "🙂", " ok"], 8, None)
 
 
 def test_without_stop_strings_no_text_is_kept() -> None:
-    """The stream of the usual request has no place where text could grow."""
+    """The stream of a usual request has no field in which text could accumulate."""
     stream = TextStream(BYTES, [])
     assert type(stream) is TextStream
     assert not hasattr(stream, "__dict__")
     assert isinstance(TextStream(BYTES, [], stops=compile_stops(("x",))), StoppingTextStream)
 
 
-def test_eos_is_text_where_the_stop_is_included() -> None:
+def test_eos_is_text_if_the_stop_is_included() -> None:
     """include_stop_str_in_output applies to the token that ended the sequence as well."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
     assert run(TextStream(BYTES, [], skip_special_tokens=False), [ids], eos=True)[0] == ["a"]
@@ -121,28 +121,28 @@ def test_eos_is_text_where_the_stop_is_included() -> None:
 
 
 def test_a_final_step_without_tokens_flushes() -> None:
-    """A sequence that ends without a last token gives out what was held back."""
+    """A sequence that ends without a last token emits the held text."""
     stream = TextStream(BYTES, [], stops=compile_stops(("###",)))
     assert stream.step(BYTES.encode("a##", False), False, False) == ("a", 3, None)
     assert stream.step([], False, True) == ("##", 0, None)
 
 
-def test_a_match_before_eos_cuts_the_eos_off() -> None:
-    """A stop string that completes in the step that also brought EOS wins, and EOS does not count."""
+def test_a_match_before_eos_cuts_eos_off() -> None:
+    """A stop string that completes in the step with EOS takes precedence, and EOS does not count."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
     assert TextStream(BYTES, [], stops=compile_stops(("a",))).step(ids, True, True) == ("", 1, "a")
 
 
-def test_bad_ids_are_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """An id that no tokenizer could know is logged and shows nothing; an unknown one shows nothing."""
+def test_invalid_ids_have_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    """An impossible id is logged and has no text; an unknown one has no text."""
     with caplog.at_level(logging.WARNING):
         assert run(TextStream(BYTES, []), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
     assert "-1" in caplog.text
 
 
 @pytest.mark.parametrize("size", [1, 20])
-def test_decoding_goes_on_after_an_invalid_prefix(size: int) -> None:
-    """Where a byte makes the bytes before it invalid, the stream starts afresh and loses nothing that follows."""
+def test_decoding_continues_after_an_invalid_prefix(size: int) -> None:
+    """If a byte invalidates the bytes before it, the decoder restarts and loses nothing after them."""
     broken = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "é".encode() + b"\xff"]
     ids = [*broken, *FALLBACK.encode("one", False)]
     deltas, kept, _ = run(TextStream(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
@@ -150,7 +150,7 @@ def test_decoding_goes_on_after_an_invalid_prefix(size: int) -> None:
 
 
 def test_added_tokens_follow_each_other_without_blanks() -> None:
-    """With spaces_between_special_tokens off, an added token behind another one shows just its own text."""
+    """Without spaces_between_special_tokens, an added token after another one has only its own text."""
     tokenizer = tiny.word_piece()
     tokenizer.backend.add_tokens(["<tool>"])
     tool, one = tiny.token_id(tokenizer, "<tool>"), tiny.token_id(tokenizer, "one")
@@ -164,7 +164,7 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
 @pytest.mark.parametrize("kind", TINY)
 @pytest.mark.parametrize("cut_at", [1, 2, 3])
 def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at: int) -> None:
-    """The first text completes the prompt's last character, and brings nothing of the prompt again."""
+    """The first text completes the prompt's last character, and repeats nothing of the prompt."""
     tokenizer = TINY[kind]
     ids = tokenizer.encode("one, two 🙂, one", False)
     start = next(i for i in range(len(ids)) if tokenizer.decode(ids[: i + 1]).endswith("\ufffd"))
@@ -173,14 +173,14 @@ def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at
 
 
 def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: Tokenizer) -> None:
-    """A token that holds a blank and half a character shows in the first text only as the character."""
+    """Of a token with a blank and half a character, the first text has only the character."""
     ids = smollm2.encode("one 🦄 two", False)
     assert smollm2.decode(ids[:2]) == "one \ufffd"
     assert run(TextStream(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
 
 
 def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
-    """Where the character is never completed, the replacement character is the prompt's."""
+    """If the character is never completed, the replacement character belongs to the prompt."""
     prompt = BYTES.encode("one 🙂", False)[:-1]
     assert run(TextStream(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
     noise = BYTES.encode("🙂", False)[1:2] * 200
@@ -197,12 +197,12 @@ def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
     min_tokens=st.integers(0, 12),
     include=st.booleans(),
 )
-def test_any_steps_give_what_decoding_at_once_gives(
+def test_any_steps_equal_decoding_at_once(
     kind: str, prompt: str, text: str, stops: tuple[str, ...], sizes: list[int], min_tokens: int, include: bool
 ) -> None:
-    """Text, kept tokens and match equal the plain reference, for all kinds of tokenizers and any cut into steps."""
+    """Text, kept tokens and match equal the reference, for all kinds of tokenizers and any steps."""
     tokenizer = TINY[kind]
-    # A visible beginning, since some decoders treat the very first blank on its own.
+    # A visible beginning, because some decoders treat the first blank specially.
     prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
     texts = reference.visible_text(tokenizer, prompt_ids, ids)
     expected = reference.finish(texts, stops, min_tokens, include)
@@ -214,21 +214,21 @@ def test_any_steps_give_what_decoding_at_once_gives(
 
 @settings(max_examples=200)
 @given(prompt=st.binary(max_size=80), generated=st.binary(max_size=20), size=st.integers(1, 4))
-def test_any_bytes_give_what_decoding_at_once_gives(prompt: bytes, generated: bytes, size: int) -> None:
-    """Even for noise, the text is the whole text without the prompt's."""
+def test_any_bytes_equal_decoding_at_once(prompt: bytes, generated: bytes, size: int) -> None:
+    """Even for random bytes, the text is the whole text without the prompt's."""
     prompt_ids, ids = byte_ids(prompt + b"x"), byte_ids(generated)
     expected = reference.visible_text(BYTES, prompt_ids, ids)[-1]
     assert "".join(run(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
 
 
 def byte_ids(raw: bytes) -> list[int]:
-    """Return the ids of bytes that need not be text."""
+    """Return the ids of arbitrary bytes."""
     spelled = {char: index for index, char in enumerate(sorted(BYTES.backend.get_vocab(False)))}
     return [spelled[BYTE_CHARS[byte]] for byte in raw]
 
 
 def _byte_chars() -> dict[int, str]:
-    # GPT-2's table: printable bytes stand for themselves, the others for the code points from 256 on.
+    # GPT-2's table: printable bytes map to themselves, the others to code points from 256 on.
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
@@ -244,10 +244,10 @@ BYTE_CHARS = _byte_chars()
     generated=st.lists(st.integers(0, 270), max_size=12),
     skip=st.booleans(),
 )
-def test_a_part_of_the_prompt_stands_for_all_of_it(
+def test_a_suffix_of_the_prompt_primes_like_all_of_it(
     kind: str, prompt: list[int], generated: list[int], skip: bool
 ) -> None:
-    """A stream primed with a few tokens gives text step by step exactly as one primed with the whole prompt."""
+    """A stream primed with a few tokens decodes exactly like one primed with the whole prompt."""
     tokenizer = TINY[kind]
     if tokenizer.decode(prompt, skip).endswith("\ufffd"):
         prompt = [*prompt, *tokenizer.encode("one", False)]
@@ -256,7 +256,7 @@ def test_a_part_of_the_prompt_stands_for_all_of_it(
 
 
 def test_a_run_of_bytes_is_not_cut() -> None:
-    """Bytes decode together, so what stands for the prompt does not begin between them."""
+    """Bytes decode together, so the suffix does not begin between them."""
     byte_run = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "éééé".encode() + b"a\xc3"]
     prompt = [*FALLBACK.encode("one" * 5, False), *byte_run[:-1]]
     ids = [byte_run[-1], *FALLBACK.encode("o", False)]
@@ -264,8 +264,8 @@ def test_a_run_of_bytes_is_not_cut() -> None:
     assert run(TextStream(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
 
 
-def test_words_that_depend_on_their_place_need_the_whole_prompt() -> None:
-    """Only decoders known to be additive get a part of the prompt."""
+def test_position_dependent_words_need_the_whole_prompt() -> None:
+    """Only decoders known to be additive are primed with a suffix of the prompt."""
     tokenizer = tiny.word_piece()
     assert [tokenizer.decodes_additively for tokenizer in TINY.values()] == [True, True, True]
     assert not tokenizer.decodes_additively
@@ -275,7 +275,7 @@ def test_words_that_depend_on_their_place_need_the_whole_prompt() -> None:
 
 @pytest.mark.npm
 def test_real_tokenizers_decode_step_by_step(npm_tokenizer: Tokenizer) -> None:
-    """For real models, the deltas of one token a step join to the text, behind short and long prompts."""
+    """For real models, deltas of one token per step join to the text, after short and long prompts."""
     text = "Hello, wörld! 你好 🙂👩‍👩‍👧 naïve\n\tcode = {'a': 1}  \u202bשלום\u202c ½ <|im_end|> end"
     ids = npm_tokenizer.encode(text, False)
     assert npm_tokenizer.decodes_additively

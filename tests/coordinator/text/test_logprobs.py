@@ -1,4 +1,4 @@
-"""Log-probabilities with texts: each token's own, and that of characters that several tokens make."""
+"""Texts of log-probabilities: each token's own, and those of multi-token characters."""
 
 from typing import Literal
 
@@ -14,12 +14,12 @@ from tokenwire.v1 import inference_pb2 as pb
 
 @pytest.fixture
 def tokenizer() -> Tokenizer:
-    """Return a tokenizer with a token for each byte."""
+    """Return a tokenizer with one token per byte."""
     return small_model().tokenizer
 
 
 def rows(*positions: list[int], ranks: list[int] | None = None) -> pb.LogprobRows:
-    """Return rows of tokens, whose log-probabilities count down from -1."""
+    """Return rows of tokens with log-probabilities that count down from -1."""
     flat = [token_id for position in positions for token_id in position]
     logprobs = [-float(1 + i) for i in range(len(flat))]
     return pb.LogprobRows(width=len(positions[0]), token_ids=flat, logprobs=logprobs, sampled_ranks=ranks or [])
@@ -38,7 +38,7 @@ def ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: Tokenizer) -> None:
-    """The token has the rank that it came with, the others theirs in order; a token is there once."""
+    """The token has its own rank, the others theirs in order; no token appears twice."""
     a, b, c = ids(tokenizer, "abc")
 
     first, second = LogprobDecoder(TokenTexts(tokenizer)).decode(rows([a, b, c], [b, b, a], ranks=[7, 1]))
@@ -48,7 +48,7 @@ def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: Tokenizer) ->
 
 
 def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
-    """A scored prompt need not say how likely its own tokens are; no rows are no positions."""
+    """A scored prompt may have no ranks of its own tokens; no rows are no positions."""
     decoder = LogprobDecoder(TokenTexts(tokenizer))
 
     assert [position[0].rank for position in decoder.decode(rows([1], [2]))] == [0, 0]
@@ -58,7 +58,7 @@ def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("character", ["é", "東", "👩"])
 @pytest.mark.parametrize("frames", [1, 2, 8])
 def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, character: str, frames: int) -> None:
-    """Those before have none, whichever frames they come in."""
+    """Those before it have none, whichever frames they are in."""
     decoder, sequence = LogprobDecoder(TokenTexts(tokenizer)), ids(tokenizer, f"ab{character}c{character}{character}")
     size = -(-len(sequence) // frames)
     shown = []
@@ -69,8 +69,8 @@ def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, charac
     assert [text for (text,) in shown] == ["a", "b", *parts, "c", *parts, *parts]
 
 
-def test_what_else_was_likely_follows_the_same_text(tokenizer: Tokenizer) -> None:
-    """An alternative completes the character that the sequence has begun, not one of its own row."""
+def test_alternatives_follow_the_same_text(tokenizer: Tokenizer) -> None:
+    """An alternative completes the sequence's incomplete character, not one of its own row."""
     first, second = ids(tokenizer, "é")
     other = ids(tokenizer, "è")[1]
 
@@ -79,8 +79,8 @@ def test_what_else_was_likely_follows_the_same_text(tokenizer: Tokenizer) -> Non
     assert shown == [["", "", ""], ["é", "è", ""]]
 
 
-def test_sequences_do_not_see_each_other(tokenizer: Tokenizer) -> None:
-    """They share the texts of tokens and nothing that came before."""
+def test_sequences_are_independent(tokenizer: Tokenizer) -> None:
+    """They share the texts of tokens, but no context."""
     shared = TokenTexts(tokenizer)
     first, second = ids(tokenizer, "é")
     one, other = LogprobDecoder(shared), LogprobDecoder(shared)
@@ -90,8 +90,8 @@ def test_sequences_do_not_see_each_other(tokenizer: Tokenizer) -> None:
     assert texts(one, [second]) == [["é"]]
 
 
-def test_a_character_of_four_bytes_is_seen_behind_anything(tokenizer: Tokenizer) -> None:
-    """The context is long enough for it, behind a broken character too."""
+def test_a_character_of_four_bytes_is_decoded_after_any_text(tokenizer: Tokenizer) -> None:
+    """The context is long enough, even after an incomplete character."""
     broken = ids(tokenizer, "東")[:2]
     decoder = LogprobDecoder(TokenTexts(tokenizer))
 
@@ -100,8 +100,8 @@ def test_a_character_of_four_bytes_is_seen_behind_anything(tokenizer: Tokenizer)
     assert shown[-1] == ["👩"]
 
 
-def test_text_in_front_of_a_character_waits_for_it(tokenizer: Tokenizer) -> None:
-    """A token of a blank and a character's beginning has no text: the one that ends the character has both."""
+def test_text_before_an_incomplete_character_belongs_to_its_last_token(tokenizer: Tokenizer) -> None:
+    """A token of a blank and a character's beginning has no text: the one that completes it has both."""
     first, second, third = tokenizer.encode("東", add_special_tokens=False)
     backend = Backend.from_str(tokenizer.backend.to_str())
     blank = "".join(backend.id_to_token(token_id) or "" for token_id in tokenizer.encode(" ", add_special_tokens=False))
@@ -113,8 +113,8 @@ def test_text_in_front_of_a_character_waits_for_it(tokenizer: Tokenizer) -> None
     assert shown == [[""], [""], [" 東"]]
 
 
-def test_blanks_of_other_tokenizers_are_as_they_are(tokenizer: Tokenizer) -> None:
-    """Some have added tokens of line breaks, as Gemma."""
+def test_blanks_of_other_tokenizers_are_unchanged(tokenizer: Tokenizer) -> None:
+    """Some have added tokens of line breaks, like Gemma."""
     backend = Backend.from_str(tokenizer.backend.to_str())
     backend.add_tokens(["\n\n"])
 
@@ -124,7 +124,7 @@ def test_blanks_of_other_tokenizers_are_as_they_are(tokenizer: Tokenizer) -> Non
 
 
 def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
-    """Their names show, and they keep what stands before them from what comes behind."""
+    """Their text is included, and they separate the text before and after them."""
     first, second = ids(tokenizer, "é")
     (end,) = tokenizer.encode("<|im_end|>", add_special_tokens=False)
 
@@ -135,8 +135,8 @@ def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("sequence", [False, True])
 @pytest.mark.parametrize("prepends", ["always", "never"])
-def test_blanks_that_a_decoder_drops_are_there(sequence: bool, prepends: Literal["always", "never"]) -> None:
-    """Where a sign in the vocabulary stands for blanks, each token has its own, wherever it stands."""
+def test_blanks_that_a_decoder_drops_are_restored(sequence: bool, prepends: Literal["always", "never"]) -> None:
+    """If a character in the vocabulary stands for blanks, each token has its own at any position."""
     words = ["_", "_Hi", "__x", "Hi", "<unk>"]
     backend = Backend(models.BPE({word: i for i, word in enumerate(words)}, [], unk_token="<unk>"))
     part = pre_tokenizers.Metaspace(replacement="_", prepend_scheme=prepends)

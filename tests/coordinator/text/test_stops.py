@@ -1,4 +1,4 @@
-"""Stop strings: which match wins, and that no more is held back than what may become one."""
+"""Stop strings: which match wins, and that only text that may become one is held back."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ STOPS = st.lists(st.text(alphabet="ab\n🙂", min_size=1, max_size=5), min_size=
 
 
 def scan(stops: tuple[str, ...], *pieces: str, include: bool = False) -> tuple[list[str], str | None]:
-    """Push pieces; return what came out of each, with what was held at the end, and the match."""
+    """Push pieces; return the text of each, with the text held at the end, and the match."""
     scanner = StopScanner(StopAutomaton(stops), include)
     out = []
     for piece in pieces:
@@ -25,48 +25,48 @@ def scan(stops: tuple[str, ...], *pieces: str, include: bool = False) -> tuple[l
 
 
 def test_the_match_that_completes_first_wins() -> None:
-    """A stop string inside another one ends the text although the other began earlier."""
+    """A stop string inside another one ends the text although the other starts earlier."""
     assert scan(("abcd", "bc"), "xabcd") == (["xa"], "bc")
 
 
 def test_ties_go_to_the_first_in_the_list() -> None:
-    """Two stop strings that complete at the same character are told apart by their order."""
+    """Of two stop strings that complete at the same character, the first in the list wins."""
     assert scan(("bc", "abc"), "xabc") == (["xa"], "bc")
     assert scan(("abc", "bc"), "xabc") == (["x"], "abc")
 
 
 def test_a_stop_string_may_be_listed_twice() -> None:
-    """The same stop string twice is the same as once, in its first place."""
+    """A repeated stop string counts once, at its first position."""
     assert scan(("bc", "abc", "bc"), "xabc") == (["xa"], "bc")
 
 
-def test_only_a_possible_beginning_is_held_back() -> None:
-    """Text that begins no stop string goes out at once, however long the stop strings are."""
+def test_only_a_possible_prefix_is_held_back() -> None:
+    """Text that is no prefix of a stop string is emitted at once, however long the stop strings are."""
     assert scan(("</answer>",), "fine", " <", "b>", "</ans", "wer!") == (
         ["fine", " ", "<b>", "", "</answer!", ""],
         None,
     )
 
 
-def test_held_text_comes_out_at_the_end() -> None:
-    """The beginning of a stop string that never completes belongs to the text."""
+def test_held_text_is_emitted_at_the_end() -> None:
+    """The prefix of a stop string that never completes belongs to the text."""
     assert scan(("###",), "a##") == (["a", "##"], None)
 
 
 def test_included_stop_strings_hold_nothing_back() -> None:
-    """Where the stop string belongs to the text, every piece goes out at once, cut after the match."""
+    """If the stop string belongs to the text, every piece is emitted at once, cut after the match."""
     assert scan(("two th",), " one two", " three", include=True) == ([" one two", " th"], "two th")
 
 
 def test_regex_characters_are_plain_text() -> None:
-    """Characters that mean something in a regular expression mean themselves."""
+    """Special characters of regular expressions are matched literally."""
     for stop in ("]", "^", "-", "\\", "[", ".", "a-z", "&&", "||", "~~"):
         assert scan((stop,), f"x{stop}y") == (["x"], stop)
         assert scan((stop, "^"), "xyz") == (["xyz", ""], None)
 
 
-def test_a_passed_over_match_may_still_hold_text_back() -> None:
-    """A match that does not count yet is text, but what it begins may go on to a match that counts."""
+def test_an_ignored_match_may_still_hold_text_back() -> None:
+    """A match that does not count yet is text, but it may be the prefix of a match that counts."""
     scanner = StopScanner(StopAutomaton(("ab", "abc")), False)
     assert scanner.push("xab", False) == ("x", None)
     assert scanner.push("c!", True) == ("", "abc")
@@ -78,14 +78,14 @@ def test_empty_stop_strings_are_refused() -> None:
         StopAutomaton(("a", ""))
 
 
-def test_automata_are_shared_unless_they_are_big() -> None:
-    """Requests with the same stop strings share an automaton; long lists are not kept in memory."""
+def test_automata_are_cached_unless_they_are_large() -> None:
+    """Requests with the same stop strings share an automaton; long lists are not cached."""
     assert compile_stops(("a", "b")) is compile_stops(("a", "b"))
     assert compile_stops(("x" * 5000,)) is not compile_stops(("x" * 5000,))
 
 
 def test_long_repetitive_stop_strings_stay_cheap() -> None:
-    """Text that nearly matches a long stop string again and again is read in one pass."""
+    """Text that repeatedly almost matches a long stop string is scanned in one pass."""
     stop = "a" * 20_000 + "b"
     scanner = StopScanner(StopAutomaton((stop,)), False)
     out = "".join(scanner.push("aaaa", True)[0] for _ in range(20_000))
@@ -96,7 +96,7 @@ def test_long_repetitive_stop_strings_stay_cheap() -> None:
 @settings(max_examples=300)
 @given(st.lists(TEXTS, max_size=8), STOPS, st.booleans(), st.integers(0, 8))
 def test_scanning_equals_searching(pieces: list[str], stops: tuple[str, ...], include: bool, from_piece: int) -> None:
-    """In any pieces, from any piece on: the same end as a plain search, and exactly the open beginning held back."""
+    """In any pieces, from any piece on, the end equals a plain search, and exactly the open prefix is held back."""
     scanner = StopScanner(StopAutomaton(stops), include)
     beyond = len("".join(pieces[:from_piece]))
     expected = find_stop("".join(pieces), stops, beyond)

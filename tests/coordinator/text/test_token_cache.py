@@ -1,4 +1,4 @@
-"""Conversations tokenize piece by piece to the same ids as at once, and what was seen before is not tokenized again."""
+"""Conversations tokenize piece by piece to the same ids as at once, and cached pieces are not tokenized again."""
 
 import random
 from array import array
@@ -18,7 +18,7 @@ from tokenwire.errors import InvalidRequest
 
 
 def words(*added: AddedToken, normalizer: Any = None, prefix: str = "never") -> Tokenizer:
-    """Return a tokenizer of characters and a few pairs with added tokens."""
+    """Return a tokenizer of characters and a few pairs, with added tokens."""
     texts = [*(chr(code) for code in range(32, 127)), "▁", "\n", "▁a", "a<", ">e"]
     merges = [("▁", "a"), ("a", "<"), (">", "e")]
     backend = Tokenizer(models.BPE(vocab={text: index for index, text in enumerate(texts)}, merges=merges))
@@ -31,7 +31,7 @@ def words(*added: AddedToken, normalizer: Any = None, prefix: str = "never") -> 
 
 
 def plain(text: str, **options: Any) -> AddedToken:
-    """Return an added token that is looked for in the text as it is."""
+    """Return an added token that is matched in raw text."""
     return AddedToken(text, normalized=False, **options)
 
 
@@ -56,28 +56,28 @@ LOWER = normalizers.Lowercase()
         ([AddedToken("<a>", normalized=True), plain("a")], False),
     ],
 )
-def test_cuts_are_made_only_in_front_of_tokens_that_nothing_hides(added: list[AddedToken], cuts: bool) -> None:
-    """Tokens that overlap, contain or continue one, or look at what is around it, make a cut inexact."""
+def test_texts_are_cut_only_before_tokens_that_nothing_hides(added: list[AddedToken], cuts: bool) -> None:
+    """Tokens that overlap, contain or continue one, or depend on its surroundings, make a cut inexact."""
     assert cutting_tokens(words(*added), ["<a>"]) == (("<a>",) if cuts else ())
 
 
-def test_tokens_in_normalized_text_are_no_places_to_cut() -> None:
-    """Where normalizing changes the text, tokens that are looked for afterwards may come of other texts."""
+def test_texts_are_not_cut_before_normalized_tokens() -> None:
+    """If normalization changes the text, tokens that are matched afterwards may come from other texts."""
     assert cutting_tokens(words(AddedToken("<a>", normalized=True), normalizer=LOWER), ["<a>"]) == ()
     assert cutting_tokens(words(plain("<a>"), normalizer=LOWER), ["<a>"]) == ("<a>",)
     assert cutting_tokens(words(plain("<a>"), normalizer=normalizers.Sequence([])), ["<a>"]) == ("<a>",)
 
 
-def test_only_added_tokens_cut_and_letters_do_not() -> None:
-    """A text that is no added token is no place to cut, nor is one that begins or ends like a word."""
+def test_texts_are_cut_only_before_added_tokens_that_are_no_words() -> None:
+    """They are not cut before other texts, nor before tokens that begin or end like a word."""
     assert cutting_tokens(words(plain("word"), plain("<x"), plain("x>")), ["<a>", "word", "<x", "x>"]) == ()
     backend = words(plain("<a>"))
     backend.encode_special_tokens = True
     assert cutting_tokens(backend, ["<a>"]) == ()
 
 
-def test_pieces_of_a_conversation_that_goes_on_stay_the_same() -> None:
-    """Pieces are not too short, make up the text, and begin the pieces of every longer text but for the last."""
+def test_pieces_of_a_growing_conversation_stay_the_same() -> None:
+    """Pieces have a minimum length, join to the text, and all but the last are pieces of every longer text."""
     turns = [f"<a>user {'x' * (n * 97 % 700)}" for n in range(40)]
     before: list[str] = []
     for count in range(1, len(turns)):
@@ -114,7 +114,7 @@ BACKENDS = [
     ),
 )
 def test_any_cut_is_exact(backend: Tokenizer, parts: list[str]) -> None:
-    """Cut in front of every allowed token, not only far apart, texts give the ids that they give at once."""
+    """Cut before every allowed token, not only far apart, texts have the ids of the whole."""
     tokens = cutting_tokens(backend, [token.content for token in HARD])
     text = "".join(parts)
     places = [0, *(i for i in range(1, len(text)) if text.startswith(tokens, i)), len(text)]
@@ -123,8 +123,8 @@ def test_any_cut_is_exact(backend: Tokenizer, parts: list[str]) -> None:
     assert together == backend.encode(text, add_special_tokens=False).ids
 
 
-def test_hard_tokens_leave_some_places_to_cut() -> None:
-    """The test above does cut."""
+def test_difficult_tokens_allow_some_cuts() -> None:
+    """The test above does cut texts."""
     assert cutting_tokens(
         words(plain("<a>"), plain("<b>", rstrip=True), plain("<c>", lstrip=True)), ["<a>", "<b>"]
     ) == (
@@ -133,8 +133,8 @@ def test_hard_tokens_leave_some_places_to_cut() -> None:
     )
 
 
-def test_the_cache_forgets_what_was_not_used_for_longest() -> None:
-    """It keeps within its size, counting text, ids and itself; what was asked for stays."""
+def test_the_cache_evicts_the_least_recently_used_piece() -> None:
+    """Its size is bounded, counting text, ids and overhead; pieces that were read stay."""
     cache = TokenCache(max_bytes=3000)
     for name in "abc":
         cache.put(name * 300, array("I", [1] * 50))
@@ -181,7 +181,7 @@ def texts(real: tokenizer.Tokenizer, seed: int) -> str:
 
 @pytest.mark.npm
 def test_real_tokenizers_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.Tokenizer) -> None:
-    """For text made to be difficult, unseen, seen, and cut in front of every token that may be cut at."""
+    """For difficult text, uncached, cached, and cut before every allowed token."""
     backend, tokens = npm_tokenizer.backend, npm_tokenizer._cutting_tokens
     for seed in range(150):
         text = texts(npm_tokenizer, seed) * (1 + 9 * (seed % 2))
@@ -216,8 +216,8 @@ def test_real_conversations_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.T
     assert len(compared) > 20
 
 
-async def test_a_history_that_was_seen_is_not_tokenized_again(smollm2: tokenizer.Tokenizer) -> None:
-    """Of a conversation that goes on only what is new reaches the tokenizer; the ids are those of the whole."""
+async def test_a_cached_history_is_not_tokenized_again(smollm2: tokenizer.Tokenizer) -> None:
+    """Only new text of a growing conversation reaches the tokenizer; the ids are those of the whole."""
 
     class Counting:
         def __init__(self, backend: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""The tokenizer: built from files alone, exact about special tokens, and never in the event loop's way."""
+"""The tokenizer is built from files, exact about special tokens, and does not block the event loop."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ BACKEND = tiny.byte_level().backend.to_str()
 
 
 def build(config: dict[str, Any] | None = None, **files: str) -> Tokenizer:
-    """Build the small byte-level tokenizer with a config and more files, whose dots are written as two underscores."""
+    """Build the small byte-level tokenizer with a config and more files, with dots as two underscores."""
     contents = {name.replace("__", "."): text.encode() for name, text in files.items()}
     contents.setdefault("tokenizer.json", BACKEND.encode())
     if config is not None:
@@ -36,7 +36,7 @@ def test_ids_and_text_of_the_embedded_model(smollm2: Tokenizer) -> None:
 
 
 def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
-    """What is missing is said in the error: the directory, the file in it, or the file among those given."""
+    """The error names the directory, the file in it, or the file among those given."""
     with pytest.raises(InvalidRequest, match=r"nowhere: there is no such directory"):
         Tokenizer.from_directory(tmp_path / "nowhere")
     (tmp_path / "tokenizer.model").write_bytes(b"")
@@ -55,13 +55,13 @@ def test_a_missing_directory_or_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_files_are_named(name: str, content: str, message: str) -> None:
-    """A file that cannot be read is named, with what is wrong with it."""
+    """A file that cannot be read is named, with the reason."""
     with pytest.raises(InvalidRequest, match=message):
         Tokenizer.from_files({"tokenizer.json": BACKEND.encode(), name: content.encode()})
 
 
-def test_a_directory_gives_what_its_files_give(tmp_path: Path) -> None:
-    """A directory is read as the files in it, further templates among them."""
+def test_a_directory_equals_its_files(tmp_path: Path) -> None:
+    """A directory is read as its files, including additional templates."""
     (tmp_path / "tokenizer.json").write_text(BACKEND)
     (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "<tool>", "chat_template": "old"}')
     (tmp_path / "chat_template.jinja").write_text("new")
@@ -74,7 +74,7 @@ def test_a_directory_gives_what_its_files_give(tmp_path: Path) -> None:
 
 
 def test_templates_may_be_text_or_a_list_by_name() -> None:
-    """The config's template comes as it is, or by name; without one there is none."""
+    """The config's template is a text or has a name; there may be none."""
     assert build({"chat_template": "x"}).chat_template == "x"
     named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
     assert build({"chat_template": named}).chat_template == {"default": "d", "tool_use": "t"}
@@ -82,7 +82,7 @@ def test_templates_may_be_text_or_a_list_by_name() -> None:
 
 
 def test_special_tokens_are_texts_in_the_order_of_templates() -> None:
-    """Tokens may be texts, objects or null; the model's own names count too."""
+    """Tokens may be texts, objects or null; the model's own names are included."""
     config = {
         "image_token": "<tool>",
         "eos_token": {"__type": "AddedToken", "content": "<end>", "lstrip": False},
@@ -101,7 +101,7 @@ def test_special_tokens_are_texts_in_the_order_of_templates() -> None:
 
 
 def test_the_legacy_map_counts_only_without_added_tokens() -> None:
-    """special_tokens_map.json wins over an old config, and is ignored beside a newer one, as in transformers."""
+    """special_tokens_map.json overrides an old config, and is ignored with a newer one, as in transformers."""
     legacy = '{"eos_token": {"content": "<end>"}}'
     assert build({"eos_token": "<tool>"}, special_tokens_map__json=legacy).special_tokens == {"eos_token": "<end>"}
     newer = {"eos_token": "<tool>", "added_tokens_decoder": {}}
@@ -109,7 +109,7 @@ def test_the_legacy_map_counts_only_without_added_tokens() -> None:
 
 
 def test_tokens_only_in_the_config_are_added() -> None:
-    """Tokens that tokenizer.json lacks get the next ids, in the order of the config's ids, and special ones skip."""
+    """Tokens missing from tokenizer.json get the next ids, in the order of the config's, special ones skipped."""
     config = {
         "added_tokens_decoder": {
             "259": {"content": "<b>", "special": False},
@@ -126,7 +126,7 @@ def test_tokens_only_in_the_config_are_added() -> None:
 
 
 def test_truncation_and_padding_of_the_file_are_off() -> None:
-    """Settings left in tokenizer.json by whoever wrote it do not shorten or lengthen prompts."""
+    """Settings left over in tokenizer.json do not shorten or lengthen prompts."""
     backend = tiny.byte_level().backend
     backend.enable_truncation(3)
     backend.enable_padding(length=50)
@@ -134,15 +134,15 @@ def test_truncation_and_padding_of_the_file_are_off() -> None:
     assert len(tokenizer.encode("hello", False)) == 5
 
 
-def test_half_a_surrogate_pair_is_refused(smollm2: Tokenizer) -> None:
-    """JSON can write what no text can be; that is the request's fault, however long it is."""
+def test_an_unpaired_surrogate_is_refused(smollm2: Tokenizer) -> None:
+    """JSON can contain it; the request is invalid, whatever its length."""
     for text in ("a\ud800b", "a\ud800b" * INLINE_CHARS):
         with pytest.raises(InvalidRequest, match="surrogate"):
             smollm2.encode(text, False)
 
 
 async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
-    """While a long text becomes ids, other work goes on; the ids are the same as without a thread."""
+    """Other tasks run while a long text is encoded; the ids are the same as without a thread."""
     text = "The quick brown fox jumps over the lazy dog. " * 20_000
     assert len(text) > INLINE_CHARS
     task = asyncio.create_task(smollm2.encode_async(text, False))
@@ -155,16 +155,16 @@ async def test_long_text_leaves_the_event_loop_free(smollm2: Tokenizer) -> None:
     assert await smollm2.encode_async("short", False) == smollm2.encode("short", False)
 
 
-async def test_many_texts_at_once_do_not_disturb_each_other(smollm2: Tokenizer) -> None:
-    """Threads share one tokenizer: each gets the ids of its own text."""
+async def test_concurrent_texts_are_independent(smollm2: Tokenizer) -> None:
+    """Threads that share one tokenizer get the ids of their own text."""
     texts = [f"{i} one two three. " * 400 for i in range(12)]
     results = await asyncio.gather(*(smollm2.encode_async(text, False) for text in texts))
     assert results == [smollm2.encode(text, False) for text in texts]
 
 
 @pytest.mark.npm
-def test_real_tokenizers_give_text_back(npm_tokenizer: Tokenizer) -> None:
-    """What real models' tokenizers encode, they decode; BOS comes with add_special_tokens where the model has one."""
+def test_real_tokenizers_round_trip_text(npm_tokenizer: Tokenizer) -> None:
+    """Real models' tokenizers decode what they encode; add_special_tokens adds BOS if the model has one."""
     text = "Hello, wörld! 你好 🙂\n\tif x:"
     assert npm_tokenizer.decode(npm_tokenizer.encode(text, False)) == text
     first = npm_tokenizer.token_to_str(npm_tokenizer.encode(text, True)[0])

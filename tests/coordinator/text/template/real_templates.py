@@ -1,4 +1,4 @@
-"""Chat templates of many real models, out of llama-cpp-python's source package, fetched once from PyPI and kept."""
+"""Chat templates of many real models from llama-cpp-python's source package, downloaded from PyPI and cached."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ _PACKAGE = "llama-cpp-python==0.3.36"
 
 
 def real_templates() -> dict[str, str]:
-    """Return templates by the name of their model; skips the test where pip cannot help."""
+    """Return templates by model name; skip the test if pip cannot download them."""
     folder = CACHE / "templates"
     with making(folder):
         if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Conversations that begin in the middle render: clients learn from their ids what a template puts between turns."""
+"""Conversations that begin in the middle render: clients derive from their ids the template's text between turns."""
 
 from typing import Any
 

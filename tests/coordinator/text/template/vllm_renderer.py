@@ -1,4 +1,4 @@
-"""vLLM's own way from a chat request to its prompt, with everything around it that needs an engine left out."""
+"""vLLM's own rendering of chat requests, without an engine."""
 
 import asyncio
 from functools import cache
@@ -10,7 +10,7 @@ import pytest
 
 
 class VllmRenderer:
-    """vLLM's OnlineRenderer and HfRenderer for a directory with a tokenizer."""
+    """vLLM's OnlineRenderer and HfRenderer for a tokenizer's directory."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class VllmRenderer:
                 tokenizer=self._tokenizer, get_tokenizer=lambda: self._tokenizer, render_chat_async=self._render
             ),
             use_harmony=False,
-            # Tools are checked for a parser; the requests of these tests do not call any.
+            # Tools require a parser, but the requests of these tests do not call any.
             parser=SimpleNamespace(tool_parser_cls=object, reasoning_parser_cls=None, always_adjust_request=False),
             enable_auto_tools=True,
             exclude_tools_when_tool_choice_none=exclude_tools,
@@ -45,7 +45,7 @@ class VllmRenderer:
         )
 
     def render(self, body: dict[str, Any]) -> tuple[str, list[int]]:
-        """Return a request's prompt as text and ids. Raises whatever vLLM raises."""
+        """Return a request's prompt as text and ids. Raises vLLM's errors."""
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         request = ChatCompletionRequest.model_validate({"model": "m", "tool_choice": "none", **body})
@@ -69,7 +69,7 @@ class VllmRenderer:
 
 @cache
 def transformers_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer as transformers does, once for all tests: it takes seconds."""
+    """Load a tokenizer with transformers; cached, because it takes seconds."""
     return pytest.importorskip("transformers").PreTrainedTokenizerFast.from_pretrained(folder)
 
 
