@@ -29,7 +29,7 @@ def _vllm_parsers() -> ModuleType:
     try:
         return importlib.import_module("tokenwire.coordinator.parsing.vllm_parsers")
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "coordinator":
+        if (error.name or "").split(".")[0] == "tokenwire":
             raise
         raise ParserUnusable(
             f"Tool and reasoning parsers need vLLM, and {error.name} is not installed: pip install 'tokenwire[parsers]'"

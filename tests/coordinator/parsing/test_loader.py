@@ -44,6 +44,13 @@ def test_a_missing_vllm_is_reported_with_the_command_that_installs_it() -> None:
     assert "pip install 'tokenwire[parsers]'" in ran.stderr.splitlines()[-1]
 
 
+def test_a_missing_module_of_tokenwire_is_not_taken_for_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installation of parsers would mend it."""
+    monkeypatch.setitem(sys.modules, "tokenwire.coordinator.parsing.vllm_parsers", None)
+    with pytest.raises(ModuleNotFoundError, match="vllm_parsers"):
+        import_parsers(ParserSettings(reasoning_parser="qwen3"))
+
+
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("settings", [ParserSettings("hermmes", None, True), ParserSettings(None, "qwen33")])
