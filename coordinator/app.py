@@ -81,14 +81,18 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         models,
         history,
         settings.admission.request_timeout_s,
-        queue.check_open,
         takes_transfers=settings.api.kv_transfer_params,
     )
     aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.end(request_ids) + failover.end(request_ids))
     gate = AdminAuthorization(settings.control.admin_key)
     control = FleetControl(pool, desired, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)
-    metrics = Metrics(FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions), settings.siblings_dir)
+    metrics = Metrics(
+        FleetCollector(pool, queue, failover.stats),
+        Relay(lambda: pool.sessions),
+        settings.siblings_dir,
+        lambda: readiness.in_flight,
+    )
     tracing = open_tracing(settings.observation.otlp_traces_endpoint)
 
     @asynccontextmanager

@@ -4,13 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tokenwire.coordinator.parsing.message import Parsers
+from tokenwire.coordinator.parsing.message import ParserPlan, Parsers
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
+
+ENGINE_DEFAULTS: dict[str, float | int] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+"""What holds where neither the request nor the model's generation config says anything, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +51,19 @@ class ServedModel:
     adapter: Adapter | None = None
     """The LoRA adapter that this name stands for; None for a model itself."""
 
-    @property
-    def fleet_name(self) -> str:
-        """The name under which the fleet knows the model: an adapter's is the model's own."""
-        return self.adapter.model if self.adapter is not None else self.names[0]
+    fleet_name: str = field(init=False)
+    """The name under which the fleet knows the model: an adapter's is the model's own."""
+    stop_token_ids: Sequence[int] = field(init=False)
+    """Those of the generation config, which end every reply."""
+    sampling_defaults: pb.SamplingParams = field(init=False, repr=False)
+    """What holds for sampling where a request says nothing, but for stop tokens. Not to be changed."""
+
+    def __post_init__(self) -> None:
+        given = self.default_sampling_params
+        defaults = pb.SamplingParams(**{name: given.get(name, value) for name, value in ENGINE_DEFAULTS.items()})
+        object.__setattr__(self, "fleet_name", self.adapter.model if self.adapter is not None else self.names[0])
+        object.__setattr__(self, "stop_token_ids", given.get("stop_token_ids", ()))
+        object.__setattr__(self, "sampling_defaults", defaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +159,8 @@ class GenerationRequest:
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     reasoning_parser_kwargs: Mapping[str, Any] | None = None
+    plan: ParserPlan | None = None
+    """How the output is parsed; None: it is content as it is."""
 
 
 @dataclass(slots=True)

@@ -1,15 +1,12 @@
-"""Iteration in which one item's error does not stop the others, and which does not block the event loop."""
+"""Iteration in which one item's error does not stop the others."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_TURN = 64
 
 
 def log_error(item: object, error: Exception) -> None:
@@ -29,11 +26,3 @@ def for_each(
                 on_error(item, error)
             except Exception as another:
                 log_error(item, another)
-
-
-async def cooperatively(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield items, yielding to the event loop every 64 of them."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % _TURN == 0:
-            await asyncio.sleep(0)

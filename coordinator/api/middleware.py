@@ -12,9 +12,10 @@ from tokenwire.coordinator.api.fields.resumption import RESUMED_HEADER
 from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts
 from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.auth.rate_limit import Account
-from tokenwire.coordinator.generation.context import RequestContext, attach_context
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.http.connection import EXTENSION
 from tokenwire.coordinator.http.readiness import Readiness
-from tokenwire.coordinator.observability.record import RequestListener, RequestRecord
+from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener
 from tokenwire.coordinator.observability.trace_context import trace_headers
 from tokenwire.errors import TokenwireError, TooLarge
 from tokenwire.for_each import for_each
@@ -45,6 +46,7 @@ class RequestMiddleware:
         """
         self._app = app
         self._listeners = listeners
+        self._start_listeners = [each for each in listeners if isinstance(each, StartListener)]
         self._readiness = readiness or Readiness()
         self._authenticator = authenticator
         self._allowed_hosts = allowed_hosts
@@ -56,18 +58,23 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(
-            scope["method"], trace_headers=trace_headers(scope["headers"]), keeps_prompt=self._records_prompts
-        )
-        context = RequestContext(record, readiness=self._readiness, max_body_bytes=self._max_body_bytes)
-        attach_context(scope, context)
-        for_each(self._listeners, lambda listener: listener.on_start(record))
+        headers = dict(reversed(list(scope["headers"])))
+        record = RequestRecord(scope["method"], keeps_prompt=self._records_prompts)
+        if b"traceparent" in headers:
+            record.trace_headers = trace_headers(scope["headers"])
+        connection = scope.get("extensions", {}).get(EXTENSION)
+        context = RequestContext(record, headers, connection, self._readiness, self._max_body_bytes)
+        scope[CONTEXT] = context
+        self._readiness.in_flight += 1
+        if self._start_listeners:
+            for_each(self._start_listeners, lambda listener: listener.on_start(record))
         try:
             await self._serve(context, scope, receive, send)
         except Exception:
             record.status = record.status or 500
             raise
         finally:
+            self._readiness.in_flight -= 1
             record.ended_at = time.monotonic()
             record.status = record.status or _CLIENT_CLOSED_REQUEST
             record.route = getattr(scope.get("route"), "path", record.route)
@@ -109,7 +116,7 @@ class RequestMiddleware:
         account = None
         if self._authenticator is not None:
             context.caller, account = self._authenticator.authenticate(scope)
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        declared = context.headers.get(b"content-length", b"0")
         limit = self._max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"The request's body is larger than {limit} bytes.")

@@ -1,15 +1,12 @@
 """Who asks: what the key of a request allows, and what its client says of its patience."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-from starlette.datastructures import Headers
-from starlette.types import Scope
 
 from tokenwire.errors import Forbidden, InvalidRequest
 
-_TIMEOUT_HEADER = "x-request-timeout"
+TIMEOUT_HEADER = b"x-request-timeout"
 
 
 def _nothing(tokens: int) -> None:
@@ -29,10 +26,6 @@ class Caller:
     charge: Callable[[int], None] = _nothing
     """Called with the tokens that were read and written."""
 
-    def priority(self, asked: int) -> int:
-        """Return the priority that a request gets."""
-        return asked if self.min_priority is None else max(asked, self.min_priority)
-
     def check_model(self, *names: str) -> None:
         """Check that a model may be used, which has these names. Raises Forbidden."""
         if self.models is not None and self.models.isdisjoint(names):
@@ -42,11 +35,12 @@ class Caller:
 ANYBODY = Caller()
 
 
-def timeout_of(scope: Scope) -> float | None:
-    """Return how many seconds a client gives its whole request; None: it does not say. Raises InvalidRequest."""
-    text = Headers(scope=scope).get(_TIMEOUT_HEADER)
-    if text is None:
+def timeout_of(headers: Mapping[bytes, bytes]) -> float | None:
+    """Return how many seconds a client gives its whole request, None where it says nothing. Raises InvalidRequest."""
+    value = headers.get(TIMEOUT_HEADER)
+    if value is None:
         return None
+    text = value.decode("latin-1")
     try:
         seconds = float(text)
     except ValueError:

@@ -78,6 +78,9 @@ class PlacedRequest:
 class Fleet(Protocol):
     """Takes requests. Its layers, from the outside: going on after losses, waiting in line, the choice of a worker."""
 
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Check that one more request would be admitted, before anything is done for it. Raises as `submit`."""
+
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:

@@ -151,6 +151,20 @@ def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel
     return model.max_model_len - 1 if max_tokens else model.max_model_len
 
 
+def check_prompt(
+    token_ids: Sequence[int], reused: int, sampling: pb.SamplingParams, model: ServedModel, param: str
+) -> int:
+    """Check a prompt's ids; return the most tokens that a reply to it may have. Raises InvalidRequest.
+
+    reused: how many of the ids are those of an earlier prompt and its reply, which were checked when they were new.
+    """
+    check_length(len(token_ids), model)
+    max_tokens = resolve_max_tokens(sampling, len(token_ids), model)
+    check_min_tokens(sampling.min_tokens, max_tokens)
+    check_ids(token_ids[reused:] if reused else token_ids, model, param)
+    return max_tokens
+
+
 def check_length(length: int, model: ServedModel) -> None:
     """Check how long a prompt is. Raises InvalidRequest."""
     limit = model.max_model_len

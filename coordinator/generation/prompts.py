@@ -46,26 +46,32 @@ async def prepare_prompt(
     max_tokens: what the request asked for, 0 if nothing; a truncation to "what fits" then leaves room for a token.
     history: where chats find what they continue; without it, or with special tokens or a truncation, they do not.
     """
-    conversation = await _conversation(prompt, model, truncation, history)
+    conversation = None
+    if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
+        conversation = await _conversation(prompt, prompt.history.prefix, model, truncation, history)
     if conversation is not None and conversation.token_ids is not None:
         prepared = PreparedPrompt(conversation.token_ids, None, conversation)
     else:
-        prepared = replace(await _prepare(prompt, model, truncation, max_tokens), conversation=conversation)
+        prepared = await _prepare(prompt, model, truncation, max_tokens)
+        if conversation is not None:
+            prepared = replace(prepared, conversation=conversation)
     if isinstance(prompt, ChatPrompt) and prompt.history is not None and prompt.history.prefix is not None:
         _check_prefix(prepared, prompt.history.prefix)
     return prepared
 
 
 async def _conversation(
-    prompt: Prompt, model: ServedModel, truncation: Truncation | None, history: TokenHistory | None
+    prompt: ChatPrompt,
+    prefix: KnownPrefix | None,
+    model: ServedModel,
+    truncation: Truncation | None,
+    history: TokenHistory,
 ) -> Conversation | None:
-    if history is None or not isinstance(prompt, ChatPrompt) or prompt.history is None:
-        return None
     # What is cut, or framed by special tokens, is not what the next prompt goes on from.
     if truncation is not None or prompt.add_special_tokens:
         return None
-    if prompt.history.prefix is not None:
-        check_ids(prompt.history.prefix.token_ids, model, prompt.history.prefix.param)
+    if prefix is not None:
+        check_ids(prefix.token_ids, model, prefix.param)
     return await history.open(prompt, model)
 
 

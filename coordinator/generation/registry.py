@@ -70,6 +70,9 @@ class ModelDirectory:
 
     async def wait_for(self, name: str | None) -> ServedModel:
         """Find a model as `find` does; one that is expected is waited for. Raises NotFound or Unavailable."""
+        self._forget_absent()
+        if name and name in self._models:
+            return self._models[name]
         awaited = self.awaited()
         if awaited and not name and not self._models:
             name = awaited[0]

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
@@ -18,19 +17,11 @@ from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded
-from tokenwire.for_each import cooperatively, for_each
+from tokenwire.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
-ENGINE_DEFAULTS: dict[str, float | int] = {
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-}
-"""What holds where neither the request nor the model's generation config says anything, as in vLLM."""
+_TURN = 64
+"""Prompts that are prepared or submitted in one iteration of the loop, so that others have a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +31,22 @@ class PreparedRequest:
     request: GenerationRequest
     model: ServedModel
     prompts: Sequence[PreparedPrompt]
+    max_tokens: Sequence[int] = ()
+    """The most tokens that a reply to each prompt may have."""
     recording: Recording | None = None
     """Listens to the choices, where they are kept for later requests."""
+    choices: int = field(init=False)
+    """How many choices the reply has."""
+    prompt_tokens: int = field(init=False)
+    """Tokens of all prompts."""
+    reused_tokens: int = field(init=False)
+    """Those of them that are ids of earlier prompts and completions."""
 
-    @property
-    def choices(self) -> int:
-        """How many choices the reply has."""
-        return len(self.prompts) * self.request.n
-
-    @property
-    def asked_stop_token_ids(self) -> frozenset[int]:
-        """Stop tokens that the request asked for, without those that the model ends its replies with."""
-        return frozenset(self.request.sampling.stop_token_ids).difference(_own_stop_token_ids(self.model))
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
-        return sum(len(prompt.token_ids) for prompt in self.prompts)
+    def __post_init__(self) -> None:
+        conversations = [prompt.conversation for prompt in self.prompts if prompt.conversation is not None]
+        object.__setattr__(self, "choices", len(self.prompts) * self.request.n)
+        object.__setattr__(self, "prompt_tokens", sum([len(prompt.token_ids) for prompt in self.prompts]))
+        object.__setattr__(self, "reused_tokens", sum([conversation.reused for conversation in conversations]))
 
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
@@ -74,37 +64,28 @@ class PreparedRequest:
         return None if self.prompts[0].text is None and self.prompts[0].conversation is None else self.text_of(0)
 
 
-class Run:
-    """The submitted parts of one request."""
+@dataclass(slots=True)
+class GenerationHandle:
+    """The handle of a whole request: of what was submitted for each of its prompts."""
 
-    __slots__ = ("_parts", "_timer")
-
-    def __init__(self) -> None:
-        self._parts: list[RequestHandle] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, part: RequestHandle) -> None:
-        """Add a part."""
-        self._parts.append(part)
+    parts: list[RequestHandle] = field(default_factory=list)
+    timer: asyncio.TimerHandle | None = None
+    """Ends it when its time is over."""
 
     def abort(self) -> None:
         """End whatever still runs. Safe at any time, more than once."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for_each(self._parts, lambda part: part.abort())
-
-    def end_after(self, seconds: float, reply: Reply) -> None:
-        """End everything when its time is over, and tell the reply."""
-
-        def end() -> None:
-            self.abort()
-            reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
-
-        self._timer = asyncio.get_running_loop().call_later(seconds, end)
+        if self.timer is not None:
+            self.timer.cancel()
+        for_each(self.parts, lambda part: part.abort())
 
     def explain(self) -> str:
-        """Say which workers have the parts and why, for a debug header."""
-        return ", ".join(filter(None, (part.explain() for part in self._parts)))
+        """Return which workers have the parts and why, for a debug header."""
+        return ", ".join(filter(None, (part.explain() for part in self.parts)))
+
+    def time_out(self, seconds: float, reply: Reply) -> None:
+        """End everything because its time is over, and fail the reply."""
+        self.abort()
+        reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
 
 
 class Generation:
@@ -116,44 +97,48 @@ class Generation:
         models: ModelDirectory,
         history: TokenHistory,
         timeout_s: float | None = None,
-        check_open: Callable[[str, int], None] = lambda model, adapter_id: None,
         takes_transfers: bool = False,
     ) -> None:
         """`timeout_s` is how long a request may take, where its client is not less patient.
 
-        `check_open` raises where the fleet would refuse a request anyway: under overload prompts cost nothing then.
         `takes_transfers` says whether requests may have engines fetch each other's memory.
         """
         self._timeout_s = timeout_s
-        self._check_open = check_open
         self._takes_transfers = takes_transfers
         self._fleet = fleet
         self._models = models
         self._history = history
 
-    async def prepare(self, request: GenerationRequest) -> PreparedRequest:
-        """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable."""
-        model = await self._models.wait_for(request.model)
+    async def prepare(self, request: GenerationRequest, model: ServedModel | None = None) -> PreparedRequest:
+        """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable.
+
+        model: the request's, where it had to be known before.
+        """
+        model = model or await self._models.wait_for(request.model)
         self.check_transfers(request.sampling)
-        self._check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
-        _fill_defaults(request.sampling, model)
+        # Under overload the prompts of a request that would be refused anyway cost nothing.
+        self._fleet.check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
+        request.sampling = sampling = _with_defaults(request.sampling, model)
         limits.check_request(request, model)
-        prompts = []
-        async for prompt in cooperatively(request.prompts):
-            prepared = await self.prepare_prompt(prompt, model, request.truncation, request.sampling.max_tokens)
+        prompts: list[PreparedPrompt] = []
+        max_tokens: list[int] = []
+        for position, prompt in enumerate(request.prompts, 1):
+            prepared = await prepare_prompt(prompt, model, request.truncation, sampling.max_tokens, self._history)
+            reused = 0 if prepared.conversation is None else prepared.conversation.reused
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            limits.check_length(len(prepared.token_ids), model)
-            max_tokens = limits.resolve_max_tokens(request.sampling, len(prepared.token_ids), model)
-            limits.check_min_tokens(request.sampling.min_tokens, max_tokens)
-            # Ids that are re-used were checked when they were new.
-            new_ids = prepared.token_ids[prepared.reused :] if prepared.reused else prepared.token_ids
-            limits.check_ids(new_ids, model, param)
+            max_tokens.append(limits.check_prompt(prepared.token_ids, reused, sampling, model, param))
             prompts.append(prepared)
-        return PreparedRequest(request, model, prompts)
+            if not position % _TURN:
+                await asyncio.sleep(0)
+        if request.plan is not None:
+            request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
+        recording = None if prompts[0].conversation is None else _recording(request, model, prompts)
+        return PreparedRequest(request, model, prompts, max_tokens, recording)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check what is asked of engines' transfers among each other. Raises InvalidRequest."""
-        if not self._takes_transfers:
+        given = sampling.kv_transfer_params_json or sampling.ec_transfer_params_json or sampling.extra_args_json
+        if given and not self._takes_transfers:
             limits.check_no_transfer(sampling)
 
     async def prepare_prompt(
@@ -168,96 +153,103 @@ class Generation:
         reply: Reply,
         context: RequestContext | None = None,
         timeout_s: float | None = None,
-    ) -> Run:
+    ) -> GenerationHandle:
         """Submit every prompt; the reply gets all choices, or a timeout. The context's record gets their workers.
 
         Raises Unavailable, Overloaded or Forbidden; then nothing runs.
         """
         context = context or RequestContext()
-        caller, record = context.caller, context.record
-        caller.check_model(prepared.request.model or prepared.model.names[0], *prepared.model.names)
-        run = Run()
-        texts = TextStreams(prepared.model.tokenizer, prepared.request.text, prepared.request.sampling.min_tokens)
-        limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
+        caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
+        if caller.models is not None:
+            caller.check_model(request.model or model.names[0], *model.names)
         if prepared.recording is not None:
             reply = prepared.recording.wrap(reply)
+        handle = GenerationHandle()
+        texts = TextStreams(model.tokenizer, request.text, request.sampling.min_tokens)
+        placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
-            async for position, submit in cooperatively(enumerate(self.submits(prepared))):
-                submit.priority = caller.priority(submit.priority)
-                submit.trace_headers.update(record.trace_headers)
-                placement = Placement(
-                    joins=position > 0,
-                    tenant=caller.tenant,
-                    on_placed=record.on_placed,
-                    exact=prepared.request.returns_ids,
-                )
-                run.add(self._submit(prepared, position, submit, texts, reply, placement))
+            for position in range(len(prepared.prompts)):
+                submit = _submit(prepared, position)
+                if caller.min_priority is not None:
+                    submit.priority = max(submit.priority, caller.min_priority)
+                if record.trace_headers:
+                    submit.trace_headers.update(record.trace_headers)
+                choices = _choices(prepared, position, texts, reply)
+                handle.parts.append(self._fleet.submit(model.fleet_name, submit, choices, placement))
+                if not position:
+                    placement = replace(placement, joins=True)
+                if position % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)
         except BaseException:
-            run.abort()
+            handle.abort()
             raise
+        limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
         if limits_s:
-            run.end_after(min(limits_s), reply)
+            loop, seconds = asyncio.get_running_loop(), min(limits_s)
+            handle.timer = loop.call_later(seconds, handle.time_out, seconds, reply)
         caller.charge(prepared.prompt_tokens)
-        return run
+        return handle
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return what workers are to get, one message for each prompt; slots are assigned when it is sent."""
-        return (self._message(prepared, position) for position in range(len(prepared.prompts)))
+        return (_submit(prepared, position) for position in range(len(prepared.prompts)))
 
-    def _message(self, prepared: PreparedRequest, position: int) -> pb.Submit:
-        request, token_ids, adapter = prepared.request, prepared.prompts[position].token_ids, prepared.model.adapter
-        sampling = pb.SamplingParams()
-        sampling.CopyFrom(request.sampling)
-        sampling.max_tokens = limits.resolve_max_tokens(sampling, len(token_ids), prepared.model)
-        return pb.Submit(
-            request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
-            prompt_token_ids=token_ids,
-            sampling_params=sampling,
-            priority=request.priority,
-            cache_salt=request.cache_salt,
-            lora=None if adapter is None else adapter.lora,
-            session_id=request.session_id,
-            data_parallel_rank=request.data_parallel_rank,
-            reasoning_ended=request.reasoning_ended,
-            reasoning_parser_kwargs_json=_json(request.reasoning_parser_kwargs),
+
+def _with_defaults(asked: pb.SamplingParams, model: ServedModel) -> pb.SamplingParams:
+    """Return sampling parameters with the model's defaults where a request says nothing."""
+    sampling = pb.SamplingParams()
+    sampling.CopyFrom(model.sampling_defaults)
+    sampling.MergeFrom(asked)
+    if model.stop_token_ids:
+        sampling.stop_token_ids.extend([each for each in model.stop_token_ids if each not in asked.stop_token_ids])
+    return sampling
+
+
+def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply: Reply) -> list[Choice]:
+    """Return the listeners of a prompt's sequences."""
+    request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
+    return [
+        Choice(
+            position * request.n + i,
+            texts.stream(token_ids),
+            reply,
+            lambda: LogprobDecoder(model.token_texts),
+            request.token_by_token,
         )
-
-    def _submit(
-        self,
-        prepared: PreparedRequest,
-        position: int,
-        submit: pb.Submit,
-        texts: TextStreams,
-        reply: Reply,
-        placement: Placement,
-    ) -> RequestHandle:
-        request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
-        choices = [
-            Choice(
-                position * request.n + i,
-                texts.stream(token_ids),
-                reply,
-                lambda: LogprobDecoder(model.token_texts),
-                request.token_by_token,
-            )
-            for i in range(request.n)
-        ]
-        return self._fleet.submit(model.fleet_name, submit, choices, placement)
+        for i in range(request.n)
+    ]
 
 
-def _json(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(value)
+def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
+    """Return what a worker gets for a prompt."""
+    request, adapter, kwargs = prepared.request, prepared.model.adapter, prepared.request.reasoning_parser_kwargs
+    submit = pb.Submit(
+        request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
+        prompt_token_ids=prepared.prompts[position].token_ids,
+        sampling_params=request.sampling,
+        priority=request.priority,
+        cache_salt=request.cache_salt,
+        lora=None if adapter is None else adapter.lora,
+        session_id=request.session_id,
+        data_parallel_rank=request.data_parallel_rank,
+        reasoning_ended=request.reasoning_ended,
+        reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
+    )
+    submit.sampling_params.max_tokens = prepared.max_tokens[position]
+    return submit
 
 
-def _fill_defaults(sampling: pb.SamplingParams, model: ServedModel) -> None:
-    defaults = model.default_sampling_params
-    for name, value in ENGINE_DEFAULTS.items():
-        if not sampling.HasField(name):
-            setattr(sampling, name, defaults.get(name, value))
-    extra = [token_id for token_id in _own_stop_token_ids(model) if token_id not in sampling.stop_token_ids]
-    sampling.stop_token_ids.extend(extra)
-
-
-def _own_stop_token_ids(model: ServedModel) -> Sequence[int]:
-    ids: Sequence[int] = model.default_sampling_params.get("stop_token_ids", ())
-    return ids
+def _recording(request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]) -> Recording | None:
+    """Return what keeps the choices for later requests, where they are to be kept."""
+    prompt = prompts[0]
+    if prompt.conversation is None or not prompt.conversation.is_recorded:
+        return None
+    # Those that the request asked for, without those that the model ends its replies with.
+    stop_token_ids = frozenset(request.sampling.stop_token_ids).difference(model.stop_token_ids)
+    return Recording(
+        prompt.conversation,
+        prompt.token_ids,
+        len(prompts) * request.n,
+        parsed=request.plan is not None,
+        stop_token_ids=stop_token_ids,
+    )

@@ -21,7 +21,7 @@ from tokenwire.coordinator.http.protocol import BoundedProtocol, ProtocolLimits
 
 log = logging.getLogger(__name__)
 
-_EXTENSION = "tokenwire.connection"
+EXTENSION = "tokenwire.connection"
 # What an ASGI server may hold for a slow reader before we call it congested, in bytes.
 _ASGI_HIGH_WATER = 64 * 1024
 # What a transport may hold for one; that of TLS would hold eight times as much.
@@ -67,7 +67,7 @@ class Connection(Protocol):
 
 def connection_of(scope: Scope, receive: Receive, send: Send) -> Connection:
     """Return the connection that carries this request. The request's body must have been read."""
-    lent: Connection | None = scope.get("extensions", {}).get(_EXTENSION)
+    lent: Connection | None = scope.get("extensions", {}).get(EXTENSION)
     return lent if lent is not None else AsgiConnection(receive, send)
 
 
@@ -235,10 +235,7 @@ def lending_protocol(
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=_HIGH_WATER)
             self.connection = LentConnection(transport, batch, stall_timeout_s, backlogs)
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.scope["extensions"] = {_EXTENSION: self.connection}  # type: ignore[dict-item]
+            self.extensions = {EXTENSION: self.connection}
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)

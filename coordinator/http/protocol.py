@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -55,6 +56,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, whose parser would take headers of any size at any pace."""
 
     read_limits = ProtocolLimits()
+    extensions: dict[str, Any] | None = None
+    """What the scope of each request offers beside ASGI."""
 
     _refusal = 400, ""
     _head_bytes = 0
@@ -98,6 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count anew."""
         super().on_message_begin()
         self._head_bytes = 0
+        if self.extensions is not None:
+            self.scope["extensions"] = self.extensions
 
     def on_url(self, url: bytes) -> None:
         """Count the request line."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Readiness:
-    """Each turns once: the first before the server stops to listen, the second when the drain has taken too long."""
+    """Each flag is set once: the first before the server stops listening, the second when the drain took too long."""
 
     stopping: bool = False
     out_of_time: bool = False
+    in_flight: int = 0
+    """Requests that are being served."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import TokenwireError
@@ -125,13 +125,18 @@ class RequestRecord:
 
 
 class RequestListener(Protocol):
-    """A subscriber to the start and end of requests."""
-
-    def on_start(self, record: RequestRecord) -> None:
-        """Called when a request arrives."""
+    """A subscriber to the end of requests."""
 
     def on_end(self, record: RequestRecord) -> None:
         """Called when a request has ended, with its complete record."""
+
+
+@runtime_checkable
+class StartListener(RequestListener, Protocol):
+    """A subscriber to the start of requests too."""
+
+    def on_start(self, record: RequestRecord) -> None:
+        """Called when a request arrives."""
 
 
 def _between(start: float | None, end: float | None) -> float | None:

@@ -26,9 +26,6 @@ class RequestLog:
     def __init__(self) -> None:
         log.setLevel(logging.INFO)
 
-    def on_start(self, record: RequestRecord) -> None:
-        """Do nothing: a request is logged at its end."""
-
     def on_end(self, record: RequestRecord) -> None:
         """Log a finished request."""
         if record.method not in _READ_METHODS:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -60,61 +60,41 @@ class Reply(Protocol):
         """Fail the reply, because a choice cannot be completed."""
 
 
+@dataclass(eq=False, slots=True)
 class Choice:
     """The slot listener of one choice of a reply."""
 
-    __slots__ = (
-        "_decode_logprobs",
-        "_ended",
-        "_index",
-        "_logprobs",
-        "_reply",
-        "_resumed",
-        "_started",
-        "_text",
-        "_token_by_token",
-        "_versions",
-    )
-
-    def __init__(
-        self,
-        index: int,
-        text: TextSource,
-        reply: Reply,
-        decode_logprobs: Callable[[], LogprobSource] | None = None,
-        token_by_token: bool = False,
-    ) -> None:
-        self._index = index
-        self._text = text
-        self._reply = reply
-        self._started = False
-        self._ended = False
-        self._resumed = False
-        self._decode_logprobs = decode_logprobs
-        self._token_by_token = token_by_token
-        self._logprobs: _Logprobs | None = None
-        self._versions: list[tuple[int, str]] = []
-        """Weight versions, each with the number of tokens before it."""
+    index: int
+    text: TextSource
+    reply: Reply
+    decode_logprobs: Callable[[], LogprobSource] | None = None
+    token_by_token: bool = False
+    _started: bool = field(default=False, init=False)
+    _ended: bool = field(default=False, init=False)
+    _resumed: bool = field(default=False, init=False)
+    _logprobs: "_Logprobs | None" = field(default=None, init=False)
+    _versions: list[tuple[int, str]] = field(default_factory=list, init=False)
+    """Weight versions, each with the number of tokens before it."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Pass the prefill on to the reply."""
         logprobs: list[ScoredPosition | None] | None = None
-        if info.HasField("prompt_logprobs") and self._decode_logprobs is not None:
+        if info.HasField("prompt_logprobs") and self.decode_logprobs is not None:
             # The first token has no context, and so no log-probability.
-            logprobs = [None, *self._decode_logprobs().decode(info.prompt_logprobs)]
+            logprobs = [None, *self.decode_logprobs().decode(info.prompt_logprobs)]
         created = info.created_cache_tokens if info.HasField("created_cache_tokens") else None
-        self._reply.prefilled(self._index, Prefill(info.cached_tokens, created, logprobs))
+        self.reply.prefilled(self.index, Prefill(info.cached_tokens, created, logprobs))
 
     def scored(self, rows: pb.LogprobRows) -> None:
         """Add the log-probabilities of the next step's tokens."""
-        if self._decode_logprobs is not None:
+        if self.decode_logprobs is not None:
             if self._logprobs is None:
-                self._logprobs = _Logprobs(self._decode_logprobs())
+                self._logprobs = _Logprobs(self.decode_logprobs())
             self._logprobs.add(rows)
 
     def weights(self, version: str) -> None:
         """Record the weight version of the following tokens."""
-        tokens, versions = self._reply.tokens_of(self._index), self._versions
+        tokens, versions = self.reply.tokens_of(self.index), self._versions
         if versions and versions[-1][0] == tokens:
             versions.pop()  # generated no token of this choice
         if not versions or versions[-1][1] != version:
@@ -128,8 +108,8 @@ class Choice:
         """Process the tokens of one frame; return True if a stop string ended the choice before the engine did."""
         if not self._started:
             self._started = True
-            self._reply.first_tokens()
-        if self._token_by_token and len(token_ids) > 1:
+            self.reply.first_tokens()
+        if self.token_by_token and len(token_ids) > 1:
             if any(self._take([token_id], None) for token_id in token_ids[:-1]):
                 return True
             token_ids = token_ids[-1:]
@@ -137,25 +117,25 @@ class Choice:
 
     def _take(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
         if finish is None:
-            text, kept, matched = self._text.step(token_ids, False, False)
+            text, kept, matched = self.text.step(token_ids, False, False)
             if matched is None:
                 if self._logprobs is None:
-                    self._reply.delta(self._index, text, token_ids, None)
+                    self.reply.delta(self.index, text, token_ids, None)
                 else:
-                    self._reply.delta(self._index, text, token_ids, None, self._logprobs.take(kept))
+                    self.reply.delta(self.index, text, token_ids, None, self._logprobs.take(kept))
                 return False
         elif finish.reason == pb.FINISH_REASON_ERROR:
             self.fail(EngineFailed(finish.error_message or "The engine failed on this request."))
             return False
         else:
-            text, kept, matched = self._text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
+            text, kept, matched = self.text.step(token_ids, finish.reason == pb.FINISH_REASON_STOP, True)
         ending = _finish_of(finish) if matched is None and finish is not None else Finish("stop", matched)
         if self._resumed:
             ending = replace(ending, resumed=True)
         if self._versions:
-            ending = replace(ending, weight_versions=self._spans(self._reply.tokens_of(self._index) + kept))
+            ending = replace(ending, weight_versions=self._spans(self.reply.tokens_of(self.index) + kept))
         logprobs = None if self._logprobs is None else self._logprobs.take(kept)
-        self._reply.delta(self._index, text, token_ids[:kept], ending, logprobs)
+        self.reply.delta(self.index, text, token_ids[:kept], ending, logprobs)
         self._ended = True  # only now: if the last delta raises, `fail` must still reach the reply
         return True
 
@@ -170,7 +150,7 @@ class Choice:
         """Fail the reply, unless the choice has already ended."""
         if not self._ended:
             self._ended = True
-            self._reply.fail(error)
+            self.reply.fail(error)
 
 
 class _Logprobs:

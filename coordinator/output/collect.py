@@ -28,7 +28,7 @@ class CollectedReply:
         self._texts: list[list[str]] = [[] for _ in range(choices)]
         self._choices = [CollectedChoice() for _ in range(choices)]
         self._open = choices
-        self.progress = Progress(choices)
+        self.progress = Progress([0] * choices)
         self._done: asyncio.Future[TokenwireError | None] = asyncio.get_running_loop().create_future()
 
     def prefilled(self, index: int, prefill: Prefill) -> None:

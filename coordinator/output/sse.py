@@ -93,7 +93,7 @@ class StreamedReply:
     def __init__(self, encoder: ChunkEncoder, choices: int, prompt_tokens: int, interval: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self._encoder = encoder
-        self.progress = Progress(choices)
+        self.progress = Progress([0] * choices)
         self._open = choices
         self._render = encoder.delta
         self._shows_empty = encoder.shows_empty_deltas

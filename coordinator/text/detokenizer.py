@@ -7,7 +7,6 @@ from typing import Any
 
 from tokenizers.decoders import DecodeStream
 
-from tokenwire.coordinator.text.priming import prime, without_echo
 from tokenwire.coordinator.text.stops import StopAutomaton, StopScanner, compile_stops
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 
@@ -17,6 +16,8 @@ StepText = tuple[str, int, str | None]
 """New text, the number of the step's tokens that count, and the stop string that matched."""
 
 _INVALID_PREFIX = "Invalid prefix encountered"
+_BROKEN = "\ufffd"
+_SUFFIX_LENGTHS = (8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class TextStream:
         self._backend = tokenizer.backend
         self._include = include_stop_str_in_output
         self._skip_special = skip_special_tokens
-        stream, self._echo = prime(tokenizer, prompt_token_ids, skip_special_tokens)
+        stream, self._echo = _prime(tokenizer, prompt_token_ids, skip_special_tokens)
         self._decode_next = stream.step
         joined = not (skip_special_tokens or spaces_between_special_tokens)
         self._added_texts: dict[int, str] | None = (tokenizer.added_token_ids or None) if joined else None
@@ -130,7 +131,7 @@ class TextStream:
         if self._plain:
             return text
         if self._echo and text:
-            text = without_echo(text, self._echo)
+            text = _without_echo(text, self._echo)
             self._echo = ""
             self._plain = self._added_texts is None
         return text if self._added_texts is None else self._join_added(token_id, text, self._added_texts)
@@ -215,3 +216,41 @@ class StoppingTextStream(TextStream):
             return self._scanner.push(text, True)
         self._suppressed -= 1
         return self._scanner.push(text, False)
+
+
+def _prime(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
+    """Return a stream that has seen the prompt, and what its first text will repeat of the prompt: almost always ""."""
+    ids = _stand_in(tokenizer, prompt, skip_special_tokens)
+    tail = ids[-_SUFFIX_LENGTHS[-1] :]
+    if not tokenizer.decode(tail, skip_special_tokens).endswith(_BROKEN):
+        return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
+    # The prompt ends inside a character. Primed with all of it, a stream would give the whole prompt out again, so
+    # this one gets only the tokens of that character.
+    for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never a cut one
+        if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(_BROKEN):
+            ids = tail[-size:]
+            return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(
+                ids, skip_special_tokens
+            )
+    return DecodeStream(skip_special_tokens=skip_special_tokens), ""
+
+
+def _without_echo(text: str, echo: str) -> str:
+    """Cut from a stream's first text what it repeats of a prompt that ended inside a character."""
+    if text.startswith(echo):  # the character stayed broken
+        return text[len(echo) :]
+    return text.removeprefix(echo.rstrip(_BROKEN))
+
+
+def _stand_in(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> list[int]:
+    # A stream needs the prompt only until its first text, which is decode(prompt + new) without its first
+    # len(decode(prompt)) characters. Where decode(a + b) == decode(a) + decode(b) for b that begins with a token of
+    # visible text, b alone gives the same first text, and the same again ends in a broken character or not.
+    if tokenizer.decodes_additively:
+        for length in _SUFFIX_LENGTHS:
+            if length >= len(prompt):
+                break
+            suffix = list(prompt[-length:])
+            if tokenizer.starts_text(suffix[0], skip_special_tokens) and tokenizer.decode(suffix, skip_special_tokens):
+                return suffix
+    return list(prompt)

@@ -1,10 +1,8 @@
 """Walks over many, of which one breaks."""
 
-import asyncio
-
 import pytest
 
-from tokenwire.for_each import cooperatively, for_each
+from tokenwire.for_each import for_each
 
 
 def test_whoever_breaks_is_handed_over_and_the_others_have_their_turn() -> None:
@@ -41,20 +39,3 @@ def test_a_walk_can_be_cancelled() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         for_each([1, 2], leave)
-
-
-async def test_a_long_walk_lets_others_have_turns() -> None:
-    """So that a stream goes on while a thousand prompts are made ready."""
-    walked, seen = 0, []
-
-    async def look() -> None:
-        while walked < 1000:
-            seen.append(walked)
-            await asyncio.sleep(0)
-
-    looking = asyncio.create_task(look())
-    async for _ in cooperatively(range(1000)):
-        walked += 1
-
-    await looking
-    assert max(later - earlier for earlier, later in zip(seen, [*seen[1:], 1000], strict=True)) <= 100

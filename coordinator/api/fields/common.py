@@ -1,27 +1,46 @@
 """Request fields that several routes share, and what becomes of them."""
 
+import json
+import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Request
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_identifier
 from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
 from tokenwire.coordinator.api.settings import ApiSettings
-from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext, context_of
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
+log = logging.getLogger(__name__)
+
 # Fields that vLLM knows and tokenwire does not serve, with the values that change nothing.
 NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (None, False),
     "best_of": (None, 1),
+}
+
+# Fields that change nothing about the answer: accepted, as vLLM and OpenAI do.
+_HARMLESS = frozenset(
+    {
+        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+        "prompt_cache_retention",
+    }
+)
+_MOST_NAMED = 100
+# What clients of vLLM may know such a refusal by.
+_UNSUPPORTED_MESSAGES = {
+    "suffix": "suffix is only supported for models with FIM completion rendering",
+    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
+    "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
 }
 
 _MAX_RANK = 2**32 - 1
@@ -89,6 +108,8 @@ class RequestFields(SamplingFields):
 
     def grammar(self) -> pb.StructuredOutputs | None:
         """Return the one grammar that is asked for; response_format wins. Raises InvalidRequest."""
+        if self.structured_outputs is None and self.response_format is None:
+            return None
         return structured_outputs(self.structured_outputs, self.response_format)
 
     def sampling(
@@ -102,7 +123,8 @@ class RequestFields(SamplingFields):
     def handed_on(self) -> pb.SamplingParams:
         """Return only what is the engine's own business."""
         sampling = pb.SamplingParams()
-        hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+        if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
+            hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
         return sampling
 
 
@@ -115,6 +137,34 @@ def check_stream_options(body: RequestFields) -> None:
 def request_id(prefix: str, body: str | None, header: str | None) -> str:
     """Return the id of a request: the X-Request-Id header's, the body's, or a new one."""
     return f"{prefix}{header or body or uuid.uuid4().hex}"
+
+
+class UnsupportedFields:
+    """Refuses known fields that are not served, with the values that change nothing let through."""
+
+    def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:
+        """not_served: by name, the values that change nothing. harmless: fields to ignore without a word."""
+        self._not_served = not_served
+        self._harmless = _HARMLESS.union(harmless)
+        self._named: set[str] = set()
+
+    def check_body(self, body: BaseModel) -> None:
+        """Check a request, whether its model declares a field's type or nothing of it. Raises InvalidRequest."""
+        declared = type(body).model_fields
+        typed = {name: getattr(body, name) for name in self._not_served if name in declared}
+        self.check(
+            {**{name: typed[name] for name in typed if name in body.model_fields_set}, **(body.model_extra or {})}
+        )
+
+    def check(self, extra: Mapping[str, Any] | None) -> None:
+        """Check the fields that the request's model does not declare. Raises InvalidRequest."""
+        for name, value in (extra or {}).items():
+            if name in self._not_served:
+                if value not in self._not_served[name]:
+                    raise InvalidRequest(_UNSUPPORTED_MESSAGES.get(name) or f"`{name}` is not supported.", param=name)
+            elif name not in self._harmless and name not in self._named and len(self._named) < _MOST_NAMED:
+                self._named.add(name)
+                log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))
 
 
 class Headers:
@@ -132,7 +182,9 @@ class Headers:
     @classmethod
     def of(cls, request: Request) -> "Headers":
         """Read a request's headers, and whose it is. Raises InvalidRequest."""
-        return cls(request.headers, context_of(request.scope).caller.tenant)
+        context: RequestContext = request.scope.get(CONTEXT) or context_of(request.scope)
+        own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
+        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
 
     def identifier(self, name: str) -> str | None:
         """Return a header that names something. Raises InvalidRequest."""

@@ -3,17 +3,16 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
@@ -23,7 +22,6 @@ from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.history.conversation import Message
-from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
@@ -63,13 +61,12 @@ class ChatService:
     async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl-") -> ChatCall:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
-        parsers = (await self._models.wait_for(body.model)).parsers
-        plan = await _plan(body, parsers)
-        request = body.to_generation(request_id(prefix, body.request_id, headers.request_id), headers, plan, self._api)
-        prepared = await self._generation.prepare(request)
-        if plan is not None:
-            request.reasoning_ended = plan.reasoning_ended(prepared.prompts[0].new_ids)
-        prepared = replace(prepared, recording=_recording(prepared, parsed=plan is not None))
+        model = await self._models.wait_for(body.model)
+        parsers, plan = model.parsers, None
+        if parsers.reads_messages or body.tools is not None or body.tool_choice is not None:
+            plan = await _plan(body, parsers)
+        response_id = request_id(prefix, body.request_id, headers.request_id)
+        prepared = await self._generation.prepare(body.to_generation(response_id, headers, plan, self._api), model)
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
 
     async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
@@ -77,7 +74,7 @@ class ChatService:
         body.check()
         model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
-        prompt = body.prompt(self._api, body.history(headers, self._api, keeps=False))
+        prompt = body.prompt(self._api, body.history(headers, headers.session(body), self._api, keeps=False))
         self._generation.check_transfers(body.handed_on())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
@@ -117,27 +114,18 @@ async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | N
     return await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
 
 
-def _recording(prepared: PreparedRequest, parsed: bool) -> Recording | None:
-    prompt = prepared.prompts[0]
-    if prompt.conversation is None or not prompt.conversation.is_recorded:
-        return None
-    stop_token_ids = prepared.asked_stop_token_ids
-    return Recording(
-        prompt.conversation, prompt.token_ids, prepared.choices, parsed=parsed, stop_token_ids=stop_token_ids
-    )
-
-
 def _chunks(call: ChatCall) -> ChatChunks:
     body, prepared = call.body, call.prepared
+    role, echo = body.role, body.echoed() if body.echo else ""
     options = body.chunk_options(call.api)
     if call.plan is None:
-        return ChatChunks(prepared, call.created, options, role=body.role, echo=body.echoed())
+        return ChatChunks(prepared, call.created, options, role=role, echo=echo)
     return ParsedChatChunks(
         prepared,
         call.created,
         options,
-        role=body.role,
-        echo=body.echoed(),
+        role=role,
+        echo=echo,
         parsers=[call.parser() for _ in range(prepared.choices)],
         keep=None if prepared.recording is None else call.keep,
         hides_tokens=call.plan.rules.hides_tokens,

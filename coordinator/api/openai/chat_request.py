@@ -99,8 +99,10 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     def check(self) -> None:
         """Check fields against each other. Raises InvalidRequest."""
-        check_stream_options(self)
-        self.check_logprobs()
+        if self.stream_options is not None:
+            check_stream_options(self)
+        if self.prompt_logprobs is not None:
+            self.check_logprobs()
         top = self.top_logprobs or 0
         if top < -1:
             raise InvalidRequest("`top_logprobs` must be a positive value or -1.", param="top_logprobs")
@@ -134,7 +136,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         options = TemplateOptions(
             add_generation_prompt=self.add_generation_prompt,
             continue_final_message=self.continue_final_message,
-            tools=None if hidden else parse_tools(self.tools),
+            tools=None if hidden or self.tools is None else parse_tools(self.tools),
             documents=self.documents,
             reasoning_effort=self.reasoning_effort,
             chat_template=self.chat_template,
@@ -142,7 +144,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
         return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
-    def history(self, headers: Headers, api: ApiSettings, keeps: bool) -> ExactHistory | None:
+    def history(self, headers: Headers, session_id: str | None, api: ApiSettings, keeps: bool) -> ExactHistory | None:
         """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest."""
         return self.exact_history(
             self.messages,
@@ -150,7 +152,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             tenant=headers.tenant,
             wants_ids=bool(self.return_token_ids),
             cache_salt=self.cache_salt,
-            session_id=headers.session(self),
+            session_id=session_id,
             keeps=keeps,
         )
 
@@ -161,7 +163,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         completion_limit = self.max_completion_tokens is not None
         # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
-        prompt = self.prompt(api, self.history(headers, api, keeps))
+        session_id, priority = headers.session(self), headers.priority(self.priority)
+        data_parallel_rank = headers.data_parallel_rank
+        prompt = self.prompt(api, self.history(headers, session_id, api, keeps))
         request = GenerationRequest(
             request_id=response_id,
             model=self.model or "",
@@ -174,11 +178,11 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             n=1 if self.n is None else self.n,
             text=self.text_rules(),
             max_tokens_param="max_completion_tokens" if completion_limit else "max_tokens",
-            priority=headers.priority(self.priority),
+            priority=priority,
             cache_salt=self.cache_salt,
-            session_id=headers.session(self),
-            data_parallel_rank=headers.data_parallel_rank,
-            truncation=self.truncation(),
+            session_id=session_id,
+            data_parallel_rank=data_parallel_rank,
+            truncation=None if self.truncate_prompt_tokens is None else self.truncation(),
             stream_interval=self.stream_interval or 1,
             returns_ids=bool(self.return_token_ids),
         )
@@ -202,10 +206,10 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         """Return what a stream shows beside the text."""
         return ChunkOptions(
             return_token_ids=bool(self.return_token_ids),
+            logprobs=self.logprob_style(api),
             include_usage=self.shows_usage(api),
             continuous_usage=self.shows_continuous_usage(api),
             usage_details=api.prompt_tokens_details,
-            logprobs=self.logprob_style(api),
             show_prompt=bool(self.return_prompt_text),
         )
 
@@ -236,6 +240,7 @@ def _follow(plan: ParserPlan, request: GenerationRequest) -> None:
         request.prompts = [TokenPrompt(plan.prompt_token_ids)]
     request.reasoning_parser_kwargs = plan.reasoning_parser_kwargs
     request.token_by_token = True
+    request.plan = plan
 
 
 def _checked_ids(value: Any) -> list[int]:

@@ -9,9 +9,15 @@ from pydantic import BeforeValidator
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options, request_id
+from tokenwire.coordinator.api.fields.common import (
+    NOT_SERVED,
+    Headers,
+    RequestFields,
+    UnsupportedFields,
+    check_stream_options,
+    request_id,
+)
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt

@@ -7,9 +7,8 @@ from google.protobuf.json_format import MessageToDict
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
 from tokenwire.coordinator.api.fields.token_history import shown_history
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest

@@ -8,8 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
+from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.settings import ApiSettings

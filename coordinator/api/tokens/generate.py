@@ -7,9 +7,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, request_id
+from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from tokenwire.coordinator.api.fields.common import UnsupportedFields
 from tokenwire.coordinator.api.fields.sampling import SamplingFields
-from tokenwire.coordinator.api.fields.unsupported import UnsupportedFields
 from tokenwire.coordinator.api.fields.wire_values import checked_number, hand_on, ids
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
-from tokenwire.coordinator.generation.service import ENGINE_DEFAULTS
-from tokenwire.coordinator.types import GenerationRequest, Prompt
+from tokenwire.coordinator.types import ENGINE_DEFAULTS, GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 

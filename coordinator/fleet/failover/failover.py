@@ -73,6 +73,10 @@ class Failover:
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
 
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Check that the layer below would admit one more request."""
+        self._below.check_open(model, adapter_id)
+
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:

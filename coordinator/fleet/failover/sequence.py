@@ -89,9 +89,9 @@ class ResumableRequest:
 
     def on_placed(self, session: "WorkerSession") -> None:
         """Prepare for the loss of the worker that gets the request as a whole."""
-        seed_for_replay(self.submit, session.capabilities)
         for sequence in self.sequences:
             sequence.set_worker(session)
+        seed_for_replay(self.submit, session.capabilities)
         self.placement.on_placed(session)
 
 

@@ -1,5 +1,6 @@
 """All metrics of one coordinator process, and their exposition to Prometheus."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
@@ -16,11 +17,15 @@ class Metrics:
     """The registry of one coordinator process, with its collectors and sockets."""
 
     def __init__(
-        self, fleet: FleetCollector, workers: WorkersMetrics | None = None, siblings: Path | None = None
+        self,
+        fleet: FleetCollector,
+        workers: WorkersMetrics | None = None,
+        siblings: Path | None = None,
+        in_flight: Callable[[], float] = lambda: 0,
     ) -> None:
-        """`siblings` is a directory shared by the processes of one port."""
+        """`siblings` is a directory shared by the processes of one port, `in_flight` counts requests."""
         self.registry = CollectorRegistry()
-        self.requests = RequestMetrics(self.registry)
+        self.requests = RequestMetrics(self.registry, in_flight)
         """The listener for requests."""
         self.registry.register(fleet)
         ProcessCollector(registry=self.registry)

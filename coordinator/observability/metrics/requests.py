@@ -1,5 +1,7 @@
 """Metrics of requests, updated once at the end of each."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
@@ -11,7 +13,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 class RequestMetrics:
     """A listener that counts requests; docs/operations.md describes each metric."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, in_flight: Callable[[], float] = lambda: 0) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"tokenwire_{name}", text, labels, registry=registry)
 
@@ -20,7 +22,8 @@ class RequestMetrics:
 
         labels = ("route", "model", "code", "outcome")
         self._requests = counter("requests", "Finished HTTP requests.", *labels)
-        self._in_flight = Gauge("tokenwire_requests_in_flight", "HTTP requests in flight.", registry=registry)
+        gauge = Gauge("tokenwire_requests_in_flight", "HTTP requests in flight.", registry=registry)
+        gauge.set_function(in_flight)
         self._duration = histogram("request_duration", "Time from a request to the end of its response.")
         self._first_token = histogram("time_to_first_token", "Time from a request to its first token.")
         self._per_token = histogram(
@@ -33,13 +36,8 @@ class RequestMetrics:
         self._completion = counter("completion_tokens", "Completion tokens.", "model")
         self._finished = counter("sequences_finished", "Finished sequences.", "model", "reason")
 
-    def on_start(self, record: RequestRecord) -> None:
-        """Count a request in flight."""
-        self._in_flight.inc()
-
     def on_end(self, record: RequestRecord) -> None:
         """Count a finished request."""
-        self._in_flight.dec()
         self._requests.labels(record.route, record.model, str(record.status), record.outcome).inc()
         if record.placed_at is not None:
             self._count_generation(record)

@@ -15,23 +15,21 @@ class RenderLimits:
     """Characters, list items and the like, of all values that the template makes on its way."""
 
 
+@dataclass(slots=True)
 class Budget:
     """What is left to one rendering. The attributes are for those that count more cheaply than by a call."""
 
-    __slots__ = ("_limits", "deadline", "left")
-
-    def __init__(self, limits: RenderLimits) -> None:
-        self._limits = limits
-        self.left = limits.made
-        self.deadline = monotonic() + limits.seconds
+    limits: RenderLimits
+    deadline: float
+    left: int
 
     def charge(self, size: int) -> None:
         """Pay for something before it is made. Raises TemplateError when that is more than is left."""
         self.left -= size
         if self.left < 0:
-            raise TemplateError(f"The chat template made more than {self._limits.made} characters.")
+            raise TemplateError(f"The chat template made more than {self.limits.made} characters.")
 
     def tick(self) -> None:
         """Note that the template still runs. Raises TemplateError beyond the deadline."""
         if monotonic() > self.deadline:
-            raise TemplateError(f"The chat template took longer than {self._limits.seconds:g} seconds.")
+            raise TemplateError(f"The chat template took longer than {self.limits.seconds:g} seconds.")

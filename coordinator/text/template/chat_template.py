@@ -19,6 +19,9 @@ _INLINE_WEIGHT = 16_384
 # What an object costs by itself, in characters' worth of rendering.
 _OBJECT_WEIGHT = 96
 
+_PLAIN = TemplateOptions()
+"""What most requests say: nothing."""
+
 # What templates get whether they name it or not.
 _ALWAYS = ("add_generation_prompt", "documents", "tools")
 
@@ -52,6 +55,7 @@ class ChatTemplate:
         self._special_tokens = dict(special_tokens)
         self._content_format = content_format
         self._default_kwargs = dict(default_kwargs or {})
+        self._plain_values = _PLAIN.values(self._default_kwargs)
         self._untrusted = untrusted
         self._limits = limits or RenderLimits()
 
@@ -82,11 +86,12 @@ class ChatTemplate:
         self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
     ) -> str:
         """Render OpenAI messages without ever blocking the event loop for long. Raises InvalidRequest."""
-        options = TemplateOptions() if options is None else options
-        template = options.template()
-        if template is not None and self._is_foreign(template):
-            return await self._render_untrusted(template, messages, options)
-        values = self.values(options)
+        options, template, values = options or _PLAIN, None, self._plain_values
+        if options != _PLAIN:
+            template = options.template()
+            if template is not None and self._is_foreign(template):
+                return await self._render_untrusted(template, messages, options)
+            values = self.values(options)
         if _is_light([messages, values]):
             return self.render_values(messages, values, template)
         return await asyncio.to_thread(self.render_values, messages, values, template)
@@ -112,14 +117,16 @@ class ChatTemplate:
     def _render(self, compiled: CompiledTemplate, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
         unfinished = values["continue_final_message"]
         _check(messages, values)
-        conversation = list(messages) if compiled.knows_developer else developer_as_system(messages)
+        conversation = list(messages)
+        if not compiled.knows_developer and "developer" in [message["role"] for message in conversation]:
+            conversation = developer_as_system(conversation)
         final = ""
         if unfinished:
             final, conversation[-1] = continuation.mark(conversation[-1], compiled.source)
         variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
         variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
         try:
-            text = compiled.render(variables, self._limits)
+            text = compiled.environment.render(compiled.template, variables, self._limits)
         except Exception as error:  # a template can raise anything, and it is the request that made it do so
             raise InvalidRequest(_reason(error)) from error
         return continuation.cut_at_mark(text, final) if unfinished else text

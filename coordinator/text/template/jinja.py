@@ -1,16 +1,14 @@
 """The sandbox that chat templates run in, as transformers defines it, and what is known of each template."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
-from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.content_format import ContentFormat, detect
 from tokenwire.coordinator.text.template.sandbox import BoundedEnvironment
 from tokenwire.errors import InvalidRequest
@@ -26,14 +24,10 @@ class CompiledTemplate:
     """Names that the template takes from outside."""
     content_format: ContentFormat
 
-    @property
-    def knows_developer(self) -> bool:
-        """Whether the template has a case for the role "developer"."""
-        return "'developer'" in self.source or '"developer"' in self.source
-
-    def render(self, values: Mapping[str, Any], limits: RenderLimits) -> str:
-        """Render with variables. Raises whatever the template raises, TemplateError beyond the limits."""
-        return _ENVIRONMENT.render(self.template, values, limits)
+    environment: BoundedEnvironment
+    """The sandbox that it renders in."""
+    knows_developer: bool
+    """Whether the template has a case for the role "developer"."""
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +36,7 @@ def compile_template(source: str) -> CompiledTemplate:
     try:
         tree = _ENVIRONMENT.parse(source)
         variables, content_format = frozenset(meta.find_undeclared_variables(tree)), detect(tree)
-        return CompiledTemplate(source, _ENVIRONMENT.compile_tree(tree), variables, content_format)
+        template = _ENVIRONMENT.compile_tree(tree)
     except TemplateSyntaxError as error:
         raise InvalidRequest(
             f"The chat template does not parse: {error.message} (line {error.lineno}).", param="chat_template"
@@ -50,6 +44,8 @@ def compile_template(source: str) -> CompiledTemplate:
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         # What Jinja lets through and Python does not: expressions or loops too deep, numbers too long.
         raise InvalidRequest(f"The chat template cannot be compiled: {error}", param="chat_template") from error
+    knows_developer = "'developer'" in source or '"developer"' in source
+    return CompiledTemplate(source, template, variables, content_format, _ENVIRONMENT, knows_developer)
 
 
 class _Generation(Extension):

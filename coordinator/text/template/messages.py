@@ -61,7 +61,10 @@ def _parse(message: object, where: str, content_format: ContentFormat) -> Messag
         raise Malformed(f"{where}.role is required and must be a string.", param="messages")
     if "content" in message and message["content"] is None and role not in _MAY_BE_EMPTY:
         raise Malformed(f"{where}.content must not be null for the role {role!r}.", param="messages")
-    result: Message = {"role": role, "content": parse_content(message.get("content"), role, where, content_format)}
+    content = message.get("content")
+    if content_format != "string" or not isinstance(content, str) or role == "system":
+        content = parse_content(content, role, where, content_format)
+    result: Message = {"role": role, "content": content}
     if role == "assistant":
         _add_assistant_fields(result, message, where)
     elif role == "tool" and "tool_call_id" in message:

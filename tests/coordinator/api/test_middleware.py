@@ -51,6 +51,22 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
     assert record.duration_s >= 0
 
 
+async def test_requests_in_flight_are_counted_until_they_end() -> None:
+    """However they end."""
+    readiness, counts = Readiness(), []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        counts.append(readiness.in_flight)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await RequestMiddleware(app, readiness=readiness)(
+            {"type": "http", "method": "GET", "headers": []}, _receive, _send
+        )
+
+    assert (counts, readiness.in_flight) == ([1], 0)
+
+
 async def test_a_listener_that_breaks_breaks_alone() -> None:
     """The request is served, and the other listeners hear of it."""
 

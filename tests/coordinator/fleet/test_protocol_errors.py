@@ -18,6 +18,8 @@ from tests.workers import (
     until,
     welcome,
 )
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -118,7 +120,7 @@ async def test_requests_of_a_worker_that_breaks_the_rules_go_on_elsewhere(tmp_pa
 
     wrong, right = unix_address(tmp_path, "wrong"), unix_address(tmp_path, "right")
     pool = WorkerPool("test", accept)
-    failover = Failover(pool, FailoverSettings(), pool)
+    failover = Failover(AdmissionQueue(pool, AdmissionSettings()), FailoverSettings(), pool)
     async with scripted_worker(wrong, script), running_worker(right):
         pool.update([wrong])
         await until(pool.is_ready)

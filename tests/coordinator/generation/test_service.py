@@ -58,6 +58,9 @@ class Fleet:
         self.parts: list[Part] = []
         self._room = room
 
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Admit everything."""
+
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Part:
@@ -263,10 +266,11 @@ async def test_a_request_ends_when_its_time_is_over() -> None:
 async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
     """A full line is found before the template is rendered."""
 
-    def refuse(model: str, adapter_id: int) -> None:
-        raise Overloaded(f"no room for {model} {adapter_id}")
+    class Full(Fleet):
+        def check_open(self, model: str, adapter_id: int) -> None:
+            raise Overloaded(f"no room for {model} {adapter_id}")
 
-    generation = Generation(Fleet(), Directory(served_model()), token_history(), check_open=refuse)
+    generation = Generation(Full(), Directory(served_model()), token_history())
 
     with pytest.raises(Overloaded, match="no room for digits 0"):
         await generation.prepare(request(TokenPrompt([99])))

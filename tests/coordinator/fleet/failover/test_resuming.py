@@ -300,7 +300,8 @@ async def test_the_policy_says_who_wants_one_run(
     cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
 ) -> None:
     """Where engines do not say that batches do not matter, a greedy reply is run again for those, and for no others."""
-    failover = Failover(cluster.pool, FailoverSettings(resume=policy), Unpromising("test", accept))
+    queue = AdmissionQueue(cluster.pool, AdmissionSettings())
+    failover = Failover(queue, FailoverSettings(resume=policy), Unpromising("test", accept))
     listener = Listener()
     failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
     await some_tokens(listener)
@@ -317,6 +318,9 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     sent: list[pb.Submit] = []
 
     class Below:
+        def check_open(self, model: str, adapter_id: int) -> None:
+            pass
+
         def submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> RequestHandle:
@@ -420,6 +424,9 @@ class Sessionless:
 
     def __init__(self, error: TokenwireError) -> None:
         self._error = error
+
+    def check_open(self, model: str, adapter_id: int) -> None:
+        """Admit everything."""
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW

@@ -10,8 +10,7 @@ from tokenwire.coordinator.types import Finish
 
 def _counted(record: RequestRecord) -> CollectorRegistry:
     registry = CollectorRegistry()
-    metrics = RequestMetrics(registry)
-    metrics.on_start(record)
+    metrics = RequestMetrics(registry, lambda: 3)
     metrics.on_end(record)
     return registry
 
@@ -59,7 +58,7 @@ def test_a_reply_is_counted_with_its_tokens_and_times() -> None:
     assert value("completion_tokens_total") == 22
     assert value("sequences_finished_total", reason="stop_string") == 1
     assert value("sequences_finished_total", reason="length") == 1
-    assert registry.get_sample_value("tokenwire_requests_in_flight") == 0
+    assert registry.get_sample_value("tokenwire_requests_in_flight") == 3
 
 
 def test_choices_that_did_not_end_are_counted_by_what_became_of_the_request() -> None:
