@@ -68,7 +68,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         router=Router(settings.routing),
         on_model_gone=models.left,
         liveness=settings.liveness,
-        stock=VllmHttpSettings(settings.tokenizer, settings.stock_key),
+        vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
     )
     finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
     history = TokenHistory(open_store(settings.history))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.auth.api_keys import AccessSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.discovery.parse import check_source, is_stock
+from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.routing import Policy
@@ -109,7 +109,7 @@ class CoordinatorSettings:
         Option(
             "--worker",
             "Worker address: HOST:PORT, unix:PATH, file:PATH (one address per line), dns:HOST:PORT, "
-            "k8s:NAMESPACE/SERVICE:PORT, or http://HOST:PORT for a stock vLLM server. Repeat for more.",
+            "k8s:NAMESPACE/SERVICE:PORT, or http://HOST:PORT for a plain vLLM server. Repeat for more.",
         ),
     )
     host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
@@ -124,7 +124,7 @@ class CoordinatorSettings:
             "--tokenizer", "Directory with tokenizer.json.", path="existing directory", default_text="ask the worker"
         ),
     )
-    stock_key: str | None = option(
+    http_worker_key: str | None = option(
         None,
         Option(
             "--http-worker-key-file",
@@ -237,7 +237,7 @@ class CoordinatorSettings:
             raise InvalidRequest("A coordinator needs at least one worker: --worker HOST:PORT")
         for worker in self.workers:
             check_source(worker)
-            if is_stock(worker) and self.tokenizer is None:
-                raise InvalidRequest(f"--worker {worker}: a stock vLLM server needs --tokenizer DIR too")
+            if is_vllm_http(worker) and self.tokenizer is None:
+                raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
         if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
             raise InvalidRequest("With API keys, routes that steer workers need an admin key: --admin-key-file")

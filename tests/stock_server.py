@@ -1,4 +1,4 @@
-"""A stand-in for a stock vLLM server: its routes, with tokens that a test sends when it wants."""
+"""A fake plain vLLM server: its routes, with tokens that a test sends when it wants."""
 
 import asyncio
 import json

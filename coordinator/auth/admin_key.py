@@ -1,10 +1,10 @@
-"""The key that control routes ask for: read once, compared in constant time, never shown."""
+"""The key of admin routes: read once, compared in constant time, never logged."""
 
 import hmac
 
 
 class AdminKey:
-    """A secret. Neither its repr nor its str tell it."""
+    """A secret. Neither its repr nor its str reveal it."""
 
     __slots__ = ("_key",)
 
@@ -12,7 +12,7 @@ class AdminKey:
         self._key = key.encode()
 
     def matches(self, candidate: str) -> bool:
-        """Tell whether somebody knows the key."""
+        """Return whether a candidate is the key."""
         return hmac.compare_digest(self._key, candidate.encode())
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Against DNS rebinding: a server on loopback answers only to names that nobody else can give it."""
+"""Protection against DNS rebinding: on loopback only names that nobody can register are accepted."""
 
 import ipaddress
 from collections.abc import Collection
@@ -8,19 +8,19 @@ from starlette.types import Scope
 from tokenwire.errors import Forbidden
 
 _LOCAL_DOMAINS = (".localhost", ".internal")
-"""Domains that cannot be registered; containers know their host by a name in the second one."""
+"""Domains that cannot be registered; containers use the second one for their host."""
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Return whether an address is reachable only from this machine."""
     return ipaddress.ip_address(address).is_loopback
 
 
 class AllowedHosts:
-    """Refuses requests to other hosts: a page whose own name was made to point here would send its own."""
+    """Rejects requests to other hosts, such as those of a page whose domain resolves to this machine."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
-        """`allowed` are further names, in lower case."""
+        """`allowed` are additional names, in lower case."""
         self._allowed = frozenset({"", "localhost", *allowed})
 
     def check(self, scope: Scope) -> None:
@@ -46,11 +46,11 @@ def _is_address(host: str) -> bool:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True  # no DNS was asked for it
+    return True  # no DNS is involved
 
 
 def _refusal(host: str) -> Forbidden:
     return Forbidden(
-        f"This server listens on loopback and is not known as {host[:100]!r}. If it is to be reached by this name, "
-        "start it with --allowed-host and the name."
+        f"This server listens on loopback and does not accept the host {host[:100]!r}. To allow it, start the server "
+        "with --allowed-host and the name."
     )

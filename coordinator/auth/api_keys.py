@@ -26,10 +26,10 @@ _PRIORITIES = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key and what it allows."""
+    """One key and its permissions."""
 
     digest: bytes = field(repr=False)
-    """SHA-256 of the key, which is forgotten: to compare digests tells by its time nothing of the key."""
+    """SHA-256 of the key, which is not stored: the time to compare digests reveals nothing about the key."""
     tenant: str
     limits: Limits = field(default=Limits())
     min_priority: int | None = None
@@ -37,7 +37,7 @@ class Key:
 
 
 class ApiKeys:
-    """The keys that open the door. Neither its repr nor its str tell them."""
+    """The valid keys. Neither its repr nor its str reveal them."""
 
     __slots__ = ("_keys",)
 
@@ -45,7 +45,7 @@ class ApiKeys:
         self._keys = {key.digest: key for key in keys}
 
     def find(self, candidate: bytes) -> Key | None:
-        """Return the key that somebody brings; None: it is none of these."""
+        """Return the key that matches a candidate; None if invalid."""
         return self._keys.get(_digest(candidate))
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ def _parse_variable(text: str) -> tuple["Key", ...]:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Where keys are; none at all: everybody may ask."""
+    """Sources of keys; without any, no key is required."""
 
     file: Path | None = option(
         None,
@@ -80,12 +80,12 @@ class AccessSettings:
 
     @property
     def asks(self) -> bool:
-        """Whether a key is asked for."""
+        """Whether a key is required."""
         return self.file is not None or bool(self.keys)
 
 
 def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:
-    """Return what gives the keys as they are now; None where none are asked for. Raises InvalidRequest."""
+    """Return a function for the current keys; None if no key is required. Raises InvalidRequest."""
     if settings.file is None:
         fixed = ApiKeys(settings.keys)
         return (lambda: fixed) if settings.keys else None
@@ -102,7 +102,7 @@ def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:
 
 
 def parse_keys(text: str, source: str) -> list[Key]:
-    """Read keys: a JSON list of objects, or one a line, each behind its tenant's name if it has one.
+    """Parse keys: a JSON list of objects, or one per line, each after its tenant's name if it has one.
 
     Raises InvalidRequest, which names the source and the entry, and never what it holds.
     """
@@ -190,7 +190,7 @@ def _name(digest: bytes) -> str:
 
 
 def _known(key: str, where: str) -> bytes:
-    """Return the digest of a key that is written down, as it is or as sha256:HEX."""
+    """Return the digest of a key in plain text or as sha256:HEX."""
     kind, _, value = key.partition(":")
     if kind == "sha256":
         if not _HEX_DIGEST.fullmatch(value):

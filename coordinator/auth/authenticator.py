@@ -1,4 +1,4 @@
-"""Finds whose a request is by its API key, before anything else is read of it."""
+"""Authenticates requests by their API key, before their body is read."""
 
 from collections.abc import Callable, Container, Sequence
 
@@ -12,11 +12,11 @@ from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.errors import Unauthorized
 
 FREE_PATHS = frozenset({"/health", "/health/", "/version", "/metrics"})
-"""Paths of probes and scrapers."""
+"""Paths for probes and scrapers, without a key."""
 
 
 class Authenticator:
-    """Asks for `Authorization: Bearer KEY` or `x-api-key: KEY`, and keeps an account for each key."""
+    """Requires `Authorization: Bearer KEY` or `x-api-key: KEY`, and has an account for each key."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class Authenticator:
         free_paths: Container[str] = FREE_PATHS,
         guarded: Sequence[BaseRoute] = (),
     ) -> None:
-        """`guarded` are routes that ask for a key of their own."""
+        """`guarded` are routes with their own key."""
         self._keys = keys
         self._free_paths = free_paths
         self._guarded = guarded
         self._accounts: dict[bytes, Account] = {}
 
     def authenticate(self, scope: Scope) -> tuple[Caller, Account | None]:
-        """Return the caller, and the account whose limits hold for the request. Raises Unauthorized."""
+        """Return the caller, and the account whose limits apply to the request. Raises Unauthorized."""
         if scope["path"] in self._free_paths:
             return ANYBODY, None
         key = self._find(Headers(scope=scope))
@@ -41,7 +41,7 @@ class Authenticator:
             return caller, account if scope["method"] == "POST" else None
         if any(route.matches(scope)[0] is Match.FULL for route in self._guarded):
             return ANYBODY, None
-        raise Unauthorized("This server needs an API key that it knows: Authorization: Bearer KEY")
+        raise Unauthorized("Missing or invalid API key: Authorization: Bearer KEY")
 
     def _find(self, headers: Headers) -> Key | None:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")

@@ -1,4 +1,4 @@
-"""Who asks: what the key of a request allows, and what its client says of its patience."""
+"""The caller of a request: what its key allows, and the timeout that it sets."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,19 +15,19 @@ def _nothing(tokens: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request it is."""
+    """The tenant of a request and its permissions."""
 
     tenant: str = ""
-    """Tenants have equal shares of what is scarce, and see nothing of each other; empty: nobody has a key."""
+    """The unit of fairness and isolation; empty without keys."""
     min_priority: int | None = None
-    """Requests do not go before others of this priority, whatever they ask for."""
+    """Lower bound on the priority of requests (lower goes first)."""
     models: frozenset[str] | None = None
-    """Names that requests may use; None: all."""
+    """Allowed model names; None: all."""
     charge: Callable[[int], None] = _nothing
-    """Called with the tokens that were read and written."""
+    """Called with the tokens used."""
 
     def check_model(self, *names: str) -> None:
-        """Check that a model may be used, which has these names. Raises Forbidden."""
+        """Check that a model with these names is allowed. Raises Forbidden."""
         if self.models is not None and self.models.isdisjoint(names):
             raise Forbidden(f"This API key may not use the model `{names[0]}`.", param="model")
 
@@ -36,7 +36,7 @@ ANYBODY = Caller()
 
 
 def timeout_of(headers: Mapping[bytes, bytes]) -> float | None:
-    """Return how many seconds a client gives its whole request, None where it says nothing. Raises InvalidRequest."""
+    """Return the client's timeout for the whole request in seconds; None without one. Raises InvalidRequest."""
     value = headers.get(TIMEOUT_HEADER)
     if value is None:
         return None

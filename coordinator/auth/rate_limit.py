@@ -1,4 +1,4 @@
-"""How much a key may ask for: requests at a time, requests and tokens in a minute. Counted in this process."""
+"""Rate limits of a key: concurrent requests, requests and tokens per minute. Per process."""
 
 import math
 import time
@@ -12,16 +12,16 @@ _MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a key; None: there is none."""
+    """The limits of a key; None: unlimited."""
 
     max_concurrent: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    """Of prompts and of replies."""
+    """Of prompts and replies."""
 
 
 class Bucket:
-    """Holds a minute's allowance, and fills again at that rate. It may be overdrawn: then it is empty for longer."""
+    """A token bucket with the capacity of one minute. It may be overdrawn, and then stays empty for longer."""
 
     __slots__ = ("_clock", "_filled_at", "_level", "limit")
 
@@ -32,18 +32,18 @@ class Bucket:
         self._filled_at = clock()
 
     def take(self, amount: int) -> None:
-        """Take out so much, whether it is there or not."""
+        """Take an amount, even beyond what is available."""
         self._fill()
         self._level -= amount
 
     @property
-    def left(self) -> int:
-        """What is there."""
+    def available(self) -> int:
+        """The amount available."""
         self._fill()
         return max(0, math.floor(self._level))
 
     def wait_s(self, level: float) -> float:
-        """Return in how many seconds there will be so much again."""
+        """Return the seconds until the level is reached."""
         self._fill()
         return max(0.0, (level - self._level) * _MINUTE_S / self.limit)
 
@@ -54,7 +54,7 @@ class Bucket:
 
 
 class Account:
-    """What a key has used."""
+    """The usage of a key."""
 
     def __init__(self, tenant: str, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -64,13 +64,13 @@ class Account:
         self._tokens = _bucket(limits.tokens_per_minute, clock)
 
     def enter(self) -> None:
-        """Begin a request; `leave` must follow. Raises Overloaded, and then it must not."""
+        """Start a request, to be ended by `leave` unless this raises Overloaded."""
         limits = self.limits
         if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
             raise self._refusal(f"{limits.max_concurrent} requests at a time", 1.0)
-        if self._requests is not None and self._requests.left < 1:
+        if self._requests is not None and self._requests.available < 1:
             raise self._refusal(f"{self._requests.limit} requests per minute", self._requests.wait_s(1))
-        if self._tokens is not None and self._tokens.left < 1:
+        if self._tokens is not None and self._tokens.available < 1:
             raise self._refusal(f"{self._tokens.limit} tokens per minute", self._tokens.wait_s(1))
         if self._requests is not None:
             self._requests.take(1)
@@ -81,17 +81,17 @@ class Account:
         self._running -= 1
 
     def charge(self, tokens: int) -> None:
-        """Count tokens that were read or written."""
+        """Count prompt or completion tokens."""
         if self._tokens is not None:
             self._tokens.take(tokens)
 
     def headers(self) -> dict[str, str]:
-        """Return OpenAI's headers that tell a client where it stands."""
+        """Return OpenAI's rate limit headers."""
         headers = {}
         for name, bucket in (("requests", self._requests), ("tokens", self._tokens)):
             if bucket is not None:
                 headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
-                headers[f"x-ratelimit-remaining-{name}"] = str(bucket.left)
+                headers[f"x-ratelimit-remaining-{name}"] = str(bucket.available)
                 headers[f"x-ratelimit-reset-{name}"] = f"{math.ceil(bucket.wait_s(bucket.limit))}s"
         return headers
 

@@ -1,4 +1,4 @@
-"""Ends requests by their ids wherever they run: another coordinator may have sent them."""
+"""Aborts by request id on all workers, because another coordinator may have sent the request."""
 
 import asyncio
 import logging
@@ -15,24 +15,24 @@ _TIMEOUT_S = 10.0
 
 
 class Aborts:
-    """Asks every connected worker to end requests; their coordinators get what was generated, as aborted."""
+    """Aborts requests on every connected worker; their coordinators get the tokens so far, with finish reason abort."""
 
     def __init__(
         self,
         sessions: Callable[[], Iterable[WorkerSession]],
         end_waiting: Callable[[Collection[str] | None], int] = lambda request_ids: 0,
     ) -> None:
-        """`sessions` returns those of the moment; `end_waiting` ends what no worker has yet, None: all of it."""
+        """`sessions` returns the current ones; `end_waiting` aborts queued requests by id, None: all of them."""
         self._sessions = sessions
         self._end_waiting = end_waiting
 
     async def by_id(self, request_ids: Collection[str]) -> int:
-        """End these requests; returns how many sequences that ended. Raises Unavailable when no worker answers."""
+        """Abort these requests; return the number of aborted sequences. Raises Unavailable if no worker responds."""
         waited = self._end_waiting(request_ids)
         return await self._call(control_pb2.AbortRequest(request_ids=request_ids), waited)
 
     async def everything(self) -> int:
-        """End every request; returns how many sequences that ended. Raises Unavailable when no worker answers."""
+        """Abort all requests; return the number of aborted sequences. Raises Unavailable if no worker responds."""
         waited = self._end_waiting(None)
         return await self._call(control_pb2.AbortRequest(all=True), waited)
 
@@ -40,12 +40,12 @@ class Aborts:
         answers = await asyncio.gather(*(self._call_one(session, request) for session in self._sessions()))
         ended = [answer for answer in answers if answer is not None]
         if not ended and not waited:
-            raise Unavailable("No worker could be asked to abort requests.", retry_after_s=1)
+            raise Unavailable("No worker is connected to abort requests.", retry_after_s=1)
         return waited + sum(ended)
 
     async def _call_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
         if session.control is None:
-            return None  # what runs there ends with its session
+            return None  # its requests end with the session
         try:
             return int((await call_worker(session, lambda stub: stub.Abort(request, timeout=_TIMEOUT_S))).aborted_slots)
         except TokenwireError as error:

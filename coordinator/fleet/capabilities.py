@@ -1,4 +1,4 @@
-"""What several engines can do alike."""
+"""Capabilities that several engines have in common."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def common_capabilities(engines: Iterable[pb.EngineCapabilities]) -> pb.EngineCapabilities:
-    """Return what all engines can; nothing where there are none."""
-    known = list(engines)
+    """Return the capabilities common to all engines; none without engines."""
+    each_engine = list(engines)
     return pb.EngineCapabilities(
-        seeds=bool(known) and all(each.seeds for each in known),
-        positional_seeds=bool(known) and all(each.positional_seeds for each in known),
-        batch_invariant=bool(known) and all(each.batch_invariant for each in known),
+        seeds=bool(each_engine) and all(each.seeds for each in each_engine),
+        positional_seeds=bool(each_engine) and all(each.positional_seeds for each in each_engine),
+        batch_invariant=bool(each_engine) and all(each.batch_invariant for each in each_engine),
     )

@@ -1,4 +1,4 @@
-"""One control call to one worker, with errors of ours."""
+"""Control calls to a worker, with gRPC errors translated to TokenwireError."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
 
 
 async def call_worker(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
-    """Make a call in a session. Raises Unavailable without one, or the error that the worker gave."""
+    """Make a control call to a session's worker. Raises Unavailable without a connection, or the worker's error."""
     control = session.control
     if control is None:
         raise Unavailable(f"not reachable: {session.last_error}")
@@ -26,12 +26,12 @@ async def call_worker(session: WorkerSession, call: ControlCall[Answer]) -> Answ
     except (grpc.aio.UsageError, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
-        if session.control is None:  # the session ended meanwhile, and closed the channel
+        if session.control is None:  # the session ended meanwhile and closed the channel
             raise Unavailable(f"lost: {session.last_error}") from error
-        raise EngineFailed(f"The call could not be made: {error!r}") from error
+        raise EngineFailed(f"The control call failed: {error!r}") from error
 
 
 def _is_cancelled() -> bool:
-    """Tell whether whoever asks is to end, and not the call alone."""
+    """Return whether the calling task is cancelled, not only the call."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Whether a connected worker is alive: by its heartbeats, and by what they say of its engine."""
+"""Liveness of a connected worker, by its heartbeats and the engine stalls that they report."""
 
 import asyncio
 import enum
@@ -13,28 +13,28 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.25
+_CHECK_INTERVAL_S = 0.25
 _LATE_S = 0.1
-_ALONE_S = 60.0
-"""How much longer an engine may stall when no other worker could go on with its requests."""
+_UNCOVERED_EXTRA_S = 60.0
+"""How much longer an engine may stall while no other worker could take over its requests."""
 
 
 class LossReason(enum.StrEnum):
-    """How a worker was lost."""
+    """Why a worker was lost."""
 
     CLOSED = "closed"
     """Its connection ended."""
     HEARTBEAT_TIMEOUT = "heartbeat_timeout"
-    """It sent no heartbeat: the machine, its process or the network."""
+    """It sent no heartbeat: a failure of the machine, the process or the network."""
     PROTOCOL_ERROR = "protocol_error"
-    """Its session broke the rules of the wire."""
+    """Its session violated the protocol."""
     STALLED = "stalled"
-    """It sent heartbeats, and its engine made no step."""
+    """It sent heartbeats, but its engine made no step."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessSettings:
-    """How long a worker may be silent."""
+    """Timeouts of heartbeats and of engine stalls."""
 
     heartbeat_timeout_s: float = option(
         4.0,
@@ -61,77 +61,78 @@ class LivenessSettings:
 
 
 class LivenessMonitor:
-    """Watches one session. Time in which this process did not run is nobody's silence."""
+    """Monitors one session. Time in which this process did not run does not count."""
 
     def __init__(
         self, settings: LivenessSettings, clock: Callable[[], float] = time.monotonic, worker: str = "the worker"
     ) -> None:
-        self.heard_at = 0.0
-        """When the last event came; set by whoever reads."""
+        self.last_event_at = 0.0
+        """When the last event was received; set by the reader of the session."""
         self.stalled = False
-        """Whether the engine stalls, and the worker is kept because nobody else could go on."""
-        self.lost_by = LossReason.CLOSED
-        """What the present session will have ended by, or the last one did."""
+        """Whether the engine is stalled, and the worker kept because no other one could take over."""
+        self.loss_reason = LossReason.CLOSED
+        """The reason if the session ends now, or why the last one ended."""
         self._settings = settings
         self._clock = clock
         self._worker = worker
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     async def watch(self) -> str:
-        """Return what is wrong once the worker has been silent for too long."""
+        """Wait until the heartbeat timeout has expired, and return the error message."""
         if not self._settings.heartbeat_timeout_s:
             await asyncio.Event().wait()
-        self.begin()
-        while not self.is_overdue():  # noqa: ASYNC110 (time is what it waits for)
-            await asyncio.sleep(_LOOK_S)
-        self.lost_by = LossReason.HEARTBEAT_TIMEOUT
-        return f"silent for {self._settings.heartbeat_timeout_s:g} s"
+        self.start()
+        while not self.is_overdue():  # noqa: ASYNC110 (it waits for time to pass)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+        self.loss_reason = LossReason.HEARTBEAT_TIMEOUT
+        return f"no heartbeat for {self._settings.heartbeat_timeout_s:g} s"
 
-    def connected(self) -> None:
-        """Begin with a new session."""
-        self.stalled, self.lost_by = False, LossReason.CLOSED
+    def on_connected(self) -> None:
+        """Reset for a new session."""
+        self.stalled, self.loss_reason = False, LossReason.CLOSED
 
-    def begin(self) -> None:
-        """Begin to watch."""
-        self.heard_at = self._looked_at = self._clock()
+    def start(self) -> None:
+        """Start the heartbeat timeout."""
+        self.last_event_at = self._checked_at = self._clock()
 
     def is_overdue(self) -> bool:
-        """Look once: a look that comes late excuses the worker for as long."""
+        """Check the heartbeat timeout once. A delayed check extends it by the delay."""
         now = self._clock()
-        late = now - self._looked_at - _LOOK_S
+        late = now - self._checked_at - _CHECK_INTERVAL_S
         if late > _LATE_S:
-            self.heard_at += late
-        self._looked_at = now
-        return now - self.heard_at > self._settings.heartbeat_timeout_s
+            self.last_event_at += late
+        self._checked_at = now
+        return now - self.last_event_at > self._settings.heartbeat_timeout_s
 
-    def judge(self, heartbeat: pb.Heartbeat, is_covered: Callable[[], bool]) -> None:
-        """Note whether the engine stalls. Raises Unavailable when it does and `is_covered`: others could go on.
+    def check_heartbeat(self, heartbeat: pb.Heartbeat, is_covered: Callable[[], bool]) -> None:
+        """Update whether the engine is stalled. Raises Unavailable if it is and another worker could take over.
 
-        Where nobody could, requests gain nothing by being taken away; but not for ever.
+        Without one (`is_covered`) moving the requests gains nothing, so the timeout is longer.
         """
-        problem = self._stall(heartbeat)
-        if not problem:
-            self.recovered()
+        stall = self._stall(heartbeat)
+        if not stall:
+            self.on_step()
             return
-        limit_s = self._settings.engine_stall_timeout_s + _ALONE_S
+        limit_s = self._settings.engine_stall_timeout_s + _UNCOVERED_EXTRA_S
         if is_covered() or heartbeat.stalled_ms > 1000 * limit_s + heartbeat.allowance_ms:
-            self.lost_by = LossReason.STALLED
-            raise Unavailable(problem)
+            self.loss_reason = LossReason.STALLED
+            raise Unavailable(stall)
         if not self.stalled:
             self.stalled = True
-            log.warning("worker %s stalls: %s; no other worker could take over", self._worker, problem)
+            log.warning("worker %s stalled: %s; no other worker could take over", self._worker, stall)
 
-    def recovered(self) -> None:
-        """Hear of a step."""
+    def on_step(self) -> None:
+        """Record a step of the engine."""
         if self.stalled:
             self.stalled = False
-            log.info("worker %s: its engine makes steps again", self._worker)
+            log.info("worker %s recovered from its stall", self._worker)
 
     def _stall(self, heartbeat: pb.Heartbeat) -> str:
+        """Return a description of the engine's stall; empty within the timeout."""
         timeout_s = self._settings.engine_stall_timeout_s
         if not timeout_s or heartbeat.stalled_ms <= 1000 * timeout_s + heartbeat.allowance_ms:
             return ""
-        problem = f"its engine has made no step for {heartbeat.stalled_ms / 1000:.1f} s"
+        stall = f"its engine has made no step for {heartbeat.stalled_ms / 1000:.1f} s"
         if heartbeat.HasField("engine_cpu_ms"):
-            problem += f" and used {heartbeat.engine_cpu_ms / 1000:.1f} s of CPU time meanwhile"
-        return problem
+            stall += f" and used {heartbeat.engine_cpu_ms / 1000:.1f} s of CPU time meanwhile"
+        return stall

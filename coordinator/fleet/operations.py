@@ -1,4 +1,4 @@
-"""Fleet operations: one verb, carried out by all workers of a model, each answering for itself. Not atomic."""
+"""Fleet operations: a control call to all workers of a model, with a result for each. Not atomic."""
 
 import asyncio
 import json
@@ -30,15 +30,15 @@ _PROBE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerResult:
-    """What became of a call to one worker."""
+    """The result of a call to one worker."""
 
     address: str
     answer: Any = None
-    """The response message, where there is no error."""
+    """The response message; None with an error."""
     error: TokenwireError | None = None
 
     def as_dict(self) -> dict[str, str]:
-        """Describe it for clients."""
+        """Return it as JSON for clients."""
         if self.error is None:
             return {"worker": self.address, "status": "ok"}
         return {"worker": self.address, "status": "error", "message": self.error.message}
@@ -48,10 +48,10 @@ Results = Sequence[WorkerResult]
 
 
 class FleetControl:
-    """Verbs on all workers of a model, which any of its names stands for; no name: the only model.
+    """Operations on all workers of a model, by any of its names; no name: the only model.
 
-    Every verb raises NotFound or InvalidRequest for the model, Unavailable when no worker of it is connected,
-    FleetFailed when some workers did not do it, and the workers' own error when it was wrong for all of them.
+    Every operation raises NotFound or InvalidRequest for the model, Unavailable when no worker of it is connected,
+    FleetFailed when it failed on some workers, and the workers' own error when all of them reported the same kind.
     """
 
     def __init__(self, pool: WorkerPool, desired: DesiredStates, timeout_s: float) -> None:
@@ -59,16 +59,16 @@ class FleetControl:
         self._desired = desired
         self._timeout_s = timeout_s
 
-    # Verbs that change workers. One that misses them is brought along later, and gets no request meanwhile that it
-    # would answer otherwise than the others.
+    # Operations that change the desired state. A worker that misses one is reconciled later and gets no requests
+    # until it is in sync.
 
     async def pause(self, model: str | None, mode: str, clear_cache: bool) -> Results:
-        """Hold new requests; "abort" running ones, "wait" for their end or "keep" them frozen."""
+        """Hold new requests; "abort" running ones, "wait" for them to finish or "keep" them frozen."""
         request = pb.PauseGenerationRequest(mode=_mode(mode), clear_cache=clear_cache)
         return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request)
 
     async def resume(self, model: str | None) -> Results:
-        """Let requests run."""
+        """Resume generation."""
         return await self._operate(model, "resume", lambda stub: stub.ResumeGeneration, pb.ResumeGenerationRequest())
 
     async def sleep(self, model: str | None, level: int, mode: str) -> Results:
@@ -77,16 +77,16 @@ class FleetControl:
         return await self._operate(model, "sleep", lambda stub: stub.Sleep, request)
 
     async def wake_up(self, model: str | None, tags: Sequence[str]) -> Results:
-        """Undo `sleep`, whole or by tags; answers are WakeUpResponse."""
+        """Undo `sleep`, completely or by tags; responses are WakeUpResponse."""
         return await self._operate(model, "wake_up", lambda stub: stub.WakeUp, pb.WakeUpRequest(tags=tags))
 
     async def load_weights(self, model: str | None, path: str, version: str, reset_prefix_cache: bool) -> Results:
-        """Have each worker read weights from a directory."""
+        """Load weights from a directory on each worker."""
         request = pb.LoadWeightsRequest(path=path, weight_version=version, reset_prefix_cache=reset_prefix_cache)
         return await self._operate(model, "load_weights", lambda stub: stub.LoadWeights, request)
 
     async def transfer(self, model: str | None, stage: str, arguments: Mapping[str, Any]) -> Results:
-        """Run a stage of a transfer of weights: init, start, start_draft, update, finish or shutdown."""
+        """Run a stage of a weight transfer: init, start, start_draft, update, finish or shutdown."""
         base = arguments.get("init_info", {}).get("rank_offset") if stage == "init" else None
         if isinstance(base, int):
             return await self._init_transfer(model, dict(arguments), base)
@@ -94,14 +94,14 @@ class FleetControl:
         return await self._operate(model, f"{stage} of a transfer", lambda stub: stub.UpdateWeights, request)
 
     async def set_weight_version(self, model: str | None, version: str) -> Results:
-        """Label the weights."""
+        """Set the weight version."""
         request = pb.SetWeightVersionRequest(weight_version=version)
         return await self._operate(model, "set_weight_version", lambda stub: stub.SetWeightVersion, request)
 
     async def load_lora(
         self, model: str | None, name: str, path: str, replace: bool = False, is_3d: bool = False
     ) -> Results:
-        """Load an adapter. Raises InvalidRequest for a name that is taken, unless an adapter is to be replaced."""
+        """Load an adapter. Raises InvalidRequest for a name in use, unless it is to be replaced."""
         base = self.model(model)
         if any(name in session.model.names for session in self._pool.sessions if session.model is not None):
             raise InvalidRequest(f"The lora adapter '{name}' conflicts with a served base model.", param="lora_name")
@@ -126,20 +126,20 @@ class FleetControl:
         request = pb.UnloadLoraRequest(id=adapter.lora.id)
         return await self._operate(adapter.model, "unload_lora", lambda stub: stub.UnloadLora, request)
 
-    # Calls that leave no trace in the target.
+    # Calls that do not change the desired state.
 
     async def reset_cache(self, model: str | None, reset_running_requests: bool, reset_external: bool) -> Results:
-        """Clear prefix caches; answers are ResetCacheResponse."""
+        """Clear prefix caches; responses are ResetCacheResponse."""
         request = pb.ResetCacheRequest(reset_running_requests=reset_running_requests, reset_external=reset_external)
-        return await self._ask(model, "reset_cache", lambda stub: stub.ResetCache, request)
+        return await self._call_all(model, "reset_cache", lambda stub: stub.ResetCache, request)
 
     async def collective_rpc(
         self, model: str | None, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], timeout_s: float | None
     ) -> list[Any]:
-        """Call a method of every engine process; returns all results, worker after worker."""
+        """Call a method of every engine process; return all results in the order of the workers."""
         arguments = {"args_json": json.dumps(args), "kwargs_json": json.dumps(kwargs)}
         request = pb.CollectiveRpcRequest(method=method, timeout_seconds=timeout_s or 0, **arguments)
-        results = await self._ask(model, "collective_rpc", lambda stub: stub.CollectiveRpc, request)
+        results = await self._call_all(model, "collective_rpc", lambda stub: stub.CollectiveRpc, request)
         return [value for result in results for value in json.loads(result.answer.results_json)]
 
     async def configurations(self, model: str | None) -> list[dict[str, Any]]:
@@ -147,14 +147,14 @@ class FleetControl:
         return list((await self._configurations(model)).values())
 
     async def probe(self, model: str | None) -> Results:
-        """Find out whether engines answer. Raises FleetFailed where one does not."""
+        """Check that all engines respond. Raises FleetFailed if one does not."""
         request = pb.GetWeightVersionRequest()
-        return await self._ask(model, "liveness", lambda stub: stub.GetWeightVersion, request, _PROBE_S)
+        return await self._call_all(model, "liveness", lambda stub: stub.GetWeightVersion, request, _PROBE_S)
 
-    # Who.
+    # Workers.
 
     def model(self, name: str | None) -> str:
-        """Find the first name of a model. Raises Unavailable, NotFound or InvalidRequest."""
+        """Return the first name of a model. Raises Unavailable, NotFound or InvalidRequest."""
         models = {session.name: session.model.names for session in self._pool.sessions if session.model is not None}
         if not models:
             raise Unavailable("No worker has connected yet.", retry_after_s=2)
@@ -168,7 +168,7 @@ class FleetControl:
         return found
 
     def sessions(self, model: str | None) -> list[WorkerSession]:
-        """List sessions with workers of a model, and with those that nobody knows yet. Raises Unavailable if none is
+        """Return the sessions of a model's workers and of workers without a welcome yet. Raises Unavailable if none is
         connected."""
         name = self.model(model)
         sessions = [session for session in self._pool.sessions if session.name in ("", name)]
@@ -177,17 +177,17 @@ class FleetControl:
             raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)
         return sessions
 
-    # How.
+    # Calls.
 
     async def _configurations(self, model: str | None) -> dict[str, dict[str, Any]]:
-        results = await self._ask(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
+        results = await self._call_all(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
         return {result.address: json.loads(result.answer.engine_config_json or "{}") for result in results}
 
     async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
-        """Give each worker the ranks behind those of the workers before it."""
+        """Initialize a transfer, giving each worker the ranks after those of the workers before it."""
         requests = {}
         epoch = self._desired.next_epoch(self.model(model))
-        # Workers may come and go between the two: the transfer is for those that were there both times.
+        # Workers may change between the two calls: the transfer is for those present at both.
         sessions, configurations = self.sessions(model), await self._configurations(model)
         for session in sessions:
             configuration = configurations.get(session.address)
@@ -206,9 +206,9 @@ class FleetControl:
     async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
         if not request.epoch:
             request.epoch = self._desired.next_epoch(self.model(model))
-        return await self._ask(model, stage, method, request)
+        return await self._call_all(model, stage, method, request)
 
-    async def _ask(
+    async def _call_all(
         self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None
     ) -> Results:
         timeout_s = timeout_s or self._timeout_s
@@ -241,7 +241,7 @@ async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
     except TokenwireError as error:
         return WorkerResult(session.address, error=error)
     if hasattr(answer, "serving"):
-        # The answer may be quicker than the session's own event.
+        # The response may arrive before the session's own event.
         session.on_serving_state(answer.serving)
     return WorkerResult(session.address, answer)
 

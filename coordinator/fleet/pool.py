@@ -55,7 +55,7 @@ class WorkerPool(SessionListener):
         router: Router | None = None,
         on_model_gone: Callable[[str], None] = lambda name: None,
         liveness: LivenessSettings | None = None,
-        stock: VllmHttpSettings | None = None,
+        vllm_http: VllmHttpSettings | None = None,
     ) -> None:
         """`on_model_gone` is called with the first name of a model when its last worker is gone."""
         self.stats_by_model: StatsByModel = {}
@@ -70,7 +70,7 @@ class WorkerPool(SessionListener):
         self._candidates: dict[tuple[str, int], list[WorkerSession]] = {}
         """Who can take requests, by model and adapter: kept until a session changes."""
         self._link = link or Link()
-        self._stock = stock or VllmHttpSettings()
+        self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
         self._liveness = liveness
         self._changed = asyncio.Event()
@@ -237,8 +237,10 @@ class WorkerPool(SessionListener):
         return f"{reason}, but {out_of_sync}" if out_of_sync else reason
 
     def _join(self, address: str) -> None:
-        is_stock = address.startswith(("http://", "https://"))
-        open_transport = partial(VllmHttpTransport, self._stock) if is_stock else partial(GrpcTransport, self._link)
+        is_vllm_http = address.startswith(("http://", "https://"))
+        open_transport = (
+            partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._link)
+        )
         session = WorkerSession(
             address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model
         )

@@ -1,4 +1,4 @@
-"""Requests that a worker has just begun with: those that it may die of, whether or not anybody still wants them."""
+"""Requests that a worker has just started: those that it may die of, even if they were aborted."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -6,49 +6,49 @@ from collections.abc import Callable, Sequence
 from tokenwire.v1 import inference_pb2 as pb
 
 _FEW_FRAMES = 4
-"""For so many frames behind its first token a request counts as just begun."""
+"""A request counts as just started for so many frames after its first token."""
 
 
 class RecentStarts:
-    """Follows the slots of one session from their submit to their first few tokens."""
+    """Tracks the slots of one session from their submit to their first few tokens."""
 
     def __init__(self, survived: Callable[[pb.Submit], None] = lambda submit: None) -> None:
-        """`survived` is called with a request that got its first few tokens, or ended as it should."""
+        """`survived` is called with a request that got its first few tokens or finished normally."""
         self._survived = survived
-        self._begun: dict[int, pb.Submit] = {}
+        self._started: dict[int, pb.Submit] = {}
         self._prefilled: deque[tuple[int, int, pb.Submit]] = deque()
         """Number of the frame, slot and request; oldest first."""
         self._frames = 0
 
     def on_submit(self, slots: Sequence[int], submit: pb.Submit) -> None:
-        """Take note of a request."""
-        self._begun.update(dict.fromkeys(slots, submit))
+        """Add the slots of a request."""
+        self._started.update(dict.fromkeys(slots, submit))
 
     def on_refusal(self, slots: Sequence[int]) -> None:
-        """Forget a request that never began."""
+        """Remove the slots of a request that never started."""
         for slot in slots:
-            self._begun.pop(slot, None)
+            self._started.pop(slot, None)
 
     def on_frame(self, frame: pb.StepFrame) -> None:
-        """Learn from a frame who got tokens, and who ended."""
+        """Update from the first tokens and finishes of a frame."""
         self._frames += 1
         for info in frame.prefills:
-            if info.slot in self._begun:
-                self._prefilled.append((self._frames, info.slot, self._begun[info.slot]))
+            if info.slot in self._started:
+                self._prefilled.append((self._frames, info.slot, self._started[info.slot]))
         for finish in frame.finishes:
-            submit = self._begun.pop(finish.slot, None)
-            # One that was aborted has not shown that it does no harm.
+            submit = self._started.pop(finish.slot, None)
+            # An aborted request has not been shown to be harmless.
             if submit is not None and finish.reason not in (pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR):
                 self._survived(submit)
         while self._prefilled and self._prefilled[0][0] + _FEW_FRAMES <= self._frames:
             _, slot, submit = self._prefilled.popleft()
-            if self._begun.get(slot) is submit:  # else it has ended, and the slot is another one's
-                del self._begun[slot]
+            if self._started.get(slot) is submit:  # else it has ended and the slot was reused
+                del self._started[slot]
                 self._survived(submit)
 
     def take_all(self) -> list[pb.Submit]:
-        """Return those that are there, each once, because the worker is not any more."""
-        present = list({id(submit): submit for submit in self._begun.values()}.values())
-        self._begun.clear()
+        """Return the recent requests, each once, and clear them: the worker was lost."""
+        requests = list({id(submit): submit for submit in self._started.values()}.values())
+        self._started.clear()
         self._prefilled.clear()
-        return present
+        return requests

@@ -73,7 +73,7 @@ class Reconciler:
         self._errors.pop(session, None)
 
     def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:
-        request = control_pb2.AdoptStateRequest(target=self._desired.of(session.name))
+        request = control_pb2.AdoptStateRequest(target=self._desired.get(session.name))
         return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
 
     def _record_error(self, session: WorkerSession, error: str) -> None:

@@ -9,7 +9,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
-from tokenwire.coordinator.fleet.ttl_cache import Recent
+from tokenwire.coordinator.fleet.ttl_cache import TTLCache
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
@@ -108,8 +108,8 @@ class Router:
         self._turns = itertools.count()
         self._last_turn: dict[str, int] = {}
         self._prefixes = PrefixIndex()
-        self._sessions = Recent(_SESSIONS, _SESSION_TTL_S)
-        self._adapters = Recent(_ADAPTERS, _ADAPTER_TTL_S)
+        self._sessions = TTLCache(_SESSIONS, _SESSION_TTL_S)
+        self._adapters = TTLCache(_ADAPTERS, _ADAPTER_TTL_S)
         self._caches: dict[str, tuple[str, str]] = {}
         """Whose cache it is that the index knows of, by address."""
         # Sessions are secrets of their clients: what is kept of them cannot be read back.

@@ -163,7 +163,7 @@ class WorkerSession:
             connected = False
             try:
                 connected = await self._run_once()
-                how = "gone, as it announced" if self.worker_drains else f"lost ({self._liveness.lost_by})"
+                how = "gone, as it announced" if self.worker_drains else f"lost ({self._liveness.loss_reason})"
                 log.warning("worker %s is %s: %s", self.address, how, self.last_error)
             except TokenwireError as error:
                 self.lives = False
@@ -179,8 +179,8 @@ class WorkerSession:
         """Return how long to wait after a session before the next one."""
         if self.worker_drains:
             return _FIRST_RETRY_S
-        self.losses[self._liveness.lost_by] += 1
-        return self.breaker.lost(self._liveness.lost_by is LossReason.STALLED)
+        self.losses[self._liveness.loss_reason] += 1
+        return self.breaker.lost(self._liveness.loss_reason is LossReason.STALLED)
 
     async def _run_once(self) -> bool:
         """Run one session to its end; returns whether it got as far as being ready."""
@@ -193,7 +193,7 @@ class WorkerSession:
             self.state = SessionState.CONNECTING
             if was_connected:
                 # One that hangs may well say welcome again.
-                self.lives = False if self._liveness.lost_by is LossReason.STALLED else None
+                self.lives = False if self._liveness.loss_reason is LossReason.STALLED else None
             self.ready.clear()
             self._lose_slots()
             self._transport = None
@@ -210,20 +210,20 @@ class WorkerSession:
             await (self._listen_closely(transport) if event.welcome.heartbeat_ms else self._listen(transport))
             self.last_error = "closed by the worker"
         except ProtocolError as error:
-            self._liveness.lost_by, self.last_error = LossReason.PROTOCOL_ERROR, error.message
+            self._liveness.loss_reason, self.last_error = LossReason.PROTOCOL_ERROR, error.message
         except TokenwireError as error:
             self.last_error = error.message
         except Exception as error:
             log.exception("session with %s broke", self.address)
-            self._liveness.lost_by = LossReason.PROTOCOL_ERROR
-            self.last_error = f"its session broke: {error}"
+            self._liveness.loss_reason = LossReason.PROTOCOL_ERROR
+            self.last_error = f"its session failed: {error}"
         return True
 
     async def _listen(self, transport: WorkerTransport) -> None:
         """Handle events until the worker closes."""
         liveness = self._liveness
         while (event := await transport.read()) is not None:
-            liveness.heard_at = time.monotonic()
+            liveness.last_event_at = time.monotonic()
             self._handle(event)
 
     async def _listen_closely(self, transport: WorkerTransport) -> None:
@@ -252,7 +252,7 @@ class WorkerSession:
         # Stock servers have neither heartbeats nor steps.
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.lives = True
-        self._liveness.connected()
+        self._liveness.on_connected()
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
         self._settle()
@@ -281,7 +281,7 @@ class WorkerSession:
             case "heartbeat":
                 self.workload.on_load(event.heartbeat.load)
                 stalled = self._liveness.stalled
-                self._liveness.judge(event.heartbeat, partial(self._listener.is_covered, self))
+                self._liveness.check_heartbeat(event.heartbeat, partial(self._listener.is_covered, self))
                 if stalled != self._liveness.stalled:
                     self._settle()
             case "cache":
@@ -324,7 +324,7 @@ class WorkerSession:
         self.weight_version = frame.weight_version
         self.workload.on_frame(frame)
         if self._liveness.stalled and frame.token_ids:
-            self._liveness.recovered()
+            self._liveness.on_step()
             self._settle()
         if self._frame_at is not None and frame.slots:
             self._count_gap(self._frame_at, frame)
@@ -338,7 +338,7 @@ class WorkerSession:
             self._listener.on_slots_freed()
 
     def _count_gap(self, before: float, frame: pb.StepFrame) -> None:
-        self._frame_at = now = self._liveness.heard_at
+        self._frame_at = now = self._liveness.last_event_at
         waited = len(frame.slots) - len(frame.prefills)  # the others have their first tokens
         if waited > 0:
             self._stats.add_gap(now - before, waited)

@@ -1,4 +1,4 @@
-"""What sessions count, all of a model's together: once for each frame."""
+"""Token statistics of all sessions of a model, updated once per frame."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ TOKEN_GAP_BOUNDS_S = (
 
 
 class SessionStats:
-    """Gaps between tokens, and tokens that came in vain. It outlives the sessions that count in it."""
+    """Inter-token latencies and overshoot tokens. Outlives the sessions that update it."""
 
     def __init__(self) -> None:
         self.gaps = [0] * (len(TOKEN_GAP_BOUNDS_S) + 1)
-        """Tokens by the time since their sequence's last ones: so many up to each bound, the rest at the end."""
+        """Histogram of tokens by the time since their sequence's previous ones; the last bucket is unbounded."""
         self.gaps_s = 0.0
         """The sum of these times."""
         self.overshoot_tokens = 0
-        """Tokens for sequences that had been given up."""
+        """Tokens received for sequences that had already ended or been aborted."""
 
     def add_gap(self, seconds: float, tokens: int) -> None:
-        """Count tokens that came so long after those before them."""
+        """Count tokens by the time since the previous ones."""
         self.gaps[bisect_left(TOKEN_GAP_BOUNDS_S, seconds)] += tokens
         self.gaps_s += seconds * tokens
 
@@ -46,7 +46,7 @@ StatsByModel = dict[str, SessionStats]
 
 
 def buckets(stats: SessionStats) -> Sequence[tuple[str, float]]:
-    """Return cumulated counts by upper bound, as Prometheus has them."""
+    """Return cumulative counts by upper bound, in Prometheus' form."""
     result, total = [], 0
     for bound, count in zip((*map(str, TOKEN_GAP_BOUNDS_S), "+Inf"), stats.gaps, strict=True):
         total += count

@@ -1,4 +1,4 @@
-"""HTTP connections as routes see them: who is gone, who is slow, and a write that costs no task switch.
+"""HTTP connections for routes: disconnects, slow readers, and writes without a task switch.
 
 A streamed token costs about half as much when the frame loop writes straight to the transport
 instead of waking a task that calls ASGI's send. `lending_protocol` lends the transport to the route
@@ -22,11 +22,11 @@ from tokenwire.coordinator.http.protocol import BoundedProtocol, ProtocolLimits
 log = logging.getLogger(__name__)
 
 EXTENSION = "tokenwire.connection"
-# What an ASGI server may hold for a slow reader before we call it congested, in bytes.
+# Bytes that an ASGI server may buffer for a slow reader before the connection is congested.
 _ASGI_HIGH_WATER = 64 * 1024
-# What a transport may hold for one; that of TLS would hold eight times as much.
+# The same for a transport; the default of TLS is eight times as much.
 _HIGH_WATER = 64 * 1024
-# How often in a stall timeout it is seen whether a slow reader has read anything.
+# Checks of a slow reader's progress per stall timeout.
 _STALL_CHECKS = 4
 _DEFAULT_LIMITS = ProtocolLimits()
 
@@ -36,27 +36,27 @@ class Connection(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the reader is behind."""
+        """Whether the reader is slow."""
 
     @property
     def lost(self) -> bool:
-        """Whether the client is gone."""
+        """Whether the client has disconnected."""
 
     @property
     def was_cut(self) -> bool:
-        """Whether it is gone because it read too slowly."""
+        """Whether it was disconnected because it read too slowly."""
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
-        """Call back when the client leaves (at once if it has left) and when a slow reader has caught up."""
+        """Register callbacks for a disconnect (called at once if it has happened) and for a reader that caught up."""
 
     def write(self, data: bytes) -> None:
         """Write a part of the response's body. The response must have been started through ASGI."""
 
     def hold(self, size_bytes: int) -> None:
-        """Hear how much is held back for this reader, who is behind. With too much the connection is cut."""
+        """Set the bytes buffered for this slow reader. Beyond the limits the connection is cut."""
 
     def cut(self) -> None:
-        """Close the connection without a proper end, so that the client does not take the reply for whole."""
+        """Abort the connection, so that the client does not take the response for complete."""
 
     async def flush(self) -> None:
         """Return when the end of the response may be sent through ASGI."""
@@ -66,7 +66,7 @@ class Connection(Protocol):
 
 
 def connection_of(scope: Scope, receive: Receive, send: Send) -> Connection:
-    """Return the connection that carries this request. The request's body must have been read."""
+    """Return the connection of a request. The request's body must have been read."""
     lent: Connection | None = scope.get("extensions", {}).get(EXTENSION)
     return lent if lent is not None else AsgiConnection(receive, send)
 
@@ -76,7 +76,7 @@ def _nothing() -> None:
 
 
 class WriteBatch:
-    """Writes of one turn of the event loop, done together at its end.
+    """Batches the writes of one iteration of the event loop until its end.
 
     A frame's tokens are first decoded for all streams and then sent for all streams: system calls in
     between would cost another fifth, because each evicts the caches that the next decoding needs.
@@ -100,17 +100,17 @@ class WriteBatch:
         """Write everything now."""
         pending, self._pending = self._pending, []
         for transport, data in pending:
-            # One that was closed in this turn of the loop would raise, and take everybody else's data with it.
+            # A transport closed in this iteration would raise, and the data of the others would be lost.
             if not transport.is_closing():
                 try:
                     transport.write(data)
                 except Exception:
-                    log.exception("a connection cannot be written to")
+                    log.exception("write to a connection failed")
                     transport.abort()
 
 
 class LentConnection:
-    """A uvicorn transport, written to directly."""
+    """A uvicorn transport with direct writes."""
 
     __slots__ = (
         "_backlogs",
@@ -143,7 +143,7 @@ class LentConnection:
         self.was_cut = False
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
-        """Call back when the client leaves and when a slow reader has caught up."""
+        """Register callbacks for a disconnect and for a reader that caught up."""
         self._on_lost, self._on_drained = on_lost, on_drained
         if self.lost:
             on_lost()
@@ -154,7 +154,7 @@ class LentConnection:
             self._batch.add(self._transport, b"%x\r\n%b\r\n" % (len(data), data))
 
     def hold(self, size_bytes: int) -> None:
-        """Count what is held back; cut a reader that is too far behind."""
+        """Update the buffered bytes; cut the connection beyond the limits."""
         before, self._held_bytes = self._held_bytes, size_bytes
         if not self._backlogs.changed(before, size_bytes):
             self.cut()
@@ -165,7 +165,7 @@ class LentConnection:
         self._transport.abort()
 
     async def flush(self) -> None:
-        """Let what was written overtake nothing: ASGI's send goes to the transport at once."""
+        """Write the batch now, because ASGI's send would overtake it."""
         self._batch.flush()
 
     def release(self) -> None:
@@ -176,19 +176,19 @@ class LentConnection:
     # Called by the protocol.
 
     def paused(self) -> None:
-        """The reader is behind: cut it off if it reads nothing for too long."""
+        """Mark the reader as slow, and start the stall timeout."""
         self.congested = True
-        self._unread = 0  # the first check counts: what is written in this turn of the loop is not all there yet
+        self._unread = 0  # the first check counts: the writes of this iteration are not complete yet
         self._check_later(_STALL_CHECKS)
 
     def resumed(self) -> None:
-        """The reader has caught up."""
+        """Mark the reader as caught up."""
         self.congested = False
         self._stop_timer()
         self._on_drained()
 
     def disconnected(self) -> None:
-        """The client is gone."""
+        """Mark the client as disconnected."""
         self.lost = True
         self._stop_timer()
         self._on_lost()
@@ -198,7 +198,7 @@ class LentConnection:
         self._stall_timer = loop.call_later(self._stall_timeout_s / _STALL_CHECKS, self._check_stall, checks_left)
 
     def _check_stall(self, checks_left: int) -> None:
-        # A slow network may take minutes to drain a buffer: that alone is no stall.
+        # A slow network may take minutes to drain a buffer, which is not a stall.
         before, self._unread = self._unread, self._count_unread()
         if self._unread < before:
             self._check_later(_STALL_CHECKS - 1)
@@ -208,7 +208,7 @@ class LentConnection:
             self.cut()
 
     def _count_unread(self) -> int:
-        """Count bytes that the client has not taken, here and in the kernel."""
+        """Return the bytes not yet acknowledged by the client, here and in the kernel."""
         in_kernel = bytes(4)
         with contextlib.suppress(OSError):
             in_kernel = fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, in_kernel)
@@ -223,7 +223,7 @@ class LentConnection:
 def lending_protocol(
     stall_timeout_s: float, limits: ProtocolLimits = _DEFAULT_LIMITS, max_backlog_bytes: int = DEFAULT_BACKLOG_BYTES
 ) -> type[BoundedProtocol]:
-    """Return a uvicorn HTTP protocol that lends its transport to the routes."""
+    """Return a uvicorn HTTP protocol class that lends its transport to the routes."""
 
     batch, backlogs = WriteBatch(), Backpressure(max_backlog_bytes)
 
@@ -253,7 +253,7 @@ def lending_protocol(
 
 
 class AsgiConnection:
-    """Portable: one task waits for the disconnect, another one sends what was written."""
+    """The portable implementation: one task waits for the disconnect, another one sends."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -267,11 +267,11 @@ class AsgiConnection:
 
     @property
     def congested(self) -> bool:
-        """Whether the server has not taken what was written."""
+        """Whether too much written data is unsent."""
         return self._unsent > _ASGI_HIGH_WATER
 
     def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
-        """Call back when the client leaves and when a slow reader has caught up."""
+        """Register callbacks for a disconnect and for a reader that caught up."""
         self._on_lost, self._on_drained = on_lost, on_drained
         self._tasks = [asyncio.create_task(self._wait_lost()), asyncio.create_task(self._send_all())]
 
@@ -281,15 +281,15 @@ class AsgiConnection:
         self._queue.put_nowait(data)
 
     def hold(self, size_bytes: int) -> None:
-        """Bounded by the reply alone: the server in front has its own bounds."""
+        """Do nothing: the ASGI server has its own limits."""
 
     def cut(self) -> None:
-        """ASGI has no such verb: stop sending."""
+        """Stop sending: ASGI cannot abort a connection."""
         self.was_cut = True
         self.release()
 
     async def flush(self) -> None:
-        """Wait until the server took everything, or the client is gone."""
+        """Wait until everything is sent, or the client has disconnected."""
         joining = asyncio.create_task(self._queue.join())
         await asyncio.wait([joining, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
         joining.cancel()
@@ -307,11 +307,11 @@ class AsgiConnection:
         self._on_lost()
 
     async def _send_all(self) -> None:
-        with contextlib.suppress(OSError):  # the server noticed first that the client is gone
+        with contextlib.suppress(OSError):  # the client disconnected
             while True:
                 data = await self._queue.get()
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
-                was_congested = self.congested  # asked now: it may have become so during the send
+                was_congested = self.congested  # checked after the send, which may have changed it
                 self._unsent -= len(data)
                 self._queue.task_done()
                 if was_congested and not self.congested:

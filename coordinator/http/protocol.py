@@ -1,4 +1,4 @@
-"""How much a client may send before its request is understood, and how long it may take to."""
+"""Limits on the size and duration of requests as they are received."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _TYPES = {400: "BadRequestError", 408: "RequestTimeoutError", 431: "RequestHeade
 
 @dataclass(frozen=True, slots=True)
 class ProtocolLimits:
-    """Bounds on what comes in."""
+    """Limits on received requests."""
 
     head_bytes: int = option(
         64 * 2**10,
@@ -53,33 +53,33 @@ class ProtocolLimits:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose parser would take headers of any size at any pace."""
+    """uvicorn's protocol with limits: its parser accepts headers of any size and duration."""
 
     read_limits = ProtocolLimits()
     extensions: dict[str, Any] | None = None
-    """What the scope of each request offers beside ASGI."""
+    """ASGI extensions in the scope of each request."""
 
     _refusal = 400, ""
     _head_bytes = 0
     _undelivered = 0
-    """Bytes since the parser last gave something away: it keeps the rest of a header, however long."""
+    """Bytes since the parser's last callback: it buffers an incomplete header of any length."""
     _delivered = False
     _deadline: asyncio.TimerHandle | None = None
     _body_bytes = 0
     _body_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
+        """Start the timeout for the first request."""
         super().connection_made(transport)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Stop all timeouts."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and bound what the parser keeps to itself."""
+        """Parse, and limit what the parser buffers."""
         self._delivered = False
         self._unset_keepalive_if_required()
         try:
@@ -133,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for nothing: idle connections are uvicorn's business."""
+        """Stop the timeout: uvicorn handles idle connections."""
         if self._parser_skips_body():
             return
         self._delivered = True
@@ -141,12 +141,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse in the shape of all errors, for the reason that was found."""
+        """Respond with an error in the usual shape and with the recorded reason."""
         status, reason = self._refusal
         self._refuse(status, reason or msg)
 
     def _parse(self, data: bytes) -> None:
-        """Ignore `Upgrade`: nothing here takes it up, and the parser would not read the body behind it."""
+        """Ignore `Upgrade`, which is not supported, because the parser would skip the body after it."""
         while data:
             try:
                 self.parser.feed_data(data)
@@ -158,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 data = self._head_without_upgrade() + data[body_begins:]
 
     def _parser_skips_body(self) -> bool:
-        # CONNECT is an upgrade without the header; it has no body, and is refused like any other unknown method.
+        # CONNECT is an upgrade without the header; it has no body, and is rejected like any other unknown method.
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _head_without_upgrade(self) -> bytes:
@@ -174,7 +174,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _fail(self, reason: str) -> None:
         self._refusal = 431, reason
-        # The parser stops, and uvicorn asks for a response.
+        # The parser stops, and uvicorn calls send_400_response.
         raise ValueError(reason)
 
     def _refuse(self, status: int, reason: str) -> None:
@@ -182,7 +182,7 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
-        log.info("refused unread", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
+        log.info("rejected unread", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)
@@ -191,14 +191,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._replies():
             self._await_head()
         elif self._undelivered:
-            self._refuse(408, f"The request's headers did not come within {self.read_limits.head_timeout_s:g} s.")
+            self._refuse(408, f"The request's headers were not received within {self.read_limits.head_timeout_s:g} s.")
         else:
             self.transport.close()
 
     def _check_body(self) -> None:
         limits = self.read_limits
         left = self._body_since + limits.body_timeout_s + self._body_bytes / limits.body_bytes_per_s - self.loop.time()
-        # One that waits behind another request is not read meanwhile.
+        # A pipelined request is not read until its turn.
         if left > 0 or self.pipeline:
             self._deadline = self.loop.call_later(max(left, limits.body_timeout_s / 8), self._check_body)
         else:

@@ -1,4 +1,4 @@
-"""Whether this coordinator wants requests, and waits for those that run: what its server tells its routes."""
+"""The shutdown state of this coordinator, set by its server and read by its routes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""HTTPS at the front door. Certificates that change are taken up by new connections."""
+"""HTTPS for the HTTP listener. Changed certificates are reloaded for new connections."""
 
 import ssl
 from dataclasses import dataclass
@@ -53,9 +53,9 @@ class HttpsSettings:
             if getattr(self, name) is not None and self.certfile is None:
                 raise InvalidRequest(f"--ssl-{name.replace('_', '-')} needs --ssl-certfile too")
         if self.cert_reqs and self.ca_certs is None:
-            raise InvalidRequest("--ssl-cert-reqs needs --ssl-ca-certs too: whose certificates are to be taken?")
+            raise InvalidRequest("--ssl-cert-reqs needs --ssl-ca-certs too")
         if self.ca_certs is not None and not self.cert_reqs:
-            raise InvalidRequest("--ssl-ca-certs asks nobody for a certificate without --ssl-cert-reqs 1 or 2")
+            raise InvalidRequest("--ssl-ca-certs has no effect without --ssl-cert-reqs 1 or 2")
 
     @property
     def scheme(self) -> str:
@@ -64,7 +64,7 @@ class HttpsSettings:
 
 
 def https_context(settings: HttpsSettings) -> ssl.SSLContext | None:
-    """Return a context that follows the files; None for plain HTTP. Raises InvalidRequest."""
+    """Return a context that reloads the files when they change; None for plain HTTP. Raises InvalidRequest."""
     cert, ca = settings.certfile, settings.ca_certs
     if cert is None:
         return None
@@ -81,7 +81,7 @@ def https_context(settings: HttpsSettings) -> ssl.SSLContext | None:
     first = contexts.current()
 
     def follow(connection: Any, name: str | None, context: ssl.SSLContext) -> None:
-        # Called in every handshake, whether a client names a server or not.
+        # Called in every handshake, with or without SNI.
         connection.context = contexts.current()
 
     first.sni_callback = follow
@@ -95,7 +95,7 @@ def _make_context(cert: Path, key: Path, ca: Path | None, cert_reqs: int) -> ssl
     context.verify_mode = ssl.VerifyMode(cert_reqs)
     if ca is not None:
         context.load_verify_locations(ca)
-        # A resumed session would not be verified by authorities that have changed since.
+        # A resumed session would bypass CAs that have changed since.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
     return context

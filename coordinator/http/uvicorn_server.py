@@ -1,4 +1,4 @@
-"""uvicorn with bounds of our own: on TLS handshakes, and on drains, whose end is told to whoever still waits."""
+"""uvicorn with timeouts for TLS handshakes and drains."""
 
 import asyncio
 import logging
@@ -10,24 +10,24 @@ from tokenwire.coordinator.http.readiness import Readiness
 
 log = logging.getLogger(__name__)
 
-_LAST_WORDS_S = 2
-"""How long replies that are ended may take to be read."""
+_FINAL_WRITES_S = 2
+"""Time for clients to read responses that were ended at the deadline."""
 
 
 class HttpServer(uvicorn.Server):
-    """Serves on sockets that are bound already."""
+    """Serves on sockets that are already bound."""
 
     def __init__(
         self, config: uvicorn.Config, readiness: Readiness, handshake_timeout_s: float, drain_timeout_s: float
     ) -> None:
-        config.timeout_graceful_shutdown = int(drain_timeout_s) + _LAST_WORDS_S
+        config.timeout_graceful_shutdown = int(drain_timeout_s) + _FINAL_WRITES_S
         super().__init__(config)
         self._readiness = readiness
         self._handshake_timeout_s = handshake_timeout_s
         self._drain_timeout_s = drain_timeout_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Start listening."""
         await super().startup([])
         loop, config = asyncio.get_running_loop(), self.config
         for bound in sockets or ():
@@ -41,7 +41,7 @@ class HttpServer(uvicorn.Server):
             self.servers.append(server)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop to listen, and wait for what runs; end it when that takes too long."""
+        """Stop listening and wait for running requests; end them at the deadline."""
         deadline = asyncio.get_running_loop().call_later(self._drain_timeout_s, self._end_requests)
         await super().shutdown(sockets)
         deadline.cancel()

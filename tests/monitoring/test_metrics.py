@@ -1,4 +1,4 @@
-"""What alerts and dashboard ask for is what a live system tells."""
+"""The metrics queried by alerts and dashboard exist in a live system."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ ASKED = {"prompt": "Hello", "max_tokens": 30}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A small service without a line, with traffic of every kind behind it."""
+    """A small service without a queue, after traffic of every kind."""
     worker = ["--sim-step-ms", "5", "--sim-max-num-seqs", "1"]
     folder = tmp_path_factory.mktemp("service")
     with simulated_service(folder, *worker, coordinator_options=["--max-queue", "0"]) as service:
@@ -26,7 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         text = httpx.post(url, json=ASKED).json()["choices"][0]["text"]
         assert httpx.post(url, json={**ASKED, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
         assert httpx.post(url, json={**ASKED, "max_tokens": -1}).status_code == 400
-        # One runs and two are sent ahead; then there is no room, until their client leaves.
+        # One runs and two are sent ahead; then there is no capacity, until their client disconnects.
         with httpx.stream("POST", url, json={**ASKED, "n": 3, "max_tokens": 20_000, "stream": True}):
             service.wait_slots(3)
             assert httpx.post(url, json=ASKED).status_code == 429

@@ -1,1 +1,1 @@
-"""Routes that change what workers serve."""
+"""Admin routes: pause, sleep, weights, adapters, and the state of the fleet."""

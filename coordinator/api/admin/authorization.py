@@ -1,4 +1,4 @@
-"""Who may steer: who reaches the routes, but no page of another site; where there is an admin key, who brings it."""
+"""Authorization of admin routes: no cross-site requests, and the admin key if there is one."""
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
@@ -10,15 +10,15 @@ from tokenwire.errors import Forbidden, Unauthorized
 
 
 class AdminAuthorization:
-    """Asks for `Authorization: Bearer KEY`. A FastAPI dependency."""
+    """Requires `Authorization: Bearer KEY`. A FastAPI dependency."""
 
     def __init__(self, key: AdminKey | None) -> None:
         self._key = key
 
     async def __call__(self, request: Request) -> None:
-        """Let a request pass. Raises Forbidden or Unauthorized."""
+        """Authorize a request. Raises Forbidden or Unauthorized."""
         if is_cross_site(request.headers):
-            raise Forbidden("This route takes no requests from other sites' pages.")
+            raise Forbidden("This route does not accept cross-site requests.")
         if self._key is None:
             return
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -26,7 +26,7 @@ class AdminAuthorization:
             raise Unauthorized("This route needs the admin key: Authorization: Bearer KEY")
 
     def guards(self, route: APIRoute) -> bool:
-        """Tell whether a route asks."""
+        """Return whether a route requires authorization."""
         return any(asked.dependency is self for asked in route.dependencies)
 
     @property
@@ -35,7 +35,7 @@ class AdminAuthorization:
         return self._key is not None
 
     async def require_key(self) -> None:
-        """Keep a route closed where there is no admin key, which the router's own check then asks for.
+        """Reject requests if there is no admin key; with one, the router's own check applies.
 
         Raises Forbidden. A FastAPI dependency.
         """
@@ -46,5 +46,5 @@ class AdminAuthorization:
             )
 
     def router(self) -> APIRouter:
-        """Return a router whose routes all ask."""
+        """Return a router whose routes all require authorization."""
         return api_router(dependencies=[Depends(self)])

@@ -1,4 +1,4 @@
-"""vLLM's routes about engines themselves: world size, configuration, caches, remote procedures, liveness."""
+"""vLLM's routes for engines: world size, configuration, caches, collective RPC, liveness."""
 
 from typing import Any, Literal
 
@@ -21,14 +21,14 @@ class WorldSize(Form):
 
 
 class ResetCache(Form):
-    """How thoroughly to reset."""
+    """What to reset in addition."""
 
     reset_running_requests: bool = False
     reset_external: bool = False
 
 
 class ServerInfo(Form):
-    """vLLM's formats: its text is not made here."""
+    """vLLM's formats; always JSON here."""
 
     config_format: Literal["text", "json"] = "text"
 
@@ -43,7 +43,7 @@ class RemoteProcedure(Form):
 
 
 def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
-    """Return the routes; TRL up to 1.10 writes two of them with a slash at the end."""
+    """Return the routes; TRL up to 1.10 uses two of them with a trailing slash."""
     router = gate.router()
 
     @router.get("/get_world_size")
@@ -55,8 +55,8 @@ def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
     @router.get("/server_info")
     async def server_info(request: Request) -> Response:
         configurations = await control.configurations((await read(ServerInfo, request)).model)
-        told = {"vllm_config": configurations[0], "vllm_env": {}, "system_env": {}, "tokenwire": __version__}
-        return JSONResponse({**told, "workers": len(configurations)})
+        info = {"vllm_config": configurations[0], "vllm_env": {}, "system_env": {}, "tokenwire": __version__}
+        return JSONResponse({**info, "workers": len(configurations)})
 
     @router.post("/reset_prefix_cache")
     @router.post("/reset_prefix_cache/")
@@ -84,13 +84,13 @@ def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
 
 
 async def world_size(control: FleetControl, model: str | None, include_dp: bool = True) -> int:
-    """Count the processes of all engines of a model. Raises FleetFailed where an engine cannot be asked."""
+    """Return the number of processes of all engines of a model. Raises FleetFailed if an engine does not respond."""
     name = "world_size_across_dp" if include_dp else "world_size"
     return sum(configuration["parallel_config"][name] for configuration in await control.configurations(model))
 
 
 async def probe(control: FleetControl, model: str | None) -> Response:
-    """Answer as prime-rl's liveness probe does."""
+    """Return the response that prime-rl's liveness probe expects."""
     try:
         await control.probe(model)
     except (FleetFailed, Unavailable) as error:
@@ -100,7 +100,7 @@ async def probe(control: FleetControl, model: str | None) -> Response:
 
 
 def _weight_dir(form: RemoteProcedure) -> str | None:
-    """Recognize procedures that read weights: carried out as such, workers that join later can repeat them."""
+    """Return the directory of a call that loads weights, so that workers that join later can load them too."""
     if form.method == "reload_weights" and form.kwargs.keys() == {"weights_path"} and not form.args:
         directory = form.kwargs["weights_path"]
     elif form.method == "update_weights_from_path" and len(form.args) == 1 and not form.kwargs:

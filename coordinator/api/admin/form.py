@@ -1,4 +1,4 @@
-"""Fields of control requests: clients send them in the query, in a JSON body, or in both."""
+"""Fields of admin requests, which clients send in the query, in a JSON body, or in both."""
 
 from typing import Any, TypeVar
 
@@ -16,14 +16,14 @@ Fields = TypeVar("Fields", bound="Form")
 
 
 class Form(RequestModel):
-    """What every control request may say. Fields that nobody knows are ignored, as vLLM does."""
+    """Fields common to all admin requests. Unknown fields are ignored, as in vLLM."""
 
     model: str | None = None
-    """Any name of the model whose workers are meant; needed only where there are several models."""
+    """Any name of the model; required only with several models."""
 
 
 async def read(form: type[Fields], request: Request) -> Fields:
-    """Read a request's fields; the body's count before the query's. Raises InvalidRequest or RequestValidationError."""
+    """Parse a request's fields; the body takes precedence. Raises InvalidRequest or RequestValidationError."""
     query = request.query_params
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
@@ -45,7 +45,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if not body.strip():
         return {}
     if not _is_json(request.headers.get("content-type", "")):
-        # Browsers let pages of any site send other types without asking us first.
+        # Browsers let pages of any site send other types without a preflight.
         raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
     await check_shape(body)
     try:

@@ -1,4 +1,4 @@
-"""Routes that load and unload LoRA adapters: vLLM's, and prime-rl's that replaces."""
+"""Routes that load and unload LoRA adapters: vLLM's, and prime-rl's, which replaces."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response

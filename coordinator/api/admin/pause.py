@@ -1,4 +1,4 @@
-"""vLLM's routes that stop and start generation: /pause, /resume, /sleep, /wake_up, and what they tell."""
+"""vLLM's routes /pause, /resume, /sleep and /wake_up, and those that return these states."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ class Pause(Form):
 
 
 class Sleep(Form):
-    """How deep to sleep."""
+    """The sleep level."""
 
     level: int = Field(default=1, ge=0, le=2)
     mode: Mode = "abort"
@@ -75,12 +75,12 @@ def _add_sleep(router: APIRouter, control: FleetControl, status: FleetStatus) ->
     @router.get("/is_sleeping")
     async def is_sleeping(request: Request) -> Response:
         workers = status.connected((await read(Form, request)).model)
-        # As in vLLM, a paused engine sleeps.
+        # As in vLLM, a paused engine counts as asleep.
         asleep = {worker.address: worker.serving.sleeping or worker.serving.paused for worker in workers}
         return JSONResponse(_all("is_sleeping", asleep))
 
 
 def _all(name: str, by_worker: dict[str, bool]) -> dict[str, Any]:
-    """One answer for all workers; each by itself where they differ."""
+    """Return one value for all workers; per worker where they differ."""
     values = set(by_worker.values())
     return {name: all(values)} if len(values) == 1 else {name: False, "workers": by_worker}

@@ -1,4 +1,4 @@
-"""/v1/rl: the state of the fleet and operations on it, in Dynamo's shapes."""
+"""/v1/rl: the state of the fleet and operations on it, in Dynamo's format."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any
@@ -18,14 +18,14 @@ from tokenwire.errors import FleetFailed, NotFound, Unavailable
 
 
 class RlPause(Form):
-    """How to pause; trainers keep what runs."""
+    """How to pause; trainers keep running requests."""
 
     mode: Mode = "keep"
     clear_cache: bool = False
 
 
 class RlUpdateWeights(Form):
-    """Weights in a directory; none: they came by another way, and nothing is to be done."""
+    """Weights in a directory; none: they were transferred in another way, and nothing is done."""
 
     weight_dir: str | None = None
     weight_version: str | None = None
@@ -33,20 +33,20 @@ class RlUpdateWeights(Form):
 
 
 class _Answers:
-    """Tells what became of operations: every worker as it is now, or as it failed."""
+    """Builds the responses of operations: the state of every worker, or the failures."""
 
     def __init__(self, status: FleetStatus) -> None:
         self._status = status
 
     def state(self, model: str | None) -> Response:
-        """Tell that all is as asked."""
+        """Return the success response with the state of every worker."""
         workers = self._status.workers(model)
         version = common_version(workers)
         each = [worker.as_dict() for worker in workers]
         return JSONResponse({"status": "ok", "applied_weight_version": version, "workers": each})
 
     async def after(self, form: Form, operation: Awaitable[object]) -> Response:
-        """Tell what became of an operation."""
+        """Run an operation and return its response."""
         try:
             await operation
         except FleetFailed as error:
@@ -97,7 +97,7 @@ def _add_adapters(router: APIRouter, control: FleetControl, answers: _Answers) -
         try:
             return await answers.after(form, control.unload_lora(form.lora_name))
         except NotFound:
-            return answers.state(form.model)  # as asked: it is not there
+            return answers.state(form.model)  # already unloaded
 
 
 def _add_state(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
@@ -152,5 +152,5 @@ def _state(workers: Sequence[WorkerStatus]) -> dict[str, Any]:
 
 
 def _is_ready(workers: Sequence[WorkerStatus]) -> bool:
-    """All workers are there and alike; a paused fleet is ready too."""
+    """Return whether all workers are connected and in sync; a paused fleet is ready too."""
     return bool(workers) and not any(worker.reason for worker in workers)

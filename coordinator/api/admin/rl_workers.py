@@ -1,4 +1,4 @@
-"""GET /v1/rl/workers: where a model's fleet can be steered, for clients of Dynamo's discovery."""
+"""GET /v1/rl/workers: the admin endpoint of each model, for clients of Dynamo's discovery."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""All control routes that the settings ask for."""
+"""The admin routes enabled by the settings."""
 
 from fastapi import APIRouter
 
@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.status import FleetStatus
 def control_routes(
     control: FleetControl, status: FleetStatus, settings: ControlSettings, gate: AdminAuthorization
 ) -> APIRouter:
-    """Return a router with the routes that are on; none by default."""
+    """Return a router with the enabled routes; none by default."""
     router = api_router()
     if settings.lora_routes or settings.rl_routes:
         router.include_router(lora_routes(control, gate))

@@ -15,7 +15,7 @@ from tokenwire.errors import Unsupported
 
 
 class InitCommunicator(Form):
-    """Where the trainer listens. The world is counted here: all engine processes, and the trainer."""
+    """The trainer's address. The world size is computed here: all engine processes, and the trainer."""
 
     host: str
     port: int
@@ -30,16 +30,16 @@ class NamedParameter(Form):
 
 
 class Broadcasts:
-    """Calls that answer before they are done: only when the client has its answer does it take part in them.
+    """Calls that run in the background, because the client takes part in them only after it has the response.
 
-    One at a time, in order. What went wrong is raised by the next call.
+    One at a time, in order. An error is raised by the next call.
     """
 
     def __init__(self) -> None:
         self._last: asyncio.Task[object] | None = None
 
     def begin(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Start a call behind those that still run. Raises what a finished one raised."""
+        """Start a call after the running ones. Raises the error of a finished one."""
         previous = self._last
         if previous is not None and previous.done():
             self._last = None
@@ -79,7 +79,7 @@ def trl_weight_routes(control: FleetControl, gate: AdminAuthorization) -> APIRou
     @router.post("/close_communicator/")
     async def close_communicator(request: Request) -> Response:
         form = await read(Form, request)
-        if await _device_without_nccl(control, form.model) is None:  # elsewhere none was ever opened
+        if await _device_without_nccl(control, form.model) is None:  # otherwise none was ever opened
             broadcasts.begin(lambda: control.transfer(form.model, "shutdown", {"communicator": True}))
         return JSONResponse({"message": "Request received, closing communicator"})
 
@@ -87,7 +87,7 @@ def trl_weight_routes(control: FleetControl, gate: AdminAuthorization) -> APIRou
 
 
 async def _device_without_nccl(control: FleetControl, model: str | None) -> str | None:
-    """Return where a worker runs that can have no communicator; None: all of them can."""
+    """Return the device of a worker without NCCL; None if all have it."""
     devices = [configuration["device_config"]["device_type"] for configuration in await control.configurations(model)]
     return next((device for device in devices if device != "cuda"), None)
 

@@ -1,4 +1,4 @@
-"""Routes that change weights: vLLM's transfer, prime-rl's directories, and the label of what came of it."""
+"""Routes that update weights: vLLM's transfer, prime-rl's directories, and the weight version."""
 
 import os
 from collections.abc import Mapping
@@ -15,25 +15,25 @@ from tokenwire.errors import InvalidRequest
 
 
 class InitTransfer(Form):
-    """vLLM's arguments of a transfer engine."""
+    """vLLM's arguments for a transfer engine."""
 
     init_info: dict[str, Any]
 
 
 class FinishUpdate(Form):
-    """The label of the new weights."""
+    """The version of the new weights."""
 
     weight_version: str | None = None
 
 
 class SetVersion(Form):
-    """A label."""
+    """A weight version."""
 
     new_version: str
 
 
 class UpdateWeights(Form):
-    """vLLM's `update_info` or prime-rl's `weight_dir`; which one counts is told by its presence."""
+    """vLLM's `update_info` or prime-rl's `weight_dir`, whichever is present."""
 
     update_info: dict[str, Any] | list[Any] | None = None
     weight_dir: str | None = None
@@ -73,16 +73,16 @@ def weight_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthori
     async def weight_info(request: Request) -> Response:
         workers = status.connected((await read(Form, request)).model)
         version = common_version(workers)
-        told: dict[str, Any] = {"weight_version": version}
+        info: dict[str, Any] = {"weight_version": version}
         if version is None:
-            told["workers"] = {worker.address: worker.serving.weight_version for worker in workers}
-        return JSONResponse(told)
+            info["workers"] = {worker.address: worker.serving.weight_version for worker in workers}
+        return JSONResponse(info)
 
     return router
 
 
 def version_of(weight_dir: str) -> str:
-    """Return the label of weights that nobody labelled: the name of their directory."""
+    """Return the default version of weights: the name of their directory."""
     return os.path.basename(os.path.normpath(weight_dir))
 
 

@@ -1,1 +1,1 @@
-"""Finds workers: a list, a file, a name in the DNS, or a service in Kubernetes."""
+"""Worker discovery: a static list, a file, a DNS name, or a Kubernetes service."""

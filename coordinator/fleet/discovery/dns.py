@@ -1,4 +1,4 @@
-"""Workers that a name in the DNS stands for, such as a headless service of Kubernetes."""
+"""Workers behind a DNS name, such as a headless service of Kubernetes."""
 
 import asyncio
 import logging
@@ -10,14 +10,14 @@ from tokenwire.coordinator.fleet.discovery.source import Update, join_port
 log = logging.getLogger(__name__)
 
 Serves = Callable[[str], bool]
-"""Tells whether a worker takes requests now, whatever became of its name."""
+"""Returns whether a worker takes requests now, whether or not DNS still lists it."""
 
 
 class DnsName:
-    """Resolves a name again and again; every address is a worker.
+    """Resolves a name periodically; every address is a worker.
 
-    A worker whose address is not in an answer stays while it takes requests: answers may be cut short, and a
-    worker that ended says so itself.
+    A worker missing from a response stays while it takes requests: responses may be truncated, and a worker that
+    stopped closes its session itself.
     """
 
     def __init__(self, scheme: str, host: str, port: int, serves: Serves, interval_s: float = 5.0) -> None:
@@ -30,14 +30,14 @@ class DnsName:
         self._failure = ""
 
     async def run(self, update: Update) -> None:
-        """Tell of the addresses whenever they have changed; while the name cannot be resolved, the last ones hold."""
+        """Call `update` when the addresses change; while the name does not resolve, the last ones stay."""
         while True:
             try:
                 addresses = await self._resolve()
             except OSError as error:
-                self._note(error.strerror or str(error))
+                self._log_failure(error.strerror or str(error))
             else:
-                self._note("")
+                self._log_failure("")
                 kept = [each for each in self._known or () if each not in addresses and self._serves(each)]
                 known = sorted(addresses | {*kept})
                 if known != self._known:
@@ -49,7 +49,7 @@ class DnsName:
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         return {self._scheme + join_port(str(address[0]), self._port) for *_, address in found}
 
-    def _note(self, failure: str) -> None:
+    def _log_failure(self, failure: str) -> None:
         if failure and failure != self._failure:
-            log.warning("%s cannot be resolved, workers that are known stay: %s", self._host, failure)
+            log.warning("cannot resolve %s, keeping known workers: %s", self._host, failure)
         self._failure = failure

@@ -9,10 +9,10 @@ Slice = Mapping[str, Any]
 
 
 class EndpointSlices:
-    """Slices by name, as lists and watches tell of them.
+    """Slices by name, from lists and watches.
 
-    An endpoint counts until it terminates, ready or not: a worker's session knows better, and sooner, than its
-    probes whether it takes requests, and probes that fail everywhere at once must not empty the fleet.
+    An endpoint counts until it terminates, ready or not: a worker's session shows sooner than its probes whether it
+    takes requests, and probes that fail everywhere at once must not empty the fleet.
     """
 
     def __init__(self, port: str) -> None:
@@ -21,11 +21,11 @@ class EndpointSlices:
         self._slices: dict[str, Slice] = {}
 
     def replace(self, slices: Iterable[Slice]) -> None:
-        """Forget what is known, and know these."""
+        """Replace all slices."""
         self._slices = {each["metadata"]["name"]: each for each in slices}
 
     def apply(self, kind: str, changed: Slice) -> None:
-        """Learn of one change: ADDED, MODIFIED or DELETED."""
+        """Apply a watch event: ADDED, MODIFIED or DELETED."""
         name = changed["metadata"]["name"]
         if kind == "DELETED":
             self._slices.pop(name, None)
@@ -33,22 +33,22 @@ class EndpointSlices:
             self._slices[name] = changed
 
     def addresses(self) -> list[str]:
-        """Return the address of every endpoint that does not terminate, each pod once."""
+        """Return the address of every endpoint that is not terminating, one for each pod."""
         found: dict[str, str] = {}
-        leaving = set()
+        terminating = set()
         # Slices overlap while endpoints move between them, and pods of two families are in slices of both: IPv4 first.
         for each in sorted(self._slices.values(), key=lambda each: str(each.get("addressType"))):
             port = self._port_of(each)
             for endpoint in each.get("endpoints") or ():
                 pod = (endpoint.get("targetRef") or {}).get("uid") or endpoint["addresses"][0]
                 if (endpoint.get("conditions") or {}).get("terminating"):
-                    leaving.add(pod)
+                    terminating.add(pod)
                 if port is not None:
                     found.setdefault(pod, join_port(endpoint["addresses"][0], port))
-        return sorted({address for pod, address in found.items() if pod not in leaving})
+        return sorted({address for pod, address in found.items() if pod not in terminating})
 
     def port_names(self) -> Iterator[str]:
-        """List the names that ports have, for whoever looked for another one."""
+        """Yield the names of all ports, for error messages."""
         return (port.get("name") or "" for each in self._slices.values() for port in each.get("ports") or ())
 
     def _port_of(self, each: Slice) -> int | None:

@@ -1,4 +1,4 @@
-"""Workers that a file lists, one address a line."""
+"""Workers listed in a file, one address per line."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class FileList:
-    """Reads a file again and again: that sees every kind of change, also a mounted directory that is swapped."""
+    """Polls a file, which detects every kind of change, also a swapped mount."""
 
     def __init__(self, path: Path, interval_s: float = 1.0) -> None:
         self._path = path
@@ -20,14 +20,14 @@ class FileList:
         self._failure = ""
 
     async def run(self, update: Update) -> None:
-        """Tell of the addresses whenever the file has changed; while it cannot be read, the last ones hold."""
+        """Call `update` when the file changes; while it cannot be read, the last addresses stay."""
         while True:
             try:
                 text = await asyncio.to_thread(self._path.read_text, encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                self._note(str(error))
+                self._log_failure(str(error))
             else:
-                self._note("")
+                self._log_failure("")
                 if text != self._text:
                     self._text = text
                     update(self._addresses(text))
@@ -43,7 +43,7 @@ class FileList:
                     log.warning("%s, line %d: %s", self._path, number, error.message)
         return addresses
 
-    def _note(self, failure: str) -> None:
+    def _log_failure(self, failure: str) -> None:
         if failure and failure != self._failure:
-            log.warning("workers in %s cannot be read, those that are known stay: %s", self._path, failure)
+            log.warning("cannot read workers from %s, keeping known ones: %s", self._path, failure)
         self._failure = failure

@@ -1,4 +1,4 @@
-"""Follows all sources of workers, and tells of the union of what they know."""
+"""Runs all discovery sources and merges their addresses."""
 
 import asyncio
 import logging
@@ -12,21 +12,21 @@ _RETRY_S = 5.0
 
 
 class WorkerFinder:
-    """Runs sources, each by the name that it was given with."""
+    """Runs sources, each by the name it was configured with."""
 
     def __init__(self, sources: Mapping[str, Discovery], update: Update) -> None:
-        """`update` takes all addresses whenever they may have changed."""
+        """`update` is called with all addresses whenever they may have changed."""
         self._sources = sources
         self._update = update
         self._found: dict[str, Collection[str]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start all sources."""
         self._tasks = [asyncio.create_task(self._follow(name)) for name in self._sources]
 
     async def stop(self) -> None:
-        """Look no more; what was found stays."""
+        """Stop all sources; their workers stay."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -37,8 +37,8 @@ class WorkerFinder:
                 await self._sources[name].run(lambda addresses: self._take(name, addresses))
                 return
             except Exception:
-                # One source that breaks must not take the others along, nor the workers that it found.
-                log.exception("looking for workers in %s failed", name)
+                # A failing source must not affect the others, nor the workers that it found.
+                log.exception("discovery of workers in %s failed", name)
                 await asyncio.sleep(_RETRY_S)
 
     def _take(self, name: str, addresses: Collection[str]) -> None:

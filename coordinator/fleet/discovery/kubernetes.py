@@ -1,4 +1,4 @@
-"""Workers behind a service in Kubernetes: follows its EndpointSlices."""
+"""Workers behind a Kubernetes service: watches its EndpointSlices."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _LAST_RETRY_S = 30.0
 
 
 class KubernetesService:
-    """Lists a service's slices once, then watches them; lists again where the server forgot what it told last."""
+    """Lists a service's slices once, then watches them; lists again when the resource version has expired."""
 
     def __init__(
         self,
@@ -37,30 +37,30 @@ class KubernetesService:
         self._first_retry_s = first_retry_s
         self._slices = EndpointSlices(port)
         self._version = ""
-        """What to go on from; empty: list first."""
-        self._told: list[str] | None = None
+        """Resource version of the watch; empty: list first."""
+        self._reported: list[str] | None = None
         self._failure = ""
 
     async def run(self, update: Update) -> None:
-        """Tell of the addresses whenever they have changed; while the API cannot be asked, the last ones hold."""
+        """Call `update` when the addresses change; while the API is unreachable, the last ones stay."""
         retry_s = self._first_retry_s
         while True:
             try:
                 if not self._version:
                     await self._list(update)
-                    self._note("")
+                    self._log_failure("")
                 since = {"resourceVersion": self._version, "allowWatchBookmarks": "true"}
                 async for event in self._api.watch(self._path, self._selector | since):
                     self._take(event, update)
-                    self._note("")
+                    self._log_failure("")
                     retry_s = self._first_retry_s
-                self._note("")
+                self._log_failure("")
                 delay_s = self._first_retry_s  # the server ends every watch after a while
             except ApiFailure as error:
                 if error.status == _GONE:
                     self._version = ""
                 else:
-                    self._note(str(error))
+                    self._log_failure(str(error))
                 delay_s, retry_s = retry_s, min(retry_s * 2, _LAST_RETRY_S)
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries, no secret)
 
@@ -68,7 +68,7 @@ class KubernetesService:
         answer = await self._api.get(self._path, self._selector)
         self._slices.replace(answer.get("items") or ())
         self._version = answer["metadata"]["resourceVersion"]
-        self._tell(update)
+        self._report(update)
 
     def _take(self, event: Mapping[str, Any], update: Update) -> None:
         kind, changed = event["type"], event["object"]
@@ -77,21 +77,21 @@ class KubernetesService:
         self._version = changed["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             self._slices.apply(kind, changed)
-            self._tell(update)
+            self._report(update)
 
-    def _tell(self, update: Update) -> None:
+    def _report(self, update: Update) -> None:
         addresses = [self._scheme + address for address in self._slices.addresses()]
-        if addresses == self._told:
+        if addresses == self._reported:
             return
-        self._told = addresses
+        self._reported = addresses
         names = sorted({*self._slices.port_names()})
         if not addresses and names and not self._port.isdigit() and self._port not in names:
-            log.warning("no port of %s is named %s; there are: %s", self._name, self._port, ", ".join(names))
+            log.warning("%s has no port named %s, only: %s", self._name, self._port, ", ".join(names))
         update(addresses)
 
-    def _note(self, failure: str) -> None:
+    def _log_failure(self, failure: str) -> None:
         if failure and failure != self._failure:
-            log.warning("workers of service %s cannot be followed, known ones stay: %s", self._name, failure)
+            log.warning("workers of service %s cannot be watched, keeping known ones: %s", self._name, failure)
         elif self._failure and not failure:
-            log.info("workers of service %s can be followed again", self._name)
+            log.info("workers of service %s can be watched again", self._name)
         self._failure = failure

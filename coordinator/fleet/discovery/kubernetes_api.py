@@ -1,4 +1,4 @@
-"""The little of Kubernetes' API that is needed here: get and watch, with the pod's own service account."""
+"""A minimal Kubernetes API client: get and watch, with the pod's service account."""
 
 import json
 import os
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import aiohttp
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_ANSWER_S = 15.0
+_TIMEOUT_S = 15.0
 _WATCH_S = 120
-"""The server ends a watch after this: so long may a connection that died in silence go unnoticed."""
+"""The server ends a watch after this: the longest time for which a dead connection goes undetected."""
 
 
 class ApiFailure(Exception):
-    """The API did not answer, or not with what was asked for."""
+    """The API did not respond, or with an error."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -30,14 +30,14 @@ class ApiFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Where the API is, and the folder with the pod's account: token, ca.crt and namespace."""
+    """The URL of the API, and the directory of the pod's service account: token, ca.crt and namespace."""
 
     url: str
     account: Path = _ACCOUNT
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "ApiAccess":
-        """Find the API of the cluster that this runs in. Raises InvalidRequest outside of one."""
+        """Return the access to the cluster that this runs in. Raises InvalidRequest outside of one."""
         account = Path(environment.get("TOKENWIRE_KUBERNETES_ACCOUNT", _ACCOUNT))
         if url := environment.get("TOKENWIRE_KUBERNETES_API"):
             return cls(url.rstrip("/"), account)
@@ -47,27 +47,27 @@ class ApiAccess:
         return cls(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", account)
 
     def namespace(self) -> str:
-        """Return the namespace that this runs in. Raises InvalidRequest."""
+        """Return the pod's namespace. Raises InvalidRequest."""
         try:
             return (self.account / "namespace").read_text().strip()
         except OSError as error:
             raise InvalidRequest(f"k8s: needs a namespace, k8s:NAMESPACE/SERVICE:PORT: {error}") from error
 
     def token(self) -> str | None:
-        """Read the token, which is replaced from time to time; None without one."""
+        """Read the token, which is rotated; None without one."""
         try:
             return (self.account / "token").read_text().strip()
         except OSError:
             return None
 
     def trust(self) -> ssl.SSLContext:
-        """Read the authority that signs for the API."""
-        authority = self.account / "ca.crt"
-        return ssl.create_default_context(cafile=authority if authority.exists() else None)
+        """Read the CA of the API."""
+        ca = self.account / "ca.crt"
+        return ssl.create_default_context(cafile=ca if ca.exists() else None)
 
 
 class KubernetesApi:
-    """Asks the API; each question has a connection of its own, so that new tokens and authorities count at once.
+    """Requests to the API, each with its own connection, so that rotated tokens and CAs apply at once.
 
     Both methods raise ApiFailure.
     """
@@ -77,14 +77,14 @@ class KubernetesApi:
 
     async def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Get an object."""
-        async with self._ask(path, query, _ANSWER_S) as response:
-            answer: dict[str, Any] = json.loads(await response.read())
-            return answer
+        async with self._request(path, query, _TIMEOUT_S) as response:
+            value: dict[str, Any] = json.loads(await response.read())
+            return value
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
         """Yield the events of a watch until the server ends it."""
         watch = {**query, "watch": "true", "timeoutSeconds": str(_WATCH_S)}
-        async with self._ask(path, watch, _WATCH_S + _ANSWER_S) as response:
+        async with self._request(path, watch, _WATCH_S + _TIMEOUT_S) as response:
             rest = b""
             async for piece in response.content.iter_any():
                 *lines, rest = (rest + piece).split(b"\n")
@@ -92,14 +92,14 @@ class KubernetesApi:
                     yield json.loads(line)
 
     @asynccontextmanager
-    async def _ask(
+    async def _request(
         self, path: str, query: Mapping[str, str], timeout_s: float
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        import aiohttp  # only where Kubernetes is asked: it takes a fifth of a second
+        import aiohttp  # imported only if needed: it takes a fifth of a second
 
         token = self._access.token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=_ANSWER_S)
+        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=_TIMEOUT_S)
         try:
             connector = aiohttp.TCPConnector(ssl=self._access.trust())
             async with (
@@ -110,11 +110,11 @@ class KubernetesApi:
                     raise ApiFailure(_reason(response.status, await response.text()), response.status)
                 yield response
         except TimeoutError as error:
-            raise ApiFailure(f"no answer within {timeout_s:.0f} s") from error
+            raise ApiFailure(f"no response within {timeout_s:.0f} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ApiFailure(str(error)) from error
         except ValueError as error:
-            raise ApiFailure(f"the answer is not JSON: {error}") from error
+            raise ApiFailure(f"the response is not JSON: {error}") from error
 
 
 def _reason(status: int, body: str) -> str:

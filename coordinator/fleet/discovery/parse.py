@@ -1,4 +1,4 @@
-"""Values of --worker, and the sources that they stand for."""
+"""Parses values of --worker into discovery sources."""
 
 import re
 from pathlib import Path
@@ -16,22 +16,22 @@ _SERVICE = re.compile(rf"((?P<namespace>{_LABEL})/)?(?P<service>{_LABEL}):(?P<po
 
 
 def is_changing(value: str) -> bool:
-    """Tell whether a value stands for workers that come and go."""
+    """Return whether a value is a source whose workers change."""
     return value.startswith(("file:", "dns:", "k8s:"))
 
 
-def is_stock(value: str) -> bool:
-    """Tell whether a value stands for servers that speak HTTP, as far as it tells."""
+def is_vllm_http(value: str) -> bool:
+    """Return whether a value is explicitly for plain vLLM servers over HTTP."""
     return bool(split_scheme(value.split(":", 1)[1] if is_changing(value) else value)[0])
 
 
 def check_source(value: str) -> None:
-    """Check a value of --worker. Raises InvalidRequest, saying what is wrong."""
+    """Validate a value of --worker. Raises InvalidRequest with the reason."""
     open_source(value, lambda address: False)
 
 
 def open_source(value: str, serves: Serves) -> Discovery:
-    """Return the source that a value of --worker stands for. Raises InvalidRequest, saying what is wrong."""
+    """Return the source for a value of --worker. Raises InvalidRequest with the reason."""
     kind, _, rest = value.partition(":")
     if not is_changing(value):
         return StaticList(check_address(value))

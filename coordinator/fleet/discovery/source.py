@@ -1,4 +1,4 @@
-"""What a source of workers is, and what worker addresses look like."""
+"""The interface of a discovery source, and the syntax of worker addresses."""
 
 import re
 from collections.abc import Callable, Collection
@@ -7,7 +7,7 @@ from typing import Protocol
 from tokenwire.errors import InvalidRequest
 
 Update = Callable[[Collection[str]], None]
-"""Takes all addresses of a source, whenever they may have changed."""
+"""Called with all addresses of a source whenever they may have changed."""
 
 _ADDRESS = re.compile(r"unix:.+|(https?://)?(\[[^\]\s]+\]|[^\s:/\[\]@?#]+):(?P<port>\d{1,5})/?")
 
@@ -16,30 +16,30 @@ class Discovery(Protocol):
     """One source of worker addresses."""
 
     async def run(self, update: Update) -> None:
-        """Call `update` at first and with every change, until cancelled; during outages, say nothing."""
+        """Call `update` initially and on every change, until cancelled; not during outages."""
 
 
 class StaticList:
-    """Addresses that were given once and for all."""
+    """Fixed addresses."""
 
     def __init__(self, *addresses: str) -> None:
         self._addresses = addresses
 
     async def run(self, update: Update) -> None:
-        """Tell of them."""
+        """Call `update` once."""
         update(self._addresses)
 
 
 def check_address(address: str) -> str:
-    """Return the address of one worker. Raises InvalidRequest, saying what is wrong."""
+    """Return the normalized address of one worker. Raises InvalidRequest with the reason."""
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"] or 0) > 65535:
-        raise InvalidRequest(f"{address!r} is no worker's address: HOST:PORT, unix:PATH or http://HOST:PORT")
+        raise InvalidRequest(f"{address!r} is not a worker address: HOST:PORT, unix:PATH or http://HOST:PORT")
     return address.rstrip("/")
 
 
 def split_scheme(address: str) -> tuple[str, str]:
-    """Split off http:// or https://, which stand for servers that speak HTTP."""
+    """Split off http:// or https://, which denote plain vLLM servers."""
     for scheme in ("http://", "https://"):
         if address.startswith(scheme):
             return scheme, address.removeprefix(scheme)
@@ -47,5 +47,5 @@ def split_scheme(address: str) -> tuple[str, str]:
 
 
 def join_port(host: str, port: int) -> str:
-    """Write HOST:PORT; an IPv6 host gets brackets."""
+    """Return HOST:PORT; an IPv6 host gets brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
-from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_go_on_plausibly, remainder, wants_one_run
+from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, remainder, wants_one_run
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
@@ -129,7 +129,7 @@ class Failover:
         """Go on from the tokens that the client has, or end the sequence where that will not do."""
         request = sequence.request
         where = f"a second run of the request differs from the first at token {position}"
-        if self._is_exact(request) or not can_go_on_plausibly(request.submit.sampling_params):
+        if self._is_exact(request) or not can_continue_plausibly(request.submit.sampling_params):
             message = f"The worker that generated this reply is gone, and {where}: it cannot be continued."
             sequence.end_with(EngineFailed(message))
             return
@@ -158,7 +158,7 @@ class Failover:
         self._schedule()
 
     def _judge(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
-        verdict = self._detector.judge(instance_id, sequences, certain)
+        verdict = self._detector.classify(instance_id, sequences, certain)
         log.warning("a worker was lost: %d sequences go on elsewhere", len(verdict.cleared))
         self._carry_out(verdict)
 
@@ -247,7 +247,7 @@ class Failover:
         request = sequence.request
         self.poison.add(request.model, request.submit)
         sequence.end_with(
-            DeadlyRequest("Two workers died when they began with this request. It is not tried on a third one.")
+            DeadlyRequest("Two workers died when they started this request. It is not retried on a third one.")
         )
 
     def _move_some(self, session: "WorkerSession") -> bool:

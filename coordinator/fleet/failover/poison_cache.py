@@ -1,13 +1,13 @@
-"""Remembers what engines died of, so that sending it once more does not kill the next one.
+"""Rejects requests that killed workers when they are sent again.
 
-PoisonDetector judges the requests that are there when workers die. A client that sends the same thing again makes a new
-request of it, and one that leaves, or a coordinator without failover, leaves nothing to judge. So the requests that a
-lost worker had just begun with are remembered by what they are: a fingerprint of model, adapter, prompt and sampling
-parameters. One that was there when two workers died, as the only such, is refused for a while. Where several were, each
-is tried with none of the others; the one that a worker dies of on its isolated is refused. Whatever gets its first few
-tokens, or ends as it should, is cleared from then on.
+PoisonDetector classifies the requests that are running when workers die. A client that sends the same request again
+creates a new one, and after a disconnect, or without failover, there is no request to classify. So the requests that
+a lost worker had just started are stored by a fingerprint of model, adapter, prompt and sampling parameters. One that
+was the only suspect common to two deaths is rejected for a while. If there were several, each is retried in isolation
+from the others, and rejected if a worker dies of its isolated retry. A request that gets its first few tokens, or
+finishes normally, is cleared.
 
-Its limits: the memory is this process's own, and whoever changes a prompt by a token has another fingerprint.
+Limits: the cache is local to this process, and changing a prompt by a token changes the fingerprint.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED_S = 600.0
-_TRIAL_S = 30.0
-"""How long a request on isolated keeps the others waiting at most."""
-_MOST_DEATHS = 64
-_MOST_REFUSED = 1024
+_TTL_S = 600.0
+_RETRY_S = 30.0
+"""Maximum time for which an isolated retry holds back the other suspects."""
+_MAX_DEATHS = 64
+_MAX_POISONED = 1024
 _RETRY_AFTER_S = 1.0
 
 Fingerprint = bytes
@@ -41,110 +41,108 @@ class Death:
     instance_id: str
     when: float
     certain: bool
-    """Whether it was seen to be dead or to hang; else it counts once its process is known to be gone."""
+    """Whether it is known to be dead or to hang; else it counts once its process is known to be gone."""
     suspects: set[Fingerprint]
 
 
 class PoisonCache:
-    """What is known against requests, by what they are."""
+    """Suspects and poison requests by fingerprint."""
 
     def __init__(self, lives: Callable[[str], bool | None], clock: Callable[[], float] = time.monotonic) -> None:
-        """`lives` tells whether a worker's process still runs, by its instance id; None while nobody knows."""
+        """`lives` returns whether a worker's process still runs, by its instance id; None while unknown."""
         self._lives = lives
         self._clock = clock
-        self.deaths: deque[Death] = deque(maxlen=_MOST_DEATHS)
+        self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
         self.refused: OrderedDict[Fingerprint, float] = OrderedDict()
-        """Until when."""
-        self._trial: tuple[Fingerprint, float] | None = None
-        """What is tried, and until when at most."""
+        """When each entry expires."""
+        self._isolated: tuple[Fingerprint, float] | None = None
+        """The isolated retry, and when it expires."""
 
     def check(self, model: str, submit: pb.Submit) -> None:
-        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable while another one is tried alone.
+        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.
 
-        There is nothing to check while there are neither `deaths` nor `refused`.
+        Not needed while both `deaths` and `refused` are empty.
         """
-        self._forget_old()
+        self._expire()
         fingerprint = fingerprint_of(model, submit)
         mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
         if fingerprint in self.refused:
             raise DeadlyRequest(
-                "Two workers died when they began with this request. It is not tried on a third one, and refused for "
-                f"{_REMEMBERED_S / 60:.0f} minutes."
+                "Two workers died when they started this request. It is not retried, and rejected for "
+                f"{_TTL_S / 60:.0f} minutes."
             )
         if len(mine) > 1:
-            self._try(fingerprint)
+            self._retry_isolated(fingerprint)
 
     def lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
-        """Hear that a worker died, or that its connection broke, and with what it had just begun."""
+        """Record the loss of a worker (`certain`: it died) with the requests that it had just started."""
         suspects = {fingerprint_of(model, submit) for submit in recent_starts}
         if not suspects:
             return
         now = self._clock()
         self.deaths.append(Death(instance_id, now, certain, suspects))
-        if self._trial is not None and self._trial[0] in suspects and certain:
-            self._add(self._trial[0])
+        if self._isolated is not None and self._isolated[0] in suspects and certain:
+            self._add(self._isolated[0])
 
     def survived(self, model: str, submit: pb.Submit) -> None:
-        """Hear that a worker got past the beginning of a request."""
+        """Record that a worker survived the start of a request."""
         if not self.deaths:
             return
         fingerprint = fingerprint_of(model, submit)
         for death in self.deaths:
             death.suspects.discard(fingerprint)
-        if self._trial is not None and self._trial[0] == fingerprint:
-            self._trial = None
+        if self._isolated is not None and self._isolated[0] == fingerprint:
+            self._isolated = None
 
     def add(self, model: str, submit: pb.Submit) -> None:
-        """Hear that a request was found to be what workers die of."""
+        """Record a request that was found to be poison."""
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
         if fingerprint not in self.refused:
-            log.error(
-                "requests with the fingerprint %s are refused: workers that began with it died", fingerprint.hex()
-            )
-        self.refused[fingerprint] = self._clock() + _REMEMBERED_S
-        if len(self.refused) > _MOST_REFUSED:
+            log.error("rejecting requests with the fingerprint %s: workers that started it died", fingerprint.hex())
+        self.refused[fingerprint] = self._clock() + _TTL_S
+        if len(self.refused) > _MAX_POISONED:
             self.refused.popitem(last=False)
-        # What died with it has shown nothing against others.
-        self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MOST_DEATHS)
-        if self._trial is not None and self._trial[0] == fingerprint:
-            self._trial = None
+        # These deaths are explained, so they count against no other request.
+        self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MAX_DEATHS)
+        if self._isolated is not None and self._isolated[0] == fingerprint:
+            self._isolated = None
 
-    def _try(self, fingerprint: Fingerprint) -> None:
+    def _retry_isolated(self, fingerprint: Fingerprint) -> None:
         now = self._clock()
-        if self._trial is None or self._trial[0] == fingerprint or self._trial[1] <= now:
-            self._trial = fingerprint, now + _TRIAL_S
+        if self._isolated is None or self._isolated[0] == fingerprint or self._isolated[1] <= now:
+            self._isolated = fingerprint, now + _RETRY_S
             return
-        message = "Workers died with this request and another one, which is tried first. Send it again in a moment."
+        message = "Workers died with this request and another one, which is retried first. Try again in a moment."
         raise Unavailable(message, retry_after_s=_RETRY_AFTER_S)
 
     def _confirmed_among(self, death: Death) -> int:
-        """Count those who were there when this and another worker died."""
+        """Return the number of suspects of a death that are suspects of another one too."""
         others = [other for other in self.deaths if other is not death and self._is_death(other)]
         return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
 
     def _is_death(self, death: Death) -> bool:
         return death.certain or self._lives(death.instance_id) is False
 
-    def _forget_old(self) -> None:
+    def _expire(self) -> None:
         now = self._clock()
-        while self.deaths and self.deaths[0].when + _REMEMBERED_S <= now:
+        while self.deaths and self.deaths[0].when + _TTL_S <= now:
             self.deaths.popleft()
         for fingerprint in [each for each, until in self.refused.items() if until <= now]:
             del self.refused[fingerprint]
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:
-    """Return what tells requests apart that do different things to an engine: no id, no salt, no value of a seed."""
+    """Return a fingerprint of all that affects an engine: without ids, salt, or the value of a seed."""
     params = pb.SamplingParams()
     params.CopyFrom(submit.sampling_params)
     if params.HasField("seed"):
         params.seed = 0
         if gets_seed(params):
-            params.ClearField("seed")  # perhaps of our own drawing
+            params.ClearField("seed")  # it may have been set for a replay
     digest = hashlib.blake2b(digest_size=16)
     for part in (model.encode(), submit.lora.name.encode(), params.SerializeToString(deterministic=True)):
         digest.update(len(part).to_bytes(4, "big") + part)

@@ -1,4 +1,4 @@
-"""Listens to a request that runs from its start again: silent until the client's tokens have come out once more."""
+"""The listener of a replayed sequence: suppresses the tokens that the client already has."""
 
 from array import array
 from typing import Protocol
@@ -8,54 +8,54 @@ from tokenwire.errors import TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
 _ORDERED = frozenset({pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR})
-"""Endings that come from outside the sequence and may come at any token; all others are its own."""
+"""Finish reasons that come from outside the sequence, at any token; all others are its own."""
 
 
 class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
 
     def verified(self, count: int) -> None:
-        """Hear that so many tokens came out again."""
+        """Called when so many tokens were generated again."""
 
     def diverged(self, position: int) -> None:
-        """Hear that the token at a position is not the one that the client has."""
+        """Called when the token at a position differs from the client's."""
 
 
 class Replay:
-    """Compares what comes with what came before, then passes on what follows."""
+    """Compares the tokens with the known ones, then passes on the new ones."""
 
     __slots__ = ("_downstream", "_expected", "_rows", "_seen", "_version")
 
-    def __init__(self, behind: Replayed, known: "array[int]") -> None:
-        self._downstream = behind
+    def __init__(self, downstream: Replayed, known: "array[int]") -> None:
+        self._downstream = downstream
         self._expected = known
         self._seen = 0
-        """Tokens that were compared."""
+        """Number of compared tokens."""
         self._rows: pb.LogprobRows | None = None
         self._version = ""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Pass on; the sequence knows what it has told already."""
+        """Pass on; the sequence drops repetitions."""
         self._downstream.prefilled(info)
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Keep the rows until it is known which tokens are new."""
+        """Hold the rows until the new tokens are known."""
         if self._caught_up:
             self._downstream.scored(rows)
         else:
             self._rows = rows
 
     def weights(self, version: str) -> None:
-        """Pass on what makes new tokens."""
+        """Pass on the version of the new tokens."""
         self._version = version
         if self._caught_up:
             self._downstream.weights(version)
 
     def resumed(self) -> None:
-        """Nobody says so of a replay, which is one itself."""
+        """Never called: a replay is itself a resumption."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Compare; pass on what the client does not have."""
+        """Compare the tokens, and pass on those that the client does not have."""
         if self._caught_up:
             return self._downstream.step(token_ids, finish)
         known = self._expected[self._seen : self._seen + len(token_ids)]
@@ -67,7 +67,7 @@ class Replay:
         self._downstream.verified(len(known))
         rows, self._rows = self._rows, None
         if finish is not None and finish.handed_back:
-            return self._downstream.step([], finish)  # lost again, wherever it was
+            return self._downstream.step([], finish)  # lost again, at any position
         if not self._caught_up:
             return finish is not None and self._end_early(finish)
         self._downstream.weights(self._version)

@@ -1,1 +1,1 @@
-"""How a session speaks to a worker: over gRPC, or to vLLM's own server over HTTP."""
+"""Transports of a session: gRPC to a tokenwire worker, or HTTP to a plain vLLM server."""

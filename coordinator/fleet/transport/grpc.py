@@ -1,4 +1,4 @@
-"""A transport with a worker of ours: one gRPC stream."""
+"""The transport to a tokenwire worker: one gRPC stream."""
 
 import grpc
 
@@ -10,12 +10,12 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class GrpcTransport:
-    """Opens a channel of its own, and the session's stream in it."""
+    """A channel with the session's stream."""
 
     def __init__(self, link: Link, address: str, commands: Commands) -> None:
         self._link = link
         self._channel = link.open_channel(address)
-        self._met = False
+        self._connected = False
         self.control = control_pb2_grpc.ControlStub(self._channel)
         self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=link.metadata())
 
@@ -27,11 +27,11 @@ class GrpcTransport:
             raise self._explain(error) from error
         if not isinstance(event, pb.SessionResponse):
             return None
-        self._met = True
+        self._connected = True
         return event
 
     async def fetch_tokenizer(self) -> dict[str, bytes]:
-        """Ask the worker for its files."""
+        """Fetch the files from the worker."""
         try:
             response = await self.control.GetTokenizer(control_pb2.GetTokenizerRequest())
         except grpc.aio.AioRpcError as error:
@@ -39,7 +39,7 @@ class GrpcTransport:
         return dict(response.files)
 
     async def close(self) -> None:
-        """End the stream, and with it the session."""
+        """Cancel the stream, which ends the session."""
         self._call.cancel()
         await self._channel.close()
 
@@ -48,6 +48,6 @@ class GrpcTransport:
         if explained is not None:
             return Unavailable(explained)
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            # The details list every address and errno; that nobody listens is all there is to say.
-            return Unavailable("lost" if self._met else "not reachable")
+            # The details list every address and errno, which adds nothing.
+            return Unavailable("lost" if self._connected else "not reachable")
         return from_status(error.code(), error.details() or error.code().name)

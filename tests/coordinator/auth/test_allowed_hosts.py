@@ -12,7 +12,7 @@ from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 
 
 async def answer(request: Request) -> Response:
-    """Answer anybody."""
+    """Respond to any request."""
     return PlainTextResponse("ok")
 
 
@@ -30,7 +30,7 @@ def client_of(*allowed: str) -> httpx.AsyncClient:
     ],
 )
 async def test_own_names_and_addresses_are_answered(host: str) -> None:
-    """Nobody asked the DNS for these; the operator's own names are as good."""
+    """No DNS is involved in these; names allowed by the operator are accepted too."""
     async with client_of("llm.example") as client:
         assert (await client.get("/", headers={"Host": host})).status_code == 200
 

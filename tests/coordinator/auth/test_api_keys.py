@@ -130,8 +130,8 @@ def test_without_keys_none_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("control", [{"rl_routes": True}, {"lora_routes": True}])
-def test_steering_beside_keys_needs_the_admin_key(control: dict[str, Any]) -> None:
-    """Else whoever has no key for a request could change the weights."""
+def test_admin_routes_with_api_keys_need_the_admin_key(control: dict[str, Any]) -> None:
+    """Otherwise a client without an API key could change the weights."""
     access = AccessSettings(keys=tuple(parse_keys("sesame", "file")))
 
     with pytest.raises(InvalidRequest, match="--admin-key-file"):

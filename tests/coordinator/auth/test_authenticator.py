@@ -37,18 +37,18 @@ class Application:
         caller.charge(len(await request.body()))
         return JSONResponse({"tenant": caller.tenant})
 
-    async def steer(self, request: Request) -> Response:
+    async def admin(self, request: Request) -> Response:
         """Answer: this route would ask for a key of its own."""
         return Response()
 
 
 def client_of(application: Application) -> httpx.AsyncClient:
     """Return a client of the application behind the check."""
-    steering = [Route("/pause", application.steer, methods=["POST"])]
+    admin_routes = [Route("/pause", application.admin, methods=["POST"])]
     routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
     routes.append(Route("/health", application.ask))
-    authenticator = Authenticator(lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=steering)
-    app = RequestMiddleware(Router([*routes, *steering]), authenticator=authenticator)
+    authenticator = Authenticator(lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=admin_routes)
+    app = RequestMiddleware(Router([*routes, *admin_routes]), authenticator=authenticator)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -83,8 +83,8 @@ async def test_without_a_key_nothing_opens(headers: dict[str, str], method: str,
     assert "wrong" not in answer.text
 
 
-async def test_probes_and_steering_need_no_key() -> None:
-    """Health is free, and steering asks for its own key; another method of its path is not steering."""
+async def test_probes_and_admin_routes_need_no_api_key() -> None:
+    """Health needs none, and admin routes require their own; another method of their path is not an admin route."""
     async with client_of(Application()) as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.post("/pause")).status_code == 200

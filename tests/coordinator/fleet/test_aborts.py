@@ -1,4 +1,4 @@
-"""Aborts by id reach requests on every worker, whoever sent them."""
+"""Aborts by id reach requests of every coordinator on every worker."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ async def test_everything_ends(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_is_away_is_left_out(tmp_path: Path) -> None:
-    """The others are asked all the same; with nobody to ask it is an error."""
+    """The other workers are called all the same; without any it is an error."""
     address = unix_address(tmp_path)
     away = WorkerSession(unix_address(tmp_path, "away"), "test", accept)
     async with running_worker(address, max_model_len=200_000), connected(address) as session:

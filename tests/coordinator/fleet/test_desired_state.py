@@ -14,29 +14,29 @@ def state(epoch: int = 0, **fields: object) -> pb.ServingState:
 
 
 def test_the_newest_state_is_the_target() -> None:
-    """Whoever announces it, and whenever; a model that was never steered has none."""
+    """In any order and from any worker; a model without fleet operations has none."""
     desired = DesiredStates()
     assert not desired.observe("m", state())
-    assert desired.of("m") is None
+    assert desired.get("m") is None
 
     assert desired.observe("m", state(5, paused=True))
     assert not desired.observe("m", state(4))
 
-    target = desired.of("m")
+    target = desired.get("m")
     assert target is not None
     assert (target.epoch, target.paused, target.revision) == (5, True, 0)
-    assert desired.of("other") is None
+    assert desired.get("other") is None
 
 
 def test_crossed_operations_end_in_one_target() -> None:
-    """Two states of one epoch: all coordinators choose the same, in whatever order they hear of them."""
+    """Of two states with one epoch all coordinators choose the same, in whatever order they are announced."""
     one, two = state(5, paused=True), state(5, adapters=[RED])
     first, second = DesiredStates(), DesiredStates()
     for desired, heard in ((first, (one, two)), (second, (two, one))):
         for each in heard:
             desired.observe("m", each)
 
-    assert first.of("m") == second.of("m")
+    assert first.get("m") == second.get("m")
 
 
 @pytest.mark.parametrize("fields", [{"strayed": True}, {"weights_fault": "torn"}])

@@ -64,7 +64,7 @@ def full(*finishes: pb.Finish) -> pb.StepFrame:
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("breaks", ["prefilled", "scored", "weights", "step"])
 def test_a_listener_that_breaks_breaks_alone(breaks: str, ends: bool, fails: bool) -> None:
-    """Whatever it raises, and when: it hears of it once, its slot is given up or free, its neighbour has everything."""
+    """Whatever it raises, and when: it fails once, its slot is abandoned or free, its neighbour gets everything."""
     slots, broken, whole = SlotTable(), Breaking(breaks, fails), Listener()
     slots.take(broken)
     slots.take(whole)

@@ -32,7 +32,7 @@ def test_a_silent_worker_is_overdue() -> None:
     """Looked at regularly, it is so once nothing came for the whole time."""
     time = Clock()
     liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
-    liveness.begin()
+    liveness.start()
     looks = []
     for _ in range(20):
         time.now += 0.25
@@ -41,10 +41,10 @@ def test_a_silent_worker_is_overdue() -> None:
 
 
 def test_time_in_which_this_process_did_not_run_is_excused() -> None:
-    """After ten seconds in which nobody looked, the worker has the rest of its time to be heard."""
+    """After ten seconds without a check, the worker still has the rest of its timeout."""
     time = Clock()
     liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
-    liveness.begin()
+    liveness.start()
     time.now += 0.25
     assert not liveness.is_overdue()
     time.now += 10
@@ -61,26 +61,26 @@ def test_an_engine_stalls_beyond_what_is_in_order() -> None:
     beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
     liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
     with pytest.raises(Unavailable, match=r"no step for 5\.0 s and used 4\.9 s of CPU time"):
-        liveness.judge(beat, lambda: True)
-    assert liveness.lost_by is LossReason.STALLED
+        liveness.check_heartbeat(beat, lambda: True)
+    assert liveness.loss_reason is LossReason.STALLED
     for timeout_s in (4.6, 0):
         liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=timeout_s))
-        liveness.judge(beat, lambda: True)
-        assert (liveness.stalled, liveness.lost_by) == (False, LossReason.CLOSED)
+        liveness.check_heartbeat(beat, lambda: True)
+        assert (liveness.stalled, liveness.loss_reason) == (False, LossReason.CLOSED)
 
 
 def test_an_engine_that_stalls_alone_is_waited_for() -> None:
     """Its requests could go nowhere else: it has a minute more, or until another worker is there."""
     liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
-    liveness.judge(pb.Heartbeat(stalled_ms=63_000), lambda: False)
+    liveness.check_heartbeat(pb.Heartbeat(stalled_ms=63_000), lambda: False)
     assert liveness.stalled
-    liveness.judge(pb.Heartbeat(stalled_ms=0), lambda: False)
+    liveness.check_heartbeat(pb.Heartbeat(stalled_ms=0), lambda: False)
     assert not liveness.stalled
-    liveness.judge(pb.Heartbeat(stalled_ms=5000), lambda: False)
+    liveness.check_heartbeat(pb.Heartbeat(stalled_ms=5000), lambda: False)
     with pytest.raises(Unavailable):
-        liveness.judge(pb.Heartbeat(stalled_ms=5500), lambda: True)
+        liveness.check_heartbeat(pb.Heartbeat(stalled_ms=5500), lambda: True)
     with pytest.raises(Unavailable):
-        liveness.judge(pb.Heartbeat(stalled_ms=65_000), lambda: False)
+        liveness.check_heartbeat(pb.Heartbeat(stalled_ms=65_000), lambda: False)
 
 
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "engine_stall_timeout"])
@@ -121,7 +121,7 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
         await listener.ended.wait()
 
         assert isinstance(listener.error, WorkerLost)
-        assert "silent for 0.5 s" in listener.error.message
+        assert "no heartbeat for 0.5 s" in listener.error.message
         await until(lambda: pool.sessions[0].losses[LossReason.HEARTBEAT_TIMEOUT] == 1)
         await pool.stop()
 
@@ -208,7 +208,7 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
-    """After a loss it has room for a few sequences, until it has made a token."""
+    """After a loss it has capacity for a few sequences, until it has made a token."""
     address = unix_address(tmp_path)
     pool = WorkerPool("test", accept)
     pool.update([address])

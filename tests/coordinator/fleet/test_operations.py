@@ -21,7 +21,7 @@ NAMES = ("one", "two", "three")
 
 
 class Coordinator:
-    """A coordinator's part that steers, over sockets in a folder."""
+    """The fleet operations of a coordinator, over sockets in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.desired = DesiredStates()
@@ -75,7 +75,7 @@ class Fleet:
 
 @asynccontextmanager
 async def coordinating(folder: Path) -> AsyncIterator[Coordinator]:
-    """Run a coordinator's part that steers."""
+    """Run the fleet operations of a coordinator."""
     coordinator = Coordinator(folder)
     coordinator.pool.update(unix_address(folder, name) for name in NAMES)
     try:
@@ -136,7 +136,9 @@ async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_pa
         async with coordinating(tmp_path) as later:
             await later.wait_ready(3)
 
-            assert later.desired.of("simulated") == other.desired.of("simulated") == coordinator.desired.of("simulated")
+            assert (
+                later.desired.get("simulated") == other.desired.get("simulated") == coordinator.desired.get("simulated")
+            )
 
 
 async def test_a_dead_worker_is_reported_and_brought_along(
@@ -192,7 +194,7 @@ async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, 
 
     await coordinator.control.unload_lora("red")
 
-    with pytest.raises(Unavailable, match="does not have the adapter"):
+    with pytest.raises(Unavailable, match="the adapter is not loaded"):
         await coordinator.takers(adapter.lora)
 
 
@@ -226,17 +228,17 @@ async def test_what_is_wrong_for_all_is_the_callers_fault(coordinator: Coordinat
     with pytest.raises(NotFound, match="does not exist"):
         await coordinator.control.resume("unknown")
 
-    assert coordinator.desired.of("simulated") is None
+    assert coordinator.desired.get("simulated") is None
 
 
-async def test_without_workers_there_is_nobody_to_steer(tmp_path: Path) -> None:
-    """Nobody connected is unavailable, not a success."""
+async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> None:
+    """Without a connected worker an operation is unavailable, not a success."""
     async with coordinating(tmp_path) as coordinator:
         with pytest.raises(Unavailable, match="No worker"):
             await coordinator.control.resume(None)
 
 
-async def test_a_worker_that_was_steered_by_hand_is_left_alone(coordinator: Coordinator) -> None:
+async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> None:
     """It gets no requests while it is unlike the others, and the next operation takes it in again."""
     await coordinator.control.set_weight_version(None, "v1")
     session = coordinator.pool.sessions[0]
@@ -252,7 +254,7 @@ async def test_a_worker_that_was_steered_by_hand_is_left_alone(coordinator: Coor
 
 
 async def test_crossing_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
-    """Two coordinators that steer at the same time may both be told of failures, but the workers end up the same."""
+    """Concurrent operations of two coordinators may both report failures, but the workers converge."""
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)
         await asyncio.gather(
@@ -266,4 +268,4 @@ async def test_crossing_operations_leave_all_workers_alike(coordinator: Coordina
         await coordinator.wait_alike(3)
         await other.wait_alike(3)
 
-        assert coordinator.desired.of("simulated") == other.desired.of("simulated")
+        assert coordinator.desired.get("simulated") == other.desired.get("simulated")

@@ -165,7 +165,7 @@ async def test_an_abort_spares_what_has_ended(pool: WorkerPool) -> None:
 
 
 async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
-    """When a pool stops, listeners hear of it and workers have nothing left to do."""
+    """When a pool stops, listeners fail and workers have no requests left."""
     async with connected(*(worker.address for worker in workers)) as pool:
         listeners = [send(pool)[1][0] for _ in range(6)]
         for listener in listeners:

@@ -28,7 +28,7 @@ def test_what_may_not_share_a_cache_has_other_names() -> None:
 
 
 def test_a_chain_goes_on_where_it_was_left() -> None:
-    """Whoever hears of blocks one after the other names them like one who sees the whole prompt."""
+    """Hashing blocks one after the other gives the same names as hashing the whole prompt."""
     data = b"".join(token.to_bytes(4, "little") for token in PROMPT)
     half = 2 * BLOCK_TOKENS * 4
 
@@ -39,7 +39,7 @@ def test_a_chain_goes_on_where_it_was_left() -> None:
 
 
 def test_each_worker_matches_as_far_as_it_holds() -> None:
-    """The longest unbroken beginning counts, whoever else holds more or less of it."""
+    """The longest contiguous prefix counts, whatever other workers hold."""
     index = PrefixIndex()
     index.add("all", HASHES)
     index.add("two", HASHES[:2])
@@ -53,7 +53,7 @@ def test_each_worker_matches_as_far_as_it_holds() -> None:
 
 
 def test_what_is_removed_ends_the_match() -> None:
-    """Of one worker only, and what nobody holds takes no room."""
+    """Of one worker only, and blocks without a holder take no memory."""
     index = PrefixIndex()
     index.add("a", HASHES)
     index.add("b", HASHES)

@@ -44,7 +44,7 @@ def session_of(worker: Worker) -> WorkerSession:
 
 
 async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> None:
-    """The attempt has looked at the worker for the last time, and nobody has been told of its end."""
+    """The attempt has checked the worker for the last time, but its end is not recorded yet."""
     desired, worker = DesiredStates(), Worker()
     reconciler, session = Reconciler(desired), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))

@@ -8,7 +8,7 @@ from tests.clock import Clock
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router
 from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
-from tokenwire.coordinator.fleet.ttl_cache import Recent
+from tokenwire.coordinator.fleet.ttl_cache import TTLCache
 from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -239,14 +239,14 @@ def test_a_worker_begins_anew_after_a_lost_session() -> None:
 def test_uses_are_bounded_and_expire() -> None:
     """The longest unused go first; a use counts for a while."""
     clock = Clock()
-    recent = Recent(2, 60.0, clock)
+    cache = TTLCache(2, 60.0, clock)
     for key in ("a", "b", "a", "c"):
-        recent.put(key, f"worker of {key}")
+        cache.put(key, f"worker of {key}")
 
-    assert (recent.get("a"), recent.get("b"), recent.get("c")) == ("worker of a", None, "worker of c")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("worker of a", None, "worker of c")
     clock.now += 61
-    assert recent.get("a") is None
-    assert len(recent) == 2
+    assert cache.get("a") is None
+    assert len(cache) == 2
 
 
 def test_a_worker_process_leaves_nothing_behind() -> None:

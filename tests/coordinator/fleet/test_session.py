@@ -72,7 +72,7 @@ class Satisfied(Listener):
 
 
 async def test_a_request_runs_to_its_end(address: str) -> None:
-    """Each listener hears of the prompt, then gets its tokens and one finish; then both slots are free."""
+    """Each listener gets the prefill info, its tokens and one finish; then both slots are free."""
     async with running_worker(address) as worker, connected(address) as session:
         first, second = Listener(), Listener()
         session.submit(submission(max_tokens=20), [first, second])
@@ -338,7 +338,7 @@ async def test_a_worker_that_does_not_begin_with_a_welcome_is_reported(
 
 
 async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> None:
-    """Whoever prepares the model can fetch the tokenizer, and the session waits for it."""
+    """The preparation of the model can fetch the tokenizer, and the session waits for it."""
     fetched: dict[str, bytes] = {}
     seen: list[pb.Model] = []
     prepared = asyncio.Event()

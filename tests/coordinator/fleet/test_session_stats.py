@@ -17,7 +17,7 @@ def test_gaps_are_counted_by_token_in_cumulated_buckets() -> None:
 
 
 def test_tokens_for_slots_that_were_given_up_are_counted() -> None:
-    """Whoever stands in for a listener counts what comes in vain."""
+    """The listener of abandoned slots counts overshoot tokens."""
     stats = SessionStats()
     DiscardListener(stats).step([1, 2], None)
     assert stats.overshoot_tokens == 2

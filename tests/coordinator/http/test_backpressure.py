@@ -13,7 +13,7 @@ def test_one_reader_has_a_share() -> None:
 
 
 def test_all_readers_together_are_bounded() -> None:
-    """Whoever adds when everything is taken is too slow; room that others leave counts again."""
+    """A reader that adds at the limit is too slow; bytes freed by others are available again."""
     backlogs = Backpressure(1600)
     assert all(backlogs.changed(0, 100) for _ in range(16))
 

@@ -100,7 +100,7 @@ async def test_a_pipelined_request_is_answered_after_the_first(lent: bool) -> No
 
 @both
 async def test_a_client_that_leaves_is_noticed(lent: bool) -> None:
-    """The callback comes without anybody writing; what is written afterwards, or flushed, harms nobody."""
+    """The callback is called without a write; later writes and flushes have no effect."""
     watched, noticed = asyncio.Event(), asyncio.Event()
 
     async def route(exchange: Exchange) -> None:
@@ -211,7 +211,7 @@ async def test_a_cut_reply_is_not_taken_for_whole(lent: bool) -> None:
 
 @both
 async def test_after_a_release_nobody_is_called(lent: bool) -> None:
-    """A client that reads on or leaves is no longer anybody's business, though the server knows of it."""
+    """After release no callback is called, whether the client reads on or disconnects."""
     congested, disconnected = asyncio.Event(), asyncio.Event()
 
     async def route(exchange: Exchange) -> None:

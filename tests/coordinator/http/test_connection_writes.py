@@ -46,7 +46,7 @@ async def test_a_batch_is_written_at_the_end_of_the_turn() -> None:
 
 
 async def test_a_batch_spares_closed_transports() -> None:
-    """A transport that was closed in the same turn does not take everybody else's data with it."""
+    """A transport that was closed in the same iteration does not lose the data of others."""
     batch, before, gone, after = WriteBatch(), Transport(), Transport(), Transport()
     for transport in (before, gone, after):
         batch.add(transport, b"data")

@@ -28,7 +28,7 @@ async def never(exchange: Exchange) -> None:
 
 
 async def nothing(exchange: Exchange) -> None:
-    """Have nobody left to answer."""
+    """Leave no reader for the response."""
 
 
 async def answer(exchange: Exchange) -> None:
@@ -114,7 +114,7 @@ async def test_a_head_that_drips_is_ended() -> None:
         for beginning in (HEAD, b"\r\n"):
             async with client_of(port) as client:
                 await client.send_raw(beginning)
-                assert await refusal(client) == (408, "The request's headers did not come within 0.05 s.")
+                assert await refusal(client) == (408, "The request's headers were not received within 0.05 s.")
         async with client_of(port) as client:
             await client.send("/")
             await client.read_reply()
@@ -207,7 +207,7 @@ async def test_a_tunnel_is_not_opened() -> None:
 
 
 async def test_what_is_refused_unread_leaves_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
-    """With its reason: no route ever hears of it."""
+    """With its reason, because no route gets it."""
     caplog.set_level(logging.INFO, "tokenwire.coordinator.http.protocol")
     async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""HTTPS at the front door: replies over TLS, and certificates that change."""
+"""HTTPS: responses over TLS, and certificates that change."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""The line that a request leaves in the log."""
+"""The log line of a request."""
 
 import logging
 
@@ -95,7 +95,7 @@ def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -
 
 
 def test_a_workers_refusal_leaves_the_clients_text_out_too() -> None:
-    """Engines quote what they refuse; what they fail of is nobody's text."""
+    """Engines quote rejected input; their internal errors contain no text of clients."""
     refused = fields_of(_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
     failed = fields_of(_record(error=EngineFailed("'rank 3' died")))
 

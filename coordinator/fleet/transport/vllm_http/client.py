@@ -1,4 +1,4 @@
-"""The HTTP side of a stock server: questions, streams, and what goes wrong with them."""
+"""The HTTP client of a plain vLLM server: requests, streams and errors."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import aiohttp
 
 _CONNECT_S = 5.0
-_ANSWER_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 class VllmHttpClient:
-    """One server. Methods raise the error that the server answered with, or WorkerLost where there is no answer."""
+    """A client of one server. Methods raise the server's error, or WorkerLost without a response."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        import aiohttp  # only where there are such servers: it takes a fifth of a second
+        import aiohttp  # imported only if needed: it takes a fifth of a second
 
         self._url = url
         self._session = aiohttp.ClientSession(
@@ -29,34 +29,34 @@ class VllmHttpClient:
         )
 
     async def get(self, path: str) -> Any:
-        """Get JSON; None where there is nothing in the answer."""
-        async with self._ask("GET", path, timeout_s=_ANSWER_S) as response:
+        """Get JSON; None for an empty body."""
+        async with self._request("GET", path, timeout_s=_TIMEOUT_S) as response:
             body = await response.read()
             return json.loads(body) if body else None
 
     async def text(self, path: str, timeout_s: float) -> str:
         """Get text."""
-        async with self._ask("GET", path, timeout_s=timeout_s) as response:
+        async with self._request("GET", path, timeout_s=timeout_s) as response:
             return await response.text()
 
     async def post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """Post JSON and get what comes back, however long it takes."""
-        async with self._ask("POST", path, body, headers) as response:
-            answer = await response.read()
-            return json.loads(answer) if answer else None
+        """Post JSON and return the JSON response, without a timeout."""
+        async with self._request("POST", path, body, headers) as response:
+            content = await response.read()
+            return json.loads(content) if content else None
 
     async def stream(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Post JSON and yield the events that come back, to the last one; none of them is an error."""
-        async with self._ask("POST", path, body, headers) as response:
+        """Post JSON and yield the events of the response to its end. Raises the error of an error event."""
+        async with self._request("POST", path, body, headers) as response:
             rest, done = b"", False
             async for piece in response.content.iter_any():
                 *events, rest = (rest + piece).split(b"\n\n")
                 for event in events:
                     data = event.removeprefix(b"data: ")
                     if data == b"[DONE]":
-                        done = True  # and on to the end of the body: then the connection can be used again
+                        done = True  # read on to the end of the body, so that the connection can be reused
                         continue
                     value = json.loads(data)
                     if "error" in value:
@@ -66,11 +66,11 @@ class VllmHttpClient:
             raise WorkerLost("the stream ended early")
 
     async def close(self) -> None:
-        """Close all connections: the server aborts what runs in them."""
+        """Close all connections: the server aborts their requests."""
         await self._session.close()
 
     @asynccontextmanager
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -91,7 +91,7 @@ class VllmHttpClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise WorkerLost(str(error) or type(error).__name__) from error
         except ValueError as error:
-            raise EngineFailed(f"The server's answer is not JSON: {error}") from error
+            raise EngineFailed(f"The server's response is not JSON: {error}") from error
 
 
 def _error(status: int, body: str) -> TokenwireError:
@@ -101,5 +101,5 @@ def _error(status: int, body: str) -> TokenwireError:
     if status in (502, 503, 504):
         return Unavailable(message)
     if status in (401, 403):
-        return Unavailable(f"the server answers {status}: {message}")
+        return Unavailable(f"the server responded with {status}: {message}")
     return InvalidRequest(message) if status < 500 else EngineFailed(message)

@@ -1,4 +1,4 @@
-"""Control calls to a stock server: aborts by id, metrics; everything else is refused."""
+"""Control calls to a plain vLLM server: aborts by id and metrics; all others are unsupported."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -7,35 +7,35 @@ from tokenwire.errors import Unsupported
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 Abort = Callable[[frozenset[str] | None], int]
-Ask = Callable[[str, float], Awaitable[str]]
+FetchText = Callable[[str, float], Awaitable[str]]
 
 
-class _StockControl:
-    """Has every call of the stub, as far as anybody asks."""
+class _VllmHttpControl:
+    """The calls of the stub."""
 
-    def __init__(self, address: str, abort: Abort, ask: Ask) -> None:
+    def __init__(self, address: str, abort: Abort, fetch_text: FetchText) -> None:
         self._address = address
         self._abort = abort
-        self._ask = ask
+        self._fetch_text = fetch_text
 
     async def Abort(self, request: control_pb2.AbortRequest, timeout: float) -> control_pb2.AbortResponse:
-        """End requests that this coordinator sent."""
+        """Abort requests of this coordinator."""
         ids = None if request.all else frozenset(request.request_ids)
         return control_pb2.AbortResponse(aborted_slots=self._abort(ids))
 
     async def GetMetrics(
         self, request: control_pb2.GetMetricsRequest, timeout: float
     ) -> control_pb2.GetMetricsResponse:
-        """Return what the server tells Prometheus."""
-        return control_pb2.GetMetricsResponse(text=await self._ask("/metrics", timeout))
+        """Return the server's metrics."""
+        return control_pb2.GetMetricsResponse(text=await self._fetch_text("/metrics", timeout))
 
     def __getattr__(self, name: str) -> Any:
-        raise Unsupported(f"{self._address} is a stock vLLM server, which cannot be steered ({name}).")
+        raise Unsupported(f"{self._address} is a plain vLLM server, which does not support {name}.")
 
 
-def stock_control(address: str, abort: Abort, ask: Ask) -> control_pb2_grpc.ControlStub:
-    """Return what stands for the stub.
+def vllm_http_control(address: str, abort: Abort, fetch_text: FetchText) -> control_pb2_grpc.ControlStub:
+    """Return a control stub for a plain vLLM server.
 
-    `abort` ends requests by their ids, None all, and says how many sequences; `ask` gets a text of the server.
+    `abort` aborts requests by id, None: all, and returns the number of sequences; `fetch_text` gets a path as text.
     """
-    return cast(control_pb2_grpc.ControlStub, _StockControl(address, abort, ask))
+    return cast(control_pb2_grpc.ControlStub, _VllmHttpControl(address, abort, fetch_text))

@@ -1,4 +1,4 @@
-"""What has come from a stock server and is not dealt out yet: merged into one frame, as a worker would."""
+"""Buffers the output of a plain vLLM server and merges it into frames, as a worker does."""
 
 import asyncio
 from collections import deque
@@ -16,8 +16,8 @@ class _Unsent:
     finish: pb.Finish | None = None
 
 
-class Outbox:
-    """Collects tokens of all slots until they are taken."""
+class FrameBuffer:
+    """Buffers the tokens of all slots until they are taken."""
 
     def __init__(self) -> None:
         self._unsent: dict[int, _Unsent] = {}
@@ -26,32 +26,32 @@ class Outbox:
         self._arrived = asyncio.Event()
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Tell of a slot's prompt, before its first tokens."""
+        """Add a slot's prefill info, before its first tokens."""
         self._of(info.slot).prefill = info
 
     def add(self, slot: int, token_ids: list[int], rows: list[pb.LogprobRows]) -> None:
-        """Add tokens of a slot, with what goes with them."""
+        """Add tokens of a slot, with their logprobs."""
         unsent = self._of(slot)
         unsent.token_ids += token_ids
         unsent.rows += rows
 
     def finish(self, finish: pb.Finish) -> None:
-        """End a slot, behind its tokens."""
+        """Finish a slot, after its tokens."""
         self._of(finish.slot).finish = finish
 
     def refuse(self, slot: int, error: TokenwireError) -> None:
-        """End a slot with an error, behind its tokens."""
+        """End a slot with an error, after its tokens."""
         refusal = pb.Refusal(slots=[slot], code=error.refusal_code, message=error.message, param=error.param)
         self._refusals.append(refusal)
         self._arrived.set()
 
     def close(self, reason: str) -> None:
-        """Say that nothing more will come, and why."""
+        """Close the buffer with the reason that `take` raises."""
         self._end = Unavailable(reason)
         self._arrived.set()
 
     async def take(self) -> pb.SessionResponse:
-        """Wait for something, and return it. Raises Unavailable at the end."""
+        """Wait for the next event. Raises Unavailable once closed and empty."""
         await self._arrived.wait()
         if self._unsent:
             return pb.SessionResponse(frame=self._frame())

@@ -1,4 +1,4 @@
-"""What a stock server's model is like: by the server's own list, and by the configuration in the model's directory."""
+"""The model of a plain vLLM server: from its list of models and the configuration in the model's directory."""
 
 import json
 from collections.abc import Mapping
@@ -17,31 +17,31 @@ _DEFAULTS = (
     "top_p",
     "min_p",
 )
-"""What vLLM takes over from a generation config."""
+"""The fields that vLLM takes from a generation config."""
 
 
-class ModelFolder:
-    """The configuration files beside a tokenizer; what is missing is empty."""
+class ModelDirectoryConfig:
+    """The configuration files of a model's directory; missing ones are empty."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the files. Raises InvalidRequest."""
+        """Load the files. Raises InvalidRequest."""
         config = _read(folder / "config.json")
         self._generation = _read(folder / "generation_config.json")
         self._text: Mapping[str, Any] = config.get("text_config") or config
         self.model_type = str(config.get("model_type") or "")
         self.architecture = str((config.get("architectures") or [""])[0])
-        self._digest = f"stock:{folder}"
+        self._digest = f"directory:{folder}"
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """Ids that end a sequence by themselves."""
+        """The ids that end a sequence."""
         ids: set[int] = set()
         for value in (self._generation.get("eos_token_id"), self._text.get("eos_token_id")):
             ids.update(value if isinstance(value, list) else [] if value is None else [value])
         return frozenset(ids)
 
     def describe(self, listed: Mapping[str, Any], version: str) -> pb.Model:
-        """Return what a worker of the model would say, with the server's answers from /v1/models and /version."""
+        """Return the model as a worker would announce it, from the server's /v1/models and /version."""
         # Adapters have a parent; names of the model itself have none.
         cards = [card for card in listed.get("data") or () if not card.get("parent")]
         if not cards or not cards[0].get("max_model_len"):
@@ -53,7 +53,7 @@ class ModelFolder:
             max_token_id=max(0, int(self._text.get("vocab_size") or 0) - 1),
             tokenizer_digest=self._digest,
             default_sampling_params_json=json.dumps(self._default_sampling_params()),
-            engine=f"vllm {version} (stock)",
+            engine=f"vllm {version} (serve)",
             model_type=self.model_type,
             architecture=self.architecture,
         )
@@ -71,5 +71,5 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}") from error
+        raise InvalidRequest(f"cannot read {path}: {error}") from error
     return value if isinstance(value, dict) else {}

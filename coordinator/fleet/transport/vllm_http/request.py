@@ -1,4 +1,4 @@
-"""A submit, as the JSON that a stock server takes; what it cannot do is refused by name."""
+"""Translates a submit to the JSON request of a plain vLLM server; unsupported fields are rejected by name."""
 
 from typing import Any
 
@@ -7,19 +7,19 @@ from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
-_NOT_THERE = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
+_UNSUPPORTED = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
 _MOST_LOGPROBS = 20
 """vLLM's own limit, unless the server was started with another."""
 
 
 def comes_whole(submit: pb.Submit) -> bool:
-    """Tell whether a request asks for what such servers leave out of streams."""
+    """Return whether a request needs output that such servers omit from streams."""
     params = submit.sampling_params
     return params.HasField("prompt_logprobs") or params.HasField("kv_transfer_params_json")
 
 
 def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[str, Any]:
-    """Return the request for one sequence. Raises InvalidRequest."""
+    """Return the request body for one sequence. Raises InvalidRequest."""
     body: dict[str, Any] = {
         "request_id": request_id,
         "model": submit.lora.name or model,
@@ -41,7 +41,7 @@ def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[
 
 
 def headers_of(submit: pb.Submit) -> dict[str, str]:
-    """Return what goes beside the body."""
+    """Return the request headers."""
     headers = dict(submit.trace_headers)
     if submit.HasField("session_id"):
         headers["X-Session-ID"] = submit.session_id
@@ -51,16 +51,16 @@ def headers_of(submit: pb.Submit) -> dict[str, str]:
 
 
 def _sampling(params: pb.SamplingParams, index: int) -> dict[str, Any]:
-    for name in _NOT_THERE:
+    for name in _UNSUPPORTED:
         if getattr(params, name):
-            raise InvalidRequest(f"{name} is not possible on a stock vLLM server.", param=name)
-    given = {name: value for name, value in plain_fields(params).items() if name not in _NOT_THERE}
+            raise InvalidRequest(f"{name} is not supported by a plain vLLM server.", param=name)
+    given = {name: value for name, value in plain_fields(params).items() if name not in _UNSUPPORTED}
     if params.HasField("max_tokens"):
         given["max_tokens"] = params.max_tokens
     if params.HasField("seed"):
         given["seed"] = sequence_seed(params.seed, index)
     if params.HasField("logprobs"):
-        # Servers count the sampled token among the likeliest, wherever it stands: with one more none is missing.
+        # Servers count the sampled token among the most likely ones, at any rank: one more leaves none out.
         more = 0 < params.logprobs < _MOST_LOGPROBS
         given["logprobs"] = params.logprobs + more
     if params.logit_bias:

@@ -1,4 +1,4 @@
-"""What a stock server answers, as parts of a frame."""
+"""Translates responses of a plain vLLM server to parts of a frame."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from tokenwire.vllm_names import FINISH_REASONS
 
 
 def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int], asked: Sequence[int]) -> pb.Finish:
-    """Return how a sequence ended; `asked` are the stop ids of its request.
+    """Return the finish of a sequence; `asked` are the stop ids of its request.
 
-    A server without a tokenizer names the end of the sequence as a stop id, which it is not for others.
+    A server without a tokenizer reports the end-of-sequence token as a stop id, unlike other servers.
     """
     finish = pb.Finish(slot=slot, reason=FINISH_REASONS.get(choice["finish_reason"], pb.FINISH_REASON_STOP))
     matched = choice.get("stop_reason")
@@ -24,13 +24,13 @@ def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int
 
 
 def sampled_rows(logprobs: Mapping[str, Any] | None, count: int) -> list[pb.LogprobRows]:
-    """Return the rows of sampled tokens, each with the `count` likeliest ones; below 0: with all of them."""
+    """Return the rows of sampled tokens, each with the `count` most likely ones; below 0: with all of them."""
     content = (logprobs or {}).get("content") or ()
     return [_row(each, each.get("top_logprobs") or [each], count) for each in content]
 
 
 def prompt_rows(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[int], count: int) -> pb.LogprobRows:
-    """Return the rows of prompt tokens but the first, which has none."""
+    """Return the rows of the prompt tokens after the first, which has none."""
     rows = pb.LogprobRows()
     for token_id, position in zip(prompt, positions, strict=True):
         if position is not None:
@@ -40,7 +40,7 @@ def prompt_rows(positions: Sequence[Mapping[str, Any] | None], prompt: Sequence[
 
 
 def _row(own: Mapping[str, Any], known: Sequence[Mapping[str, Any]], count: int) -> pb.LogprobRows:
-    """Write a row as workers do: the token itself, then the likeliest by rank, the token once more if it is one."""
+    """Return a row as workers send it: the token, then the most likely ones by rank, repeating it if among them."""
     limit = len(known) if count < 0 else count
     ranked = sorted((each for each in known if 0 < (each.get("rank") or 0) <= limit), key=lambda each: each["rank"])
     row = [own, *ranked]
@@ -53,10 +53,10 @@ def _row(own: Mapping[str, Any], known: Sequence[Mapping[str, Any]], count: int)
 
 
 def error_message(body: str) -> str:
-    """Return the message of an error, in OpenAI's shape or any other."""
+    """Return the message of an error body, in OpenAI's shape or any other."""
     try:
         value = json.loads(body)
         error = value.get("error", value)
         return str(error["message"] if isinstance(error, dict) else error)
     except (ValueError, KeyError, AttributeError):
-        return body[:500] or "no reason was given"
+        return body[:500] or "no error message"

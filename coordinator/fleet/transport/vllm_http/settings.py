@@ -1,4 +1,4 @@
-"""What a coordinator must know to use stock vLLM servers."""
+"""Settings for plain vLLM servers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class VllmHttpSettings:
-    """How stock servers are spoken to."""
+    """How plain vLLM servers are used."""
 
     tokenizer: Path | None = None
     """The model's directory: such servers have no route for tokenizer files."""

@@ -1,4 +1,4 @@
-"""A transport with a stock vLLM server: each sequence is a streamed request of its own."""
+"""The transport to a plain vLLM server: each sequence is its own streamed request."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from typing import Any
 from tokenwire import protocol
 from tokenwire.coordinator.fleet.transport.base import Commands
 from tokenwire.coordinator.fleet.transport.vllm_http.client import VllmHttpClient
-from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import stock_control
-from tokenwire.coordinator.fleet.transport.vllm_http.frame_buffer import Outbox
-from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelFolder
+from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import vllm_http_control
+from tokenwire.coordinator.fleet.transport.vllm_http.frame_buffer import FrameBuffer
+from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig
 from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, comes_whole, headers_of
 from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 _GENERATE, _ABORT = "/inference/v1/generate", "/inference/v1/abort_requests"
 _SERVER_PREFIX = "generate-tokens-"
-"""What the server puts in front of our ids."""
+"""The prefix that the server adds to our request ids."""
 _CHECK_S = 5.0
 _TRIES = 2
-"""A server may be busy for a moment."""
+"""A server may be busy briefly."""
 _ABORT_S = 5.0
 
 
@@ -40,13 +40,13 @@ class _Sequence:
     request_id: str
     task: asyncio.Task[None] | None = None
     began: bool = False
-    """Whether anything has come of it: before that the server may not know its id."""
+    """Whether it has output: before that the server may not have its id yet."""
     aborted: bool = False
-    """Whether it was ended from here."""
+    """Whether this coordinator aborted it."""
 
 
 class VllmHttpTransport:
-    """Looks like a session with a worker: a welcome first, then frames."""
+    """Emulates a worker's session: a welcome first, then frames."""
 
     def __init__(self, settings: VllmHttpSettings, address: str, commands: Commands) -> None:
         self._settings = settings
@@ -54,39 +54,39 @@ class VllmHttpTransport:
         self._commands = commands
         self._server = VllmHttpClient(address, settings.key)
         self._instance_id = uuid.uuid4().hex
-        self._outbox = Outbox()
+        self._frames = FrameBuffer()
         self._sequences: dict[int, _Sequence] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._directory: ModelFolder | None = None
+        self._directory: ModelDirectoryConfig | None = None
         self._model = ""
-        self._lively = True
-        """Whether tokens came since the server was looked at last."""
-        self.control = stock_control(address, self._abort_by_id, self._server.text)
+        self._had_output = True
+        """Whether tokens arrived since the last health check."""
+        self.control = vllm_http_control(address, self._abort_by_id, self._server.text)
 
     async def read(self) -> pb.SessionResponse | None:
-        """Return a welcome, then what comes."""
+        """Return the welcome, then frames and refusals."""
         if self._directory is None:
             return await self._connect()
-        return await self._outbox.take()
+        return await self._frames.take()
 
     async def fetch_tokenizer(self) -> dict[str, bytes]:
-        """Refuse: there is no such route."""
-        raise Unsupported("a stock vLLM server has no tokenizer files to give: set --tokenizer DIR")
+        """Raise Unsupported: there is no such route."""
+        raise Unsupported("a plain vLLM server does not serve tokenizer files: set --tokenizer DIR")
 
     async def close(self) -> None:
-        """Close all connections, which ends all requests."""
+        """Close all connections, which aborts all requests."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.close()
 
-    # Meeting.
+    # Connecting.
 
     async def _connect(self) -> pb.SessionResponse:
         if self._settings.tokenizer is None:
-            raise InvalidRequest("a stock vLLM server needs --tokenizer DIR, the directory of its model")
-        directory = ModelFolder(self._settings.tokenizer)
+            raise InvalidRequest("a plain vLLM server needs --tokenizer DIR, the directory of its model")
+        directory = ModelDirectoryConfig(self._settings.tokenizer)
         await self._server.get("/health")
         model = directory.describe(
             await self._server.get("/v1/models"), (await self._server.get("/version"))["version"]
@@ -95,7 +95,7 @@ class VllmHttpTransport:
             await self._server.post(_ABORT, {"request_ids": []})
         except TokenwireError as error:
             raise Unavailable(
-                f"the server does not take token ids, start it with --enable-scale-out: {error.message}"
+                f"the server has no token id routes, start it with --enable-scale-out: {error.message}"
             ) from error
         self._directory, self._model = directory, model.names[0]
         self._spawn(self._closing(self._handle()))
@@ -115,7 +115,7 @@ class VllmHttpTransport:
                     self._abort([self._sequences[slot] for slot in command.abort.slots if slot in self._sequences])
 
     def _begin(self, slot: int, index: int, submit: pb.Submit) -> None:
-        # An id of its own for each sequence and attempt: an abort must hit nothing else.
+        # A unique id for each sequence and attempt, so that an abort affects nothing else.
         request_id = f"{submit.request_id}-{uuid.uuid4().hex[:12]}"
         sequence = self._sequences[slot] = _Sequence(slot, index, submit, request_id)
         sequence.task = self._spawn(self._generate(sequence))
@@ -132,7 +132,7 @@ class VllmHttpTransport:
         for sequence in sequences:
             sequence.aborted = True
             if not sequence.began:
-                self._hang_up(sequence)
+                self._disconnect(sequence)
 
     async def _request_abort(self, sequences: list[_Sequence]) -> None:
         tasks = [sequence.task for sequence in sequences if sequence.task is not None]
@@ -144,14 +144,14 @@ class VllmHttpTransport:
             log.warning("worker %s did not abort: %s", self._address, error.message)
         finally:
             for sequence in sequences:
-                self._hang_up(sequence)
+                self._disconnect(sequence)
 
-    def _hang_up(self, sequence: _Sequence) -> None:
-        """End a sequence by its connection: the server aborts what nobody reads."""
+    def _disconnect(self, sequence: _Sequence) -> None:
+        """Abort a sequence by closing its connection."""
         if self._sequences.get(sequence.slot) is sequence and sequence.task is not None:
             del self._sequences[sequence.slot]
             sequence.task.cancel()
-            self._outbox.finish(pb.Finish(slot=sequence.slot, reason=pb.FINISH_REASON_ABORT))
+            self._frames.finish(pb.Finish(slot=sequence.slot, reason=pb.FINISH_REASON_ABORT))
 
     # One sequence.
 
@@ -163,21 +163,21 @@ class VllmHttpTransport:
         except EngineFailed as error:
             finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=error.message)
         except WorkerLost as error:
-            if not await self._is_well():
-                return  # all of the server is gone, and the session ends
+            if not await self._check_health():
+                return  # the whole server is lost, and the session ends
             self._end(sequence)
-            message = f"The worker that generated this reply is gone ({error.message})."
-            return self._outbox.refuse(slot, Unavailable(message, retry_after_s=1))
+            message = f"The worker that generated this reply was lost ({error.message})."
+            return self._frames.refuse(slot, Unavailable(message, retry_after_s=1))
         except TokenwireError as error:
             self._end(sequence)
-            return self._outbox.refuse(slot, error)
+            return self._frames.refuse(slot, error)
         except Exception as error:
-            log.exception("the answer of %s cannot be understood", self._address)
+            log.exception("invalid response of %s", self._address)
             finish = pb.Finish(
-                slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=f"The server's answer: {error!r}"
+                slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=f"The server's response is invalid: {error!r}"
             )
         self._end(sequence)
-        self._outbox.finish(finish)
+        self._frames.finish(finish)
 
     async def _streamed(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
         finish: pb.Finish | None = None
@@ -206,17 +206,17 @@ class VllmHttpTransport:
         return finish
 
     def _take(self, sequence: _Sequence, choice: dict[str, Any], info: pb.PrefillInfo) -> None:
-        self._lively = True
+        self._had_output = True
         if not sequence.began:
             sequence.began = True
-            self._outbox.prefilled(info)
+            self._frames.prefilled(info)
         rows = sampled_rows(choice.get("logprobs"), sequence.submit.sampling_params.logprobs)
-        self._outbox.add(sequence.slot, [int(token_id) for token_id in choice.get("token_ids") or ()], rows)
+        self._frames.add(sequence.slot, [int(token_id) for token_id in choice.get("token_ids") or ()], rows)
 
     def _finish(self, sequence: _Sequence, choice: dict[str, Any]) -> pb.Finish:
         assert self._directory is not None
         if choice["finish_reason"] == "abort" and not sequence.aborted:
-            raise WorkerLost("the server aborted it")  # as one does that is told to stop
+            raise WorkerLost("the server aborted it")  # as a terminating server does
         asked = sequence.submit.sampling_params.stop_token_ids
         return finish_of(choice, sequence.slot, self._directory.eos_token_ids, asked)
 
@@ -227,15 +227,15 @@ class VllmHttpTransport:
     # Health.
 
     async def _watch(self) -> None:
-        """Look at a server from which nothing comes."""
+        """Check the health of the server periodically while it sends no tokens."""
         while True:
             await asyncio.sleep(_CHECK_S)
-            if not self._lively:
-                await self._is_well()
-            self._lively = False
+            if not self._had_output:
+                await self._check_health()
+            self._had_output = False
 
-    async def _is_well(self) -> bool:
-        """Look at the server; ends the transport if it is not well."""
+    async def _check_health(self) -> bool:
+        """Return whether the server is healthy; else close the transport."""
         reason = ""
         for _ in range(_TRIES):
             try:
@@ -244,18 +244,18 @@ class VllmHttpTransport:
             except WorkerLost as error:
                 reason = error.message
             except TokenwireError as error:
-                reason = f"the server is not well: {error.message}"
+                reason = f"the server is unhealthy: {error.message}"
                 break
-        self._outbox.close(reason)
+        self._frames.close(reason)
         return False
 
     async def _closing(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what all sequences depend on: they must not wait where it has broken."""
+        """Run a task that all sequences depend on, and close the transport if it fails."""
         try:
             await work
         except Exception as error:
-            log.exception("the session with %s broke", self._address)
-            self._outbox.close(f"its session broke: {error}")
+            log.exception("the session with %s failed", self._address)
+            self._frames.close(f"its session failed: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

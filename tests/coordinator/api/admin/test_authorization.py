@@ -1,4 +1,4 @@
-"""Who may steer, and how the fields of control requests are read."""
+"""Authorization of admin routes, and the parsing of their fields."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_a_body_is_json_and_says_so(client: TestClient, kind: str) -> None:
 
 @pytest.mark.parametrize("key", [None, "sesame"])
 @pytest.mark.parametrize("path", ["/order", "/order?count=2", "/call"])
-def test_pages_of_other_sites_steer_nothing(key: str | None, path: str) -> None:
+def test_cross_site_requests_are_forbidden(key: str | None, path: str) -> None:
     """Even without a body, which needs no type; our own page may."""
     authorization = {"Authorization": f"Bearer {key}"}
     with client_of(AdminKey(key) if key else None) as client:
@@ -109,7 +109,7 @@ def test_pages_of_other_sites_steer_nothing(key: str | None, path: str) -> None:
 
 
 def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None:
-    """Without one that the server knows nobody opens them, and else who brings it."""
+    """They require the admin key, and are closed without one."""
     refused = client.post("/call")
     assert refused.status_code == 403
     assert "--admin-key-file" in refused.json()["error"]["message"]

@@ -190,7 +190,7 @@ async def test_every_route_is_in_it() -> None:
 
 
 async def test_routes_that_are_off_are_not_in_it() -> None:
-    """A server that does not steer says nothing of steering."""
+    """Without admin routes the document has none of their tags."""
     document = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
 
     assert "/pause" not in document["paths"]
@@ -207,7 +207,7 @@ async def test_it_names_no_error_of_fastapis() -> None:
 
 
 async def test_it_tells_which_keys_are_needed(tmp_path: Path) -> None:
-    """Keys are asked for where there are some; the admin key where a route steers; none by probes."""
+    """Keys are required if there are any, the admin key by admin routes, none by probes."""
     free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
     asking = (await document_of(build_app(guarded(tmp_path))))["paths"]
 

@@ -60,7 +60,7 @@ async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
 
 
 async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> None:
-    """Stock servers say neither how many sequences they run at a time nor how many they have."""
+    """Plain vLLM servers report neither max_num_seqs nor their load."""
     address = unix_address(tmp_path)
     app = build_app(CoordinatorSettings((address,)))
     pool: WorkerPool = app.state.pool
@@ -75,7 +75,7 @@ async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> Non
 
 
 async def test_it_shows_who_waits(tmp_path: Path) -> None:
-    """A request that found no room is in its model's line."""
+    """A request without free capacity is in its model's queue."""
     address = unix_address(tmp_path)
     app = build_app(CoordinatorSettings((address,)))
     pool: WorkerPool = app.state.pool
@@ -110,7 +110,7 @@ async def test_its_files_hold_to_a_strict_policy() -> None:
 
 
 async def test_the_page_is_free_and_the_figures_are_not(tmp_path: Path) -> None:
-    """With API keys anybody gets the page, which holds nothing, and who has a key sees the fleet."""
+    """With API keys the page itself, which holds no data, needs none; the fleet's status does."""
     async with client_of(build_app(guarded(tmp_path))) as client:
         for path in PAGE_PATHS:
             assert (await client.get(path)).status_code == 200

@@ -1,4 +1,4 @@
-"""The line: who waits, who goes first, who is refused. Without real workers."""
+"""The admission queue: queueing, order and rejection, without real workers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class Workers:
         return 20
 
     def absence(self, model: str, adapter_id: int = 0) -> str:
-        """Tell why there is nobody."""
+        """Return why there is no worker."""
         return self.absent
 
     def try_submit(
@@ -99,7 +99,7 @@ def call_worker(
 
 
 async def test_with_room_nobody_waits() -> None:
-    """A request goes straight to a worker that has room."""
+    """A request is dispatched at once to a worker with free capacity."""
     workers = Workers(room=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
@@ -127,7 +127,7 @@ async def test_the_line_moves_when_room_comes() -> None:
 
 
 async def test_room_that_nobody_told_of_is_found() -> None:
-    """Another coordinator's requests end without a word: the line looks by itself."""
+    """Another coordinator's requests end without notice: the queue polls the capacity."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     call_worker(queue, "a")
@@ -140,7 +140,7 @@ async def test_room_that_nobody_told_of_is_found() -> None:
 
 
 async def test_a_newcomer_does_not_pass_those_who_wait() -> None:
-    """Room that mark_available a moment ago belongs to the head of the line."""
+    """Capacity that was just freed belongs to the head of the queue."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     call_worker(queue, "first")
@@ -211,7 +211,7 @@ async def test_many_choices_start_with_the_first_place() -> None:
 
 
 async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
-    """Whatever goes wrong with it, its listeners hear of it and the next one is sent."""
+    """If dispatching it fails, its listeners get the error and the next one is dispatched."""
 
     class Broken(Workers):
         def try_submit(
@@ -254,7 +254,7 @@ def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
 
 
 async def test_a_listener_that_breaks_on_its_end_breaks_alone() -> None:
-    """Its neighbours hear of theirs: when they are aborted, when their time is over, when they cannot be sent."""
+    """Its neighbours get their endings: on an abort, on a timeout, on a failed dispatch."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     helpless, others = ask_in_pairs(queue)
     assert queue.end(None) == 3
@@ -329,7 +329,7 @@ async def test_requests_end_by_their_ids() -> None:
 
 
 async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
-    """Those who left from the middle of the line are not kept until their turn comes."""
+    """Requests removed from the middle of the queue are not kept until their turn."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
     first, _ = call_worker(queue, "first")
     for leaver in [call_worker(queue, "leaver")[0] for _ in range(1000)]:
@@ -362,7 +362,7 @@ async def test_waiting_has_an_end() -> None:
 
 
 async def test_a_full_line_refuses() -> None:
-    """429 with a time that follows from the pace of the line, but never for what was begun."""
+    """429 with a time computed from the queue's throughput, but never for resumed requests."""
     workers = Workers(room=3)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=9))
     for number in range(12):
@@ -379,7 +379,7 @@ async def test_a_full_line_refuses() -> None:
 
 
 async def test_who_would_be_refused_can_know_before() -> None:
-    """So that nothing is done for a request that finds the line full."""
+    """So that no work is done for a request that finds the queue full."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
     queue.check_open(MODEL, 0)
@@ -393,7 +393,7 @@ async def test_who_would_be_refused_can_know_before() -> None:
 
 
 async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
-    """Where nobody says how many may wait, as many do as run."""
+    """By default as many sequences may be queued as run."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     for number in range(10):
         call_worker(queue, f"{number}", n=2)
@@ -413,7 +413,7 @@ async def test_without_a_worker_a_full_line_is_unavailable() -> None:
 
 
 async def test_no_line_is_wanted() -> None:
-    """With a length of 0 what finds no room is refused at once."""
+    """With a length of 0 requests without free capacity are rejected at once."""
     queue = AdmissionQueue(Workers(room=1), AdmissionSettings(max_queue=0))
     call_worker(queue, "a")
 
@@ -422,7 +422,7 @@ async def test_no_line_is_wanted() -> None:
 
 
 async def test_memory_is_bounded() -> None:
-    """Long prompts fill the line before its entries are waiting_still."""
+    """Long prompts fill the queue before its length does."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):
         call_worker(queue, f"{number}", tokens=10_000)

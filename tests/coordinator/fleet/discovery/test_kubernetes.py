@@ -99,7 +99,7 @@ async def test_an_outage_changes_nothing(kubernetes: FakeKubernetes, caplog: pyt
         await told.become(TWO)
 
     assert caplog.text.count("etcd is away") == 1
-    assert caplog.text.count("can be followed again") == 1
+    assert caplog.text.count("can be watched again") == 1
 
 
 async def test_missing_rights_are_named(kubernetes: FakeKubernetes, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +132,7 @@ async def test_a_port_that_nobody_has_is_named(kubernetes: FakeKubernetes, caplo
     async with followed(service(kubernetes, port="tokens")) as told:
         await told.become()
 
-    assert "no port of llm/workers is named tokens; there are: grpc, metrics" in caplog.text
+    assert "llm/workers has no port named tokens, only: grpc, metrics" in caplog.text
 
 
 def test_the_cluster_is_found_in_the_environment(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_a_bad_line_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixt
     async with followed(FileList(path, SOON)) as told:
         await told.become("one:1")
 
-    assert "line 2: 'two' is no worker's address" in caplog.text
+    assert "line 2: 'two' is not a worker address" in caplog.text
 
 
 async def test_a_mounted_file_may_be_swapped(tmp_path: Path) -> None:
@@ -66,17 +66,17 @@ async def test_a_file_that_is_gone_changes_nothing(tmp_path: Path, caplog: pytes
     """The last list holds, the log says so once, and the file counts again when it is back."""
     path = tmp_path / "workers"
     async with followed(FileList(path, SOON)) as told:
-        await until(lambda: "cannot be read" in caplog.text)
+        await until(lambda: "cannot read workers" in caplog.text)
         path.write_text("one:1")
         await told.become("one:1")
         path.unlink()
-        await until(lambda: caplog.text.count("cannot be read") == 2)
+        await until(lambda: caplog.text.count("cannot read workers") == 2)
         await asyncio.sleep(5 * SOON)
         path.write_text("two:2")
         await told.become("two:2")
 
     assert told.lists == [["one:1"], ["two:2"]]
-    assert caplog.text.count("cannot be read") == 2
+    assert caplog.text.count("cannot read workers") == 2
 
 
 class Resolver:
@@ -125,7 +125,7 @@ async def test_a_name_that_cannot_be_resolved_changes_nothing(
         await resolver.answer_again()
 
     assert told.lists == [["10.0.0.1:1"]]
-    assert caplog.text.count("workers cannot be resolved") == 1
+    assert caplog.text.count("cannot resolve workers") == 1
 
 
 async def test_a_worker_that_serves_outlives_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ async def test_sources_add_up(caplog: pytest.LogCaptureFixture) -> None:
     await told.become("one:1", "two:2", "broken:1", "three:3")
     await finder.stop()
 
-    assert "looking for workers in b failed" in caplog.text
+    assert "discovery of workers in b failed" in caplog.text
     assert "d has no workers" in caplog.text
 
 
@@ -176,7 +176,7 @@ async def test_sources_add_up(caplog: pytest.LogCaptureFixture) -> None:
 def test_bad_values_are_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the value, or what was expected."""
     monkeypatch.setenv("TOKENWIRE_KUBERNETES_API", "http://127.0.0.1:1")
-    with pytest.raises(InvalidRequest, match=r"no worker's address|was expected|needs a"):
+    with pytest.raises(InvalidRequest, match=r"not a worker address|was expected|needs a"):
         check_source(value)
 
 

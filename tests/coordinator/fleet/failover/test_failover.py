@@ -127,7 +127,7 @@ async def test_what_was_aborted_by_id_does_not_go_on_elsewhere(failover: Failove
 async def test_what_no_worker_has_is_aborted_at_once(
     failover: Failover, workers: Workers, request_ids: list[str] | None
 ) -> None:
-    """Between two workers there is nobody else who could."""
+    """With two workers there is no other one that could take over."""
     listeners = send(failover, n=2)
     workers.parts[0].lose()
 

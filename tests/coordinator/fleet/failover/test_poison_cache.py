@@ -68,8 +68,8 @@ def test_a_worker_that_answers_again_did_not_die(memory: PoisonCache, living: di
         memory.check("m", POISON)
 
 
-def test_what_an_engine_survived_is_innocent(memory: PoisonCache) -> None:
-    """A prompt that everybody sends is near every death, and got its tokens in between."""
+def test_a_request_that_a_worker_survived_is_cleared(memory: PoisonCache) -> None:
+    """A frequent prompt is suspect in every death, and gets its tokens in between."""
     lose(memory, "a", POISON, OTHER)
     memory.survived("m", OTHER)
     lose(memory, "b", POISON, OTHER)

@@ -31,7 +31,7 @@ def time() -> Clock:
 
 @pytest.fixture
 def detector(time: Clock) -> PoisonDetector:
-    """Nobody is suspect."""
+    """No request is suspect."""
     return PoisonDetector(clock=time)
 
 
@@ -48,18 +48,18 @@ def open_until_ended(request: ResumableRequest) -> bool:
 
 
 def test_the_first_death_blames_nobody(detector: PoisonDetector) -> None:
-    """Whoever was there goes on."""
+    """All sequences are resumed."""
     lost = [sequence(), sequence(100)]
-    assert detector.judge("a", lost).cleared == lost
+    assert detector.classify("a", lost).cleared == lost
 
 
 def test_the_only_one_that_began_on_two_dead_workers_is_guilty(detector: PoisonDetector) -> None:
     """Neighbours in mid-reply are not, nor those that only began on the second one."""
     poison, neighbour, moved = sequence(), sequence(100), sequence(100)
-    detector.judge("a", [poison, moved])
+    detector.classify("a", [poison, moved])
     moved = sequence(1, moved.request)  # it has just begun at its second worker
 
-    verdict = detector.judge("b", [poison, neighbour, moved])
+    verdict = detector.classify("b", [poison, neighbour, moved])
 
     assert verdict.poisoned == [poison]
     assert verdict.cleared == [neighbour, moved]
@@ -69,30 +69,30 @@ def test_all_sequences_of_a_guilty_request_are_stopped(detector: PoisonDetector)
     """A request is one suspect, however many choices it has."""
     request = ResumableRequest("m", pb.Submit(), NEW)
     both = [sequence(request=request), sequence(request=request)]
-    detector.judge("a", both)
-    assert detector.judge("b", both).poisoned == both
+    detector.classify("a", both)
+    assert detector.classify("b", both).poisoned == both
 
 
 def test_a_worker_that_dies_twice_for_a_coordinator_is_one(detector: PoisonDetector) -> None:
     """The same process, lost again after its network came back, is no second death."""
     suspect = sequence()
-    detector.judge("a", [suspect])
-    assert detector.judge("a", [suspect]).cleared == [suspect]
+    detector.classify("a", [suspect])
+    assert detector.classify("a", [suspect]).cleared == [suspect]
 
 
 def test_deaths_far_apart_have_nothing_in_common(detector: PoisonDetector, time: Clock) -> None:
     """After a minute the first one is forgiven."""
     suspect = sequence()
-    detector.judge("a", [suspect])
+    detector.classify("a", [suspect])
     time.now += 61
-    assert detector.judge("b", [suspect]).cleared == [suspect]
+    assert detector.classify("b", [suspect]).cleared == [suspect]
 
 
 def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector) -> None:
     """Who makes tokens on its isolated is free; who loses a third worker on it is poisoned, alone."""
     first, second, third = sequence(), sequence(), sequence()
-    detector.judge("a", [first, second, third])
-    verdict = detector.judge("b", [first, second, third])
+    detector.classify("a", [first, second, third])
+    verdict = detector.classify("b", [first, second, third])
     assert not verdict.poisoned
     assert not verdict.cleared
 
@@ -103,7 +103,7 @@ def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector
     assert not is_undecided(first)
 
     assert list(detector.next_isolated_retry(lambda request: False)) == [second]
-    assert detector.judge("c", [second]).poisoned == [second]
+    assert detector.classify("c", [second]).poisoned == [second]
     assert list(detector.next_isolated_retry(open_until_ended)) == [third]
     assert not detector.next_isolated_retry(lambda request: False)
     assert not detector.retrying
@@ -136,9 +136,9 @@ def careful(processes: Processes, time: Clock) -> PoisonDetector:
 def test_a_connection_that_was_cut_is_no_death(careful: PoisonDetector, processes: Processes, alive: str) -> None:
     """The verdict waits until it is known what became of both workers; one that answers again forgives."""
     suspect = sequence()
-    assert careful.judge("a", [suspect]).cleared == [suspect]
+    assert careful.classify("a", [suspect]).cleared == [suspect]
 
-    at_once = careful.judge("b", [suspect])
+    at_once = careful.classify("b", [suspect])
     assert (at_once.cleared, at_once.poisoned, careful.retrying) == ([], [], True)
 
     processes.fates[alive] = True
@@ -149,8 +149,8 @@ def test_a_connection_that_was_cut_is_no_death(careful: PoisonDetector, processe
 def test_two_workers_that_are_known_to_be_dead_make_guilty(careful: PoisonDetector, processes: Processes) -> None:
     """As soon as the last one of them is."""
     suspect = sequence()
-    careful.judge("a", [suspect])
-    careful.judge("b", [suspect])
+    careful.classify("a", [suspect])
+    careful.classify("b", [suspect])
     processes.fates["b"] = False
     assert careful.review().poisoned == []
 
@@ -163,18 +163,18 @@ def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: PoisonDetecto
     """Its connection may be there for a moment longer, and a hanging engine's worker may well answer again."""
     suspect = sequence()
     processes.fates.update(a=True, b=False)
-    careful.judge("a", [suspect], certain=True)
-    careful.judge("b", [sequence()])
+    careful.classify("a", [suspect], certain=True)
+    careful.classify("b", [sequence()])
     processes.fates["b"] = True
 
-    assert careful.judge("c", [suspect], certain=True).poisoned == [suspect]
+    assert careful.classify("c", [suspect], certain=True).poisoned == [suspect]
 
 
 def test_a_verdict_does_not_wait_for_ever(careful: PoisonDetector, time: Clock) -> None:
     """Workers that stay away are taken for dead."""
     suspect = sequence()
-    careful.judge("a", [suspect])
-    careful.judge("b", [suspect])
+    careful.classify("a", [suspect])
+    careful.classify("b", [suspect])
 
     time.now += 31
 
@@ -184,8 +184,8 @@ def test_a_verdict_does_not_wait_for_ever(careful: PoisonDetector, time: Clock) 
 def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processes: Processes) -> None:
     """Its client left."""
     suspect = sequence()
-    careful.judge("a", [suspect])
-    careful.judge("b", [suspect])
+    careful.classify("a", [suspect])
+    careful.classify("b", [suspect])
     suspect.abort()
     careful.forget(suspect.request)
     processes.fates.update(a=False, b=False)
@@ -199,14 +199,14 @@ def test_a_cut_on_trial_is_no_proof(careful: PoisonDetector, processes: Processe
     """Who is on isolated goes on with it when the worker only lost its connection."""
     one, two = sequence(), sequence()
     processes.fates.update(a=False, b=False)
-    careful.judge("a", [one, two])
-    careful.judge("b", [one, two])
+    careful.classify("a", [one, two])
+    careful.classify("b", [one, two])
     tried = careful.next_isolated_retry(open_until_ended)
 
     processes.fates["c"] = None
-    assert careful.judge("c", tried).poisoned == []
+    assert careful.classify("c", tried).poisoned == []
     processes.fates["c"] = True
     assert careful.review().cleared == tried
     processes.fates["d"] = False
 
-    assert careful.judge("d", tried).poisoned == tried
+    assert careful.classify("d", tried).poisoned == tried

@@ -7,7 +7,7 @@ import pytest
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import (
     Recovery,
-    can_go_on_plausibly,
+    can_continue_plausibly,
     recovery_of,
     remainder,
     seed_for_replay,
@@ -96,13 +96,13 @@ def test_what_no_second_run_says_again_goes_on_plausibly_or_not() -> None:
 
 def test_what_has_a_form_does_not_go_on_plausibly() -> None:
     """Grammars and traces begin anew with each request; penalties only count less."""
-    assert can_go_on_plausibly(pb.SamplingParams(seed=7, presence_penalty=1.0, bad_words=["no"]))
+    assert can_continue_plausibly(pb.SamplingParams(seed=7, presence_penalty=1.0, bad_words=["no"]))
     for fields in ({"structured_outputs": GRAMMAR}, {"trace_decode_token_ids": [5]}, {"kv_transfer_params_json": "x"}):
-        assert not can_go_on_plausibly(pb.SamplingParams(**fields))
+        assert not can_continue_plausibly(pb.SamplingParams(**fields))
 
 
 def test_log_probabilities_are_those_of_one_run() -> None:
-    """Whoever asks for those of the reply wants it so."""
+    """Those requested for the reply."""
     assert wants_one_run(pb.SamplingParams(logprobs=0))
     assert wants_one_run(pb.SamplingParams(logprob_token_ids=[3]))
     assert not wants_one_run(pb.SamplingParams(prompt_logprobs=3))

@@ -211,7 +211,7 @@ async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
 
 
 async def test_the_wait_has_an_end(tmp_path: Path) -> None:
-    """Nobody comes: the request fails with what was wrong."""
+    """Without another worker the request fails with the original error."""
     cluster = Cluster(tmp_path, FailoverSettings(), queue_timeout_s=0.1)
     cluster.connect()
     await cluster.start("one", step_ms=4)

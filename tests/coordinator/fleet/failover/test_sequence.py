@@ -1,4 +1,4 @@
-"""One sequence: whatever its listener raises, it hears of one ending."""
+"""One sequence: whatever its listener raises, it gets exactly one ending."""
 
 import pytest
 
@@ -133,7 +133,7 @@ def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
 
 
 def test_a_listener_that_cannot_even_fail_is_over() -> None:
-    """There is nobody else to tell."""
+    """There is no other listener to notify."""
     listener, policy = Breaking("step", fails=False), FailoverPolicy()
     slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 

@@ -43,7 +43,7 @@ def test_counts_are_added_up_for_each_set_of_labels() -> None:
 
 
 def test_what_all_processes_see_is_not_added_up() -> None:
-    """A worker's load is the same for whoever looks; its slots are each process's own."""
+    """A worker's load is the same in every process; open slots are each process's own."""
 
     def seen(load: float) -> list[Metric]:
         def fill(registry: CollectorRegistry) -> None:

@@ -11,7 +11,7 @@ from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets,
 
 
 async def test_a_sibling_that_is_dead_is_left_out(tmp_path: Path) -> None:
-    """Others are heard, with their labels; a socket without anybody behind it costs nothing."""
+    """Siblings' metrics are returned with their labels; a socket without a listener is skipped."""
     registry = CollectorRegistry()
     Counter("tokens", "Some.", ("model",), registry=registry).labels("m").inc(3)
 

@@ -1,4 +1,4 @@
-"""A stock vLLM server behind a session, over real HTTP."""
+"""A plain vLLM server behind a session, over real HTTP."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ EOS = 2
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A model's directory, without the tokenizer that nobody here needs."""
+    """A model's directory, without the tokenizer, which is not needed here."""
     config = {"vocab_size": 1000, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "eos_token_id": EOS}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.6, "max_new_tokens": 64, "bos_token_id": 1}')
@@ -35,14 +35,14 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def server() -> AsyncIterator[FakeStockServer]:
-    """A stock server."""
+    """A plain vLLM server."""
     async with fake_stock_server() as fake:
         yield fake
 
 
 @asynccontextmanager
 async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
-    """Run a session with a stock server."""
+    """Run a session with a plain vLLM server."""
     settings = VllmHttpSettings(directory, "secret")
     session = WorkerSession(server.url, "test", accept, open_transport=partial(VllmHttpTransport, settings))
     async with running_session(session):
@@ -66,7 +66,7 @@ async def test_a_server_is_known_by_its_lists_and_its_models_directory(
     assert list(model.names) == [MODEL]
     assert (model.max_model_len, model.max_token_id) == (512, 999)
     assert json.loads(model.default_sampling_params_json) == {"temperature": 0.6, "max_tokens": 64}
-    assert (model.engine, model.model_type) == ("vllm 0.32.0 (stock)", "llama")
+    assert (model.engine, model.model_type) == ("vllm 0.32.0 (serve)", "llama")
     assert model.architecture == "LlamaForCausalLM"
     assert session.instance_id
     assert server.keys == {"Bearer secret"}
@@ -162,7 +162,7 @@ async def test_what_has_no_token_is_aborted_by_hanging_up(server: FakeStockServe
 
 
 async def test_own_requests_are_aborted_by_their_ids(server: FakeStockServer, session: WorkerSession) -> None:
-    """Aborts by id reach what was sent from here; its listener hears of it."""
+    """Aborts by id reach this coordinator's requests; their listeners get the finish."""
     listener = Listener()
     session.submit(submission(request_id="mine"), [listener])
     (await server.generations.get()).say(5)
@@ -272,7 +272,7 @@ async def test_an_engine_that_fails_ends_the_request(server: FakeStockServer, se
 
 
 async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockServer, session: WorkerSession) -> None:
-    """Fields without a place in their answers are a 400; steering is a 501."""
+    """Unsupported fields are a 400; admin operations are a 501."""
     listener = Listener()
     submit = submission()
     submit.sampling_params.logprob_token_ids.append(1)
@@ -280,8 +280,8 @@ async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockS
     await listener.ended.wait()
 
     assert isinstance(listener.error, InvalidRequest)
-    assert listener.error.message == "logprob_token_ids is not possible on a stock vLLM server."
-    with pytest.raises(Unsupported, match="cannot be steered"):
+    assert listener.error.message == "logprob_token_ids is not supported by a plain vLLM server."
+    with pytest.raises(Unsupported, match="does not support"):
         await call_worker(session, lambda stub: stub.Sleep(control_pb2.SleepRequest()))
 
 
@@ -339,7 +339,7 @@ async def test_what_keeps_a_server_out_is_told(server: FakeStockServer, director
 
 
 async def test_commands_that_break_end_the_session(server: FakeStockServer, directory: Path) -> None:
-    """Nobody would carry out what follows: requests must not wait for it."""
+    """No further command would be executed: requests must not wait for it."""
 
     async def commands() -> AsyncIterator[pb.SessionRequest]:
         raise ValueError("unforeseen")
