@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -16,6 +16,7 @@ from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option

@@ -9,8 +9,9 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.logs import JsonFormatter, TextFormatter
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.awkward import Case, cases
 from tests.processes import Service, simulated_service
-from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 CONTROL = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))

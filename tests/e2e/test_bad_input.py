@@ -53,7 +53,7 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
         (CHAT, {"messages": [{"role": "user", "content": "x " * 3000}]}, 400, "input_tokens", "maximum context length"),
         (CHAT, {"messages": [{"content": "x"}]}, 400, "messages", "role"),
         (CHAT, {"messages": MESSAGES * 10_001}, 400, "messages", "more than 10000"),
-        (CHAT, {"messages": MESSAGES, "tools": [TOOL] * 1025, "tool_choice": "none"}, 400, "tools", "more than 1024"),
+        (CHAT, {"messages": MESSAGES, "tools": [TOOL] * 1025, "tool_choice": "none"}, 400, "tools", "At most 1024"),
         (
             CHAT,
             {"messages": MESSAGES, "structured_outputs": {"regex": "a{1,100001}"}},

@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ValidationError
 
 from tests.bodies import all_models
-from tokenwire.coordinator.api.settings import ControlSettings
 from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.request_model import RequestModel
 

@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.admin.rl_workers import discovery_routes
 from tokenwire.coordinator.api.admin.trl import trl_weight_routes
 from tokenwire.coordinator.api.admin.weights import weight_routes
 from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.status import FleetStatus
 

@@ -13,8 +13,8 @@ from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_ide
 from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext, context_of
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel

@@ -18,11 +18,11 @@ from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatC
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.history.conversation import Message
 from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
 from tokenwire.coordinator.types import Usage

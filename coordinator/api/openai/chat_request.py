@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
 from tokenwire.coordinator.api.fields.wire_values import checked_number
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
-from tokenwire.coordinator.api.settings import ApiSettings
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools

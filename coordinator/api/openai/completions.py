@@ -22,9 +22,9 @@ from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versio
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt, Usage
 from tokenwire.errors import InvalidRequest

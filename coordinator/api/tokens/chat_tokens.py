@@ -11,9 +11,9 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
 from tokenwire.errors import InvalidRequest

@@ -10,12 +10,12 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
 from tokenwire.coordinator.api.tokens.sampling_params import sampling_gate
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
 
 

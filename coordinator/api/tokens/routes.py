@@ -5,7 +5,6 @@ from fastapi import APIRouter
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.openai.chat import ChatService
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.api.tokens.abort import Aborts, abort_routes
 from tokenwire.coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
 from tokenwire.coordinator.api.tokens.generate import generate_routes
@@ -14,6 +13,7 @@ from tokenwire.coordinator.api.tokens.tokenize import tokenize_routes
 from tokenwire.coordinator.api.tokens.trl import trl_routes
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.output.settings import ApiSettings
 
 
 def token_routes(

@@ -9,10 +9,10 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt

@@ -9,10 +9,10 @@ from tests.coordinator.fakes import served_model
 from tokenwire.coordinator.api.message_parts import PartRenderer, PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules
 from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, TokenPrompt, Usage

@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.anthropic.response import stop, whole_block
 from tokenwire.coordinator.api.errors import anthropic_error
 from tokenwire.coordinator.api.message_parts import Part, PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.api.settings import ApiSettings
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import WorkerLost

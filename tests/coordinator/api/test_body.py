@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tests.bodies import body_models
 from tokenwire.coordinator.api.body import parse_json
-from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import Malformed
 

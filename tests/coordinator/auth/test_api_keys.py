@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tokenwire.cli.options import build
-from tokenwire.coordinator.api.settings import ControlSettings
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import (
     VARIABLE,
@@ -18,6 +17,7 @@ from tokenwire.coordinator.auth.api_keys import (
     parse_keys,
 )
 from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 

@@ -12,8 +12,8 @@ from tokenwire.cli.options import build
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.api.settings import ControlSettings
 from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.errors import InvalidRequest
 
 JSON = {"Content-Type": "application/json"}

@@ -17,12 +17,13 @@ from tests.coordinator.api.openapi.described import Described
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
-from tokenwire.coordinator.api.settings import ApiSettings, ControlSettings
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 ADMIN = {"Authorization": "Bearer open"}

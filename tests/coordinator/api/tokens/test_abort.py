@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.api.settings import ApiSettings
 from tokenwire.coordinator.api.tokens.abort import abort_routes
 from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.output.settings import ApiSettings
 
 
 class Recorder:
