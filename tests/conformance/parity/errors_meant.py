@@ -210,7 +210,8 @@ WORDS = (
 )
 ENGINE = (
     Pair(
-        r"The engine reported an internal error for this sequence\.",
+        r"The engine reported an internal error for this sequence\.|"
+        r"The grammar that the output has to follow allows no token here: the sequence cannot go on\.",
         r"Internal server error",
         None,
         None,

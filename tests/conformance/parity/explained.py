@@ -220,7 +220,7 @@ EXPLANATIONS = (
     Explanation(
         "what an engine says of its own faults",
         _pairs(ENGINE),
-        "An error of the engine says that it was the engine's.",
+        "An error in mid-reply says whose it was: the engine's, or a grammar's that allows no further token.",
     ),
     Explanation(
         "parsers that differ by form",
