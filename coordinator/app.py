@@ -33,6 +33,7 @@ from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
 from tokenwire.coordinator.fleet.discovery.parse import open_source
 from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
@@ -74,6 +75,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     history = TokenHistory(open_store(settings.history))
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = Failover(queue, settings.failover, pool)
+    if settings.siblings_dir is not None:
+        failover.poison.share(PoisonJournal(settings.siblings_dir))
     pool.watch_drains(failover.drained)
     pool.watch_losses(failover.poison.lost, failover.poison.survived)
     generation = Generation(

@@ -42,6 +42,24 @@ def test_sending_it_again_kills_nobody_else(tmp_path: Path, attempts: str) -> No
         assert dead([worker for worker, _ in started]) == 2
 
 
+def test_processes_that_share_a_port_share_what_they_know(tmp_path: Path) -> None:
+    """Whichever of them a connection comes to, the request kills two workers."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
+        addresses = [address for _, address in started]
+        options = ("--failover-attempts", "0", "--processes", "4")
+        _, url = stack.enter_context(coordinator(tmp_path, addresses, *options))
+        for _ in range(8):
+            with (
+                openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2) as client,
+                pytest.raises(openai.APIStatusError) as refused,
+            ):
+                client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
+
+        assert refused.value.status_code == 422
+        assert dead([worker for worker, _ in started]) == 2
+
+
 async def test_clients_that_leave_are_remembered_too(tmp_path: Path) -> None:
     """They are gone before the engine dies of what they sent."""
     faults = ("--sim-step-ms", "500", "--sim-fault", f"exit@prompt={ord(POISON)}")

@@ -7,7 +7,7 @@ was the only suspect common to two deaths is rejected for a while. If there were
 from the others, and rejected if a worker dies of its isolated retry. A request that gets its first few tokens, or
 finishes normally, is cleared.
 
-Limits: the cache is local to this process, and changing a prompt by a token changes the fingerprint.
+Limits: only the processes of one port share it, and changing a prompt by a token changes the fingerprint.
 """
 
 import hashlib
@@ -15,9 +15,10 @@ import logging
 import time
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import gets_seed
 from tokenwire.errors import DeadlyRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -52,20 +53,32 @@ class PoisonCache:
         """`lives` returns whether a worker's process still runs, by its instance id; None while unknown."""
         self._lives = lives
         self._clock = clock
-        self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
+        self._journal: PoisonJournal | None = None
+        self._deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
         self.refused: OrderedDict[Fingerprint, float] = OrderedDict()
         """When each entry expires."""
         self._isolated: tuple[Fingerprint, float] | None = None
         """The isolated retry, and when it expires."""
+
+    def share(self, journal: PoisonJournal) -> None:
+        """Share what is known with the other processes that have this journal."""
+        self._journal = journal
+
+    @property
+    def deaths(self) -> deque[Death]:
+        """The losses of the last minutes, those that other processes had among them."""
+        self._catch_up()
+        return self._deaths
 
     def check(self, model: str, submit: pb.Submit) -> None:
         """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.
 
         Not needed while both `deaths` and `refused` are empty.
         """
+        self._catch_up()
         self._expire()
         fingerprint = fingerprint_of(model, submit)
-        mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
+        mine = [death for death in self._deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
         if fingerprint in self.refused:
@@ -81,18 +94,17 @@ class PoisonCache:
         suspects = {fingerprint_of(model, submit) for submit in recent_starts}
         if not suspects:
             return
-        now = self._clock()
-        self.deaths.append(Death(instance_id, now, certain, suspects))
+        self._record(PoisonEvent("death", self._clock(), _hex(suspects), instance_id, certain))
         if self._isolated is not None and self._isolated[0] in suspects and certain:
             self._add(self._isolated[0])
 
     def survived(self, model: str, submit: pb.Submit) -> None:
         """Record that a worker survived the start of a request."""
-        if not self.deaths:
+        if not self._deaths:
             return
         fingerprint = fingerprint_of(model, submit)
-        for death in self.deaths:
-            death.suspects.discard(fingerprint)
+        if any(fingerprint in death.suspects for death in self._deaths):
+            self._record(PoisonEvent("survived", self._clock(), _hex([fingerprint])))
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
 
@@ -101,13 +113,47 @@ class PoisonCache:
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
+        self._record(PoisonEvent("refused", self._clock(), _hex([fingerprint])))
+
+    def _record(self, event: PoisonEvent) -> None:
+        if self._journal is not None and self._journal.append(event):
+            self._catch_up()
+        else:
+            self._apply(event)
+
+    def _catch_up(self) -> None:
+        for event in self._journal.unread() if self._journal is not None else ():
+            self._apply(event)
+
+    def _apply(self, event: PoisonEvent) -> None:
+        fingerprints = set(map(bytes.fromhex, event.fingerprints))
+        match event.kind:
+            case "death":
+                self._add_death(Death(event.instance_id, event.when, event.certain, fingerprints))
+            case "survived":
+                for death in self._deaths:
+                    death.suspects -= fingerprints
+            case "refused":
+                for fingerprint in fingerprints:
+                    self._refuse(fingerprint, event.when + _TTL_S)
+
+    def _add_death(self, death: Death) -> None:
+        """Add a death, or what another process knows of one: it is one, whoever lost this worker."""
+        for known in self._deaths:
+            if known.instance_id == death.instance_id:
+                known.suspects |= death.suspects
+                known.certain |= death.certain
+                return
+        self._deaths.append(death)
+
+    def _refuse(self, fingerprint: Fingerprint, until: float) -> None:
         if fingerprint not in self.refused:
             log.error("rejecting requests with the fingerprint %s: workers that started it died", fingerprint.hex())
-        self.refused[fingerprint] = self._clock() + _TTL_S
+        self.refused[fingerprint] = until
         if len(self.refused) > _MAX_POISONED:
             self.refused.popitem(last=False)
         # These deaths are explained, so they count against no other request.
-        self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MAX_DEATHS)
+        self._deaths = deque((death for death in self._deaths if fingerprint not in death.suspects), _MAX_DEATHS)
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
 
@@ -121,7 +167,7 @@ class PoisonCache:
 
     def _confirmed_among(self, death: Death) -> int:
         """Return the number of suspects of a death that are suspects of another one too."""
-        others = [other for other in self.deaths if other is not death and self._is_death(other)]
+        others = [other for other in self._deaths if other is not death and self._is_death(other)]
         return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
 
     def _is_death(self, death: Death) -> bool:
@@ -129,10 +175,14 @@ class PoisonCache:
 
     def _expire(self) -> None:
         now = self._clock()
-        while self.deaths and self.deaths[0].when + _TTL_S <= now:
-            self.deaths.popleft()
+        while self._deaths and self._deaths[0].when + _TTL_S <= now:
+            self._deaths.popleft()
         for fingerprint in [each for each, until in self.refused.items() if until <= now]:
             del self.refused[fingerprint]
+
+
+def _hex(fingerprints: Iterable[Fingerprint]) -> tuple[str, ...]:
+    return tuple(sorted(each.hex() for each in fingerprints))
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:

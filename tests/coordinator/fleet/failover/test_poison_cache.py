@@ -1,11 +1,13 @@
 """What engines died of is remembered by what it is, and nothing else is."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache, fingerprint_of
+from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.errors import DeadlyRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -123,6 +125,65 @@ def test_memory_is_bounded(memory: PoisonCache) -> None:
     for number in range(3000):
         memory.add("m", submit(number))
     assert len(memory.refused) == 1024
+
+
+@pytest.fixture
+def siblings(time: Clock, tmp_path: Path) -> tuple[PoisonCache, PoisonCache]:
+    """Two processes that share a port."""
+    caches = PoisonCache(lambda _: False, time), PoisonCache(lambda _: False, time)
+    for cache in caches:
+        cache.share(PoisonJournal(tmp_path))
+    return caches
+
+
+def test_processes_that_share_a_port_know_what_each_other_lost(
+    siblings: tuple[PoisonCache, PoisonCache], time: Clock
+) -> None:
+    """What killed one worker from each process is refused by both, and as long as by one."""
+    one, other = siblings
+    lose(one, "a", POISON, OTHER)
+    one.check("m", POISON)
+    lose(other, "b", POISON)
+
+    for cache in siblings:
+        with pytest.raises(DeadlyRequest):
+            cache.check("m", POISON)
+        cache.check("m", OTHER)
+    time.now += 601
+    for cache in siblings:
+        cache.check("m", POISON)
+
+
+def test_a_worker_that_two_processes_lost_died_once(siblings: tuple[PoisonCache, PoisonCache]) -> None:
+    """Both had sent it the same request, which is no more suspicious for that."""
+    for cache in siblings:
+        lose(cache, "a", POISON)
+
+    for cache in siblings:
+        assert len(cache.deaths) == 1
+        cache.check("m", POISON)
+
+
+def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[PoisonCache, PoisonCache]) -> None:
+    """Whichever of them had sent it."""
+    one, other = siblings
+    lose(one, "a", POISON, OTHER)
+    other.check("m", OTHER)
+    other.survived("m", OTHER)
+    lose(one, "b", OTHER)
+
+    one.check("m", OTHER)
+
+
+def test_what_cannot_be_shared_is_known_to_its_own_process(tmp_path: Path, time: Clock) -> None:
+    """As where the directory is gone."""
+    cache = PoisonCache(lambda _: False, time)
+    cache.share(PoisonJournal(tmp_path / "gone"))
+    for instance_id in "ab":
+        lose(cache, instance_id, POISON)
+
+    with pytest.raises(DeadlyRequest):
+        cache.check("m", POISON)
 
 
 @pytest.mark.parametrize(

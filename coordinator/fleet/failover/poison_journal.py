@@ -1,0 +1,62 @@
+"""Shares what workers died of among the processes of one port: a file in their common directory that all append to."""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Literal
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PoisonEvent:
+    """What changes a PoisonCache."""
+
+    kind: Literal["death", "survived", "refused"]
+    when: float
+    """By the monotonic clock, which processes of a machine share."""
+    fingerprints: tuple[str, ...]
+    """In hexadecimal."""
+    instance_id: str = ""
+    """Of the worker that died."""
+    certain: bool = False
+
+
+class PoisonJournal:
+    """Every process reads the same events in the same order, its own among them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "poison.journal"
+        self._read = 0
+
+    def append(self, event: PoisonEvent) -> bool:
+        """Write an event for all to read; return whether that worked."""
+        try:
+            # A single write to a file that is open for appending is not interleaved with those of others.
+            with self._path.open("ab", buffering=0) as file:
+                file.write(json.dumps(astuple(event)).encode() + b"\n")
+        except OSError as error:
+            log.warning("cannot share what a worker died of: %s", error)
+            return False
+        return True
+
+    def unread(self) -> Sequence[PoisonEvent]:
+        """Return the events that were written since the last call: a single stat while there are none."""
+        try:
+            if os.stat(self._path).st_size <= self._read:  # in the path of every request
+                return ()
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                whole, _, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return ()  # nobody has written yet
+        self._read += len(whole) + 1 if whole else 0
+        return [_loaded(line) for line in whole.splitlines()]
+
+
+def _loaded(line: bytes) -> PoisonEvent:
+    kind, when, fingerprints, instance_id, certain = json.loads(line)
+    return PoisonEvent(kind, when, tuple(fingerprints), instance_id, certain)
