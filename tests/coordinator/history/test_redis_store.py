@@ -96,7 +96,7 @@ async def test_a_turn_that_cannot_be_written_does_not_block_others(
     store = store_of(url)
     assert await found(store, b"odd") is None
     assert await found(store, b"good") is not None
-    assert "not written" in caplog.text
+    assert "cannot write a turn to Redis" in caplog.text
     await store.close()
 
 
