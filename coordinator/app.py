@@ -76,7 +76,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = Failover(queue, settings.failover, pool)
     if settings.siblings_dir is not None:
-        failover.poison.share(PoisonJournal(settings.siblings_dir))
+        failover.poison.journal = PoisonJournal(settings.siblings_dir)
     pool.watch_drains(failover.drained)
     pool.watch_losses(failover.poison.lost, failover.poison.survived)
     generation = Generation(

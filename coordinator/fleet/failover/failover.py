@@ -81,8 +81,9 @@ class Failover:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
-        if self.poison.deaths or self.poison.refused:
-            self.poison.check(model, submit)
+        poison = self.poison
+        if poison.deaths or poison.refused or poison.journal is not None:
+            poison.check(model, submit)
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement)

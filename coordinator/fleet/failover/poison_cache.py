@@ -53,32 +53,26 @@ class PoisonCache:
         """`lives` returns whether a worker's process still runs, by its instance id; None while unknown."""
         self._lives = lives
         self._clock = clock
-        self._journal: PoisonJournal | None = None
-        self._deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
+        self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
+        """The losses of the last minutes."""
         self.refused: OrderedDict[Fingerprint, float] = OrderedDict()
         """When each entry expires."""
         self._isolated: tuple[Fingerprint, float] | None = None
         """The isolated retry, and when it expires."""
-
-    def share(self, journal: PoisonJournal) -> None:
-        """Share what is known with the other processes that have this journal."""
-        self._journal = journal
-
-    @property
-    def deaths(self) -> deque[Death]:
-        """The losses of the last minutes, those that other processes had among them."""
-        self._catch_up()
-        return self._deaths
+        self.journal: PoisonJournal | None = None
+        """Where this is shared with other processes; None: it is this process's own."""
 
     def check(self, model: str, submit: pb.Submit) -> None:
         """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.
 
-        Not needed while both `deaths` and `refused` are empty.
+        Not needed while nothing is known and nobody shares it: no `deaths`, none `refused`, and no `journal`.
         """
         self._catch_up()
         self._expire()
+        if not self.deaths and not self.refused:
+            return
         fingerprint = fingerprint_of(model, submit)
-        mine = [death for death in self._deaths if fingerprint in death.suspects and self._is_death(death)]
+        mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
         if fingerprint in self.refused:
@@ -100,10 +94,10 @@ class PoisonCache:
 
     def survived(self, model: str, submit: pb.Submit) -> None:
         """Record that a worker survived the start of a request."""
-        if not self._deaths:
+        if not self.deaths:
             return
         fingerprint = fingerprint_of(model, submit)
-        if any(fingerprint in death.suspects for death in self._deaths):
+        if any(fingerprint in death.suspects for death in self.deaths):
             self._record(PoisonEvent("survived", self._clock(), _hex([fingerprint])))
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
@@ -116,13 +110,13 @@ class PoisonCache:
         self._record(PoisonEvent("refused", self._clock(), _hex([fingerprint])))
 
     def _record(self, event: PoisonEvent) -> None:
-        if self._journal is not None and self._journal.append(event):
+        if self.journal is not None and self.journal.append(event):
             self._catch_up()
         else:
             self._apply(event)
 
     def _catch_up(self) -> None:
-        for event in self._journal.unread() if self._journal is not None else ():
+        for event in self.journal.unread() if self.journal is not None else ():
             self._apply(event)
 
     def _apply(self, event: PoisonEvent) -> None:
@@ -131,7 +125,7 @@ class PoisonCache:
             case "death":
                 self._add_death(Death(event.instance_id, event.when, event.certain, fingerprints))
             case "survived":
-                for death in self._deaths:
+                for death in self.deaths:
                     death.suspects -= fingerprints
             case "refused":
                 for fingerprint in fingerprints:
@@ -139,12 +133,12 @@ class PoisonCache:
 
     def _add_death(self, death: Death) -> None:
         """Add a death, or what another process knows of one: it is one, whoever lost this worker."""
-        for known in self._deaths:
+        for known in self.deaths:
             if known.instance_id == death.instance_id:
                 known.suspects |= death.suspects
                 known.certain |= death.certain
                 return
-        self._deaths.append(death)
+        self.deaths.append(death)
 
     def _refuse(self, fingerprint: Fingerprint, until: float) -> None:
         if fingerprint not in self.refused:
@@ -153,7 +147,7 @@ class PoisonCache:
         if len(self.refused) > _MAX_POISONED:
             self.refused.popitem(last=False)
         # These deaths are explained, so they count against no other request.
-        self._deaths = deque((death for death in self._deaths if fingerprint not in death.suspects), _MAX_DEATHS)
+        self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MAX_DEATHS)
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
 
@@ -167,7 +161,7 @@ class PoisonCache:
 
     def _confirmed_among(self, death: Death) -> int:
         """Return the number of suspects of a death that are suspects of another one too."""
-        others = [other for other in self._deaths if other is not death and self._is_death(other)]
+        others = [other for other in self.deaths if other is not death and self._is_death(other)]
         return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
 
     def _is_death(self, death: Death) -> bool:
@@ -175,8 +169,8 @@ class PoisonCache:
 
     def _expire(self) -> None:
         now = self._clock()
-        while self._deaths and self._deaths[0].when + _TTL_S <= now:
-            self._deaths.popleft()
+        while self.deaths and self.deaths[0].when + _TTL_S <= now:
+            self.deaths.popleft()
         for fingerprint in [each for each, until in self.refused.items() if until <= now]:
             del self.refused[fingerprint]
 

@@ -132,7 +132,7 @@ def siblings(time: Clock, tmp_path: Path) -> tuple[PoisonCache, PoisonCache]:
     """Two processes that share a port."""
     caches = PoisonCache(lambda _: False, time), PoisonCache(lambda _: False, time)
     for cache in caches:
-        cache.share(PoisonJournal(tmp_path))
+        cache.journal = PoisonJournal(tmp_path)
     return caches
 
 
@@ -160,8 +160,8 @@ def test_a_worker_that_two_processes_lost_died_once(siblings: tuple[PoisonCache,
         lose(cache, "a", POISON)
 
     for cache in siblings:
-        assert len(cache.deaths) == 1
         cache.check("m", POISON)
+        assert len(cache.deaths) == 1
 
 
 def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[PoisonCache, PoisonCache]) -> None:
@@ -178,7 +178,7 @@ def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[Po
 def test_what_cannot_be_shared_is_known_to_its_own_process(tmp_path: Path, time: Clock) -> None:
     """As where the directory is gone."""
     cache = PoisonCache(lambda _: False, time)
-    cache.share(PoisonJournal(tmp_path / "gone"))
+    cache.journal = PoisonJournal(tmp_path / "gone")
     for instance_id in "ab":
         lose(cache, instance_id, POISON)
 
