@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from tokenwire.coordinator.api.body_shape import check_shape
-from tokenwire.coordinator.generation.context import CONTEXT, RequestContext, context_of
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
 from tokenwire.errors import Malformed
 from tokenwire.gc_tuning import gc_disabled
@@ -51,8 +51,9 @@ class ApiRequest(Request):
 
     @property
     def context(self) -> RequestContext:
-        """The request's context; a new one where no middleware made one."""
-        return self.scope.get(CONTEXT) or context_of(self.scope)
+        """The request's context."""
+        context: RequestContext = self.scope[CONTEXT]
+        return context
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the body, piece by piece. Raises HTTPException as soon as it is larger than it may be."""

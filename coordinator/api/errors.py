@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
 
     reason: for the log, where the message repeats what the client sent.
     """
-    context_of(scope).record.set_refusal(error.message if reason is None else reason, error.param)
+    scope[CONTEXT].record.set_refusal(error.message if reason is None else reason, error.param)
     headers = {}
     if error.http_status in (429, 503):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
@@ -107,7 +107,7 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
             return await _on_recursion(request, error.__cause__)
         case TokenwireError():
             return await _on_tokenwire_error(request, error.__cause__)
-    context_of(request.scope).record.set_refusal(str(error.detail), None)
+    request.scope[CONTEXT].record.set_refusal(str(error.detail), None)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
     return JSONResponse(body, error.status_code, error.headers)

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import error_response
@@ -95,7 +95,7 @@ class RequestMiddleware:
             if account is not None:
                 account.enter()
         except TokenwireError as error:
-            await _refuse(error, scope, receive, send_with_headers)
+            await _refuse(error, context, scope, receive, send_with_headers)
             return
         try:
             await self._app(scope, receive, send_with_headers)
@@ -132,9 +132,9 @@ class RequestMiddleware:
             headers[WORKER_HEADER] = context.handle.explain()  # certain only now
 
 
-async def _refuse(error: TokenwireError, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
     response = error_response(error, scope)
-    length = Headers(scope=scope).get("content-length", "")
+    length = context.headers.get(b"content-length", b"")
     if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):
         # The body was not read, and to let it come only to throw it away is what the sender may want.
         response.headers["connection"] = "close"

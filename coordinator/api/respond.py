@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, timeout_of
-from tokenwire.coordinator.generation.context import CONTEXT, RequestContext, context_of
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.http.connection import Connection, connection_of
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
@@ -58,7 +58,7 @@ def _end(
 
 async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
     """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
-    context = context_of(request.scope)
+    context = request.scope[CONTEXT]
     connection = context.connection or connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
     await _start(generation, prepared, reply, context)
@@ -87,7 +87,7 @@ class EventStream(Response):
         self._encoder = encoder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context = scope.get(CONTEXT) or context_of(scope)
+        context = scope[CONTEXT]
         connection = context.connection or connection_of(scope, receive, send)
         prepared = self._prepared
         interval = prepared.request.stream_interval

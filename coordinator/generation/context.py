@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from starlette.types import Scope
-
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.http.connection import Connection
@@ -13,7 +11,7 @@ from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.errors import Unavailable
 
 CONTEXT = "tokenwire.context"
-"""The key of the context in an ASGI scope."""
+"""The key of the context in an ASGI scope, where the middleware puts it."""
 
 
 @dataclass(slots=True)
@@ -38,11 +36,3 @@ class RequestContext:
         if not self.readiness.out_of_time:
             return None
         return Unavailable("This server stops, and did not come to the end of this request.", retry_after_s=1)
-
-
-def context_of(scope: Scope) -> RequestContext:
-    """Return the context of a request; a new one where no middleware made one."""
-    context: RequestContext | None = scope.get(CONTEXT)
-    if context is None:
-        context = scope[CONTEXT] = RequestContext(headers=dict(reversed(list(scope["headers"]))))
-    return context

@@ -43,10 +43,9 @@ class PreparedRequest:
     """Those of them that are ids of earlier prompts and completions."""
 
     def __post_init__(self) -> None:
-        conversations = [prompt.conversation for prompt in self.prompts if prompt.conversation is not None]
         object.__setattr__(self, "choices", len(self.prompts) * self.request.n)
         object.__setattr__(self, "prompt_tokens", sum([len(prompt.token_ids) for prompt in self.prompts]))
-        object.__setattr__(self, "reused_tokens", sum([conversation.reused for conversation in conversations]))
+        object.__setattr__(self, "reused_tokens", sum([prompt.reused for prompt in self.prompts]))
 
     def prompt_of(self, choice: int) -> PreparedPrompt:
         """Return the prompt of the choice with this index."""
@@ -124,16 +123,14 @@ class Generation:
         max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts, 1):
             prepared = await prepare_prompt(prompt, model, request.truncation, sampling.max_tokens, self._history)
-            reused = 0 if prepared.conversation is None else prepared.conversation.reused
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            max_tokens.append(limits.check_prompt(prepared.token_ids, reused, sampling, model, param))
+            max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, sampling, model, param))
             prompts.append(prepared)
             if not position % _TURN:
                 await asyncio.sleep(0)
         if request.plan is not None:
             request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        recording = None if prompts[0].conversation is None else _recording(request, model, prompts)
-        return PreparedRequest(request, model, prompts, max_tokens, recording)
+        return PreparedRequest(request, model, prompts, max_tokens, _recording(request, model, prompts))
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check what is asked of engines' transfers among each other. Raises InvalidRequest."""

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tokenwire.coordinator.api.body import parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
-from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel
 
@@ -28,7 +28,7 @@ async def read(form: type[Fields], request: Request) -> Fields:
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
     fields.update(await _body(request))
-    context_of(request.scope).record.set_body(fields)
+    request.scope[CONTEXT].record.set_body(fields)
     try:
         return form.model_validate(fields)
     except ValidationError as error:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_ide
 from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
-from tokenwire.coordinator.generation.context import CONTEXT, RequestContext, context_of
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
@@ -182,7 +182,7 @@ class Headers:
     @classmethod
     def of(cls, request: Request) -> "Headers":
         """Read a request's headers, and whose it is. Raises InvalidRequest."""
-        context: RequestContext = request.scope.get(CONTEXT) or context_of(request.scope)
+        context: RequestContext = request.scope[CONTEXT]
         own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
         return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
 

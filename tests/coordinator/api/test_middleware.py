@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.middleware import RequestMiddleware
-from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.types import Finish
@@ -41,8 +41,8 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
     listener = Listener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        assert listener.begun == [context_of(scope).record]
-        context_of(scope).record.model = "digits"
+        assert listener.begun == [scope[CONTEXT].record]
+        scope[CONTEXT].record.model = "digits"
         await send({"type": "http.response.start", "status": 404, "headers": []})
 
     await RequestMiddleware(app, [listener])({"type": "http", "method": "GET", "headers": []}, _receive, _send)
@@ -136,7 +136,7 @@ async def test_headers_tell_of_workers(names_workers: bool) -> None:
     sent = Sent()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        context = context_of(scope)
+        context = scope[CONTEXT]
         context.handle, context.record.finishes = Handle(), [Finish("stop", resumed=True)]
         await send({"type": "http.response.start", "status": 200, "headers": []})
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.auth.api_keys import ApiKeys, parse_keys
 from tokenwire.coordinator.auth.authenticator import Authenticator
-from tokenwire.coordinator.generation.context import context_of
+from tokenwire.coordinator.generation.context import CONTEXT
 
 KEYS = """[
   {"tenant": "search", "key": "sesame", "tokens_per_minute": 100},
@@ -33,7 +33,7 @@ class Application:
         """Answer."""
         self.entered.set()
         await self.go_on.wait()
-        caller = context_of(request.scope).caller
+        caller = request.scope[CONTEXT].caller
         caller.charge(len(await request.body()))
         return JSONResponse({"tenant": caller.tenant})
 

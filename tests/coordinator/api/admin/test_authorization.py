@@ -12,6 +12,7 @@ from tokenwire.cli.options import build
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.errors import install_error_handlers
+from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.errors import InvalidRequest
@@ -30,6 +31,7 @@ class Order(Form):
 def client_of(key: AdminKey | None) -> TestClient:
     """Return a client of one route that shows what it read."""
     app = FastAPI()
+    app.add_middleware(RequestMiddleware)
     gate = AdminAuthorization(key)
     router = gate.router()
 

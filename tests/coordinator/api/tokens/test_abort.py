@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.errors import install_error_handlers
+from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.api.tokens.abort import abort_routes
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -39,6 +40,7 @@ def aborts() -> Recorder:
 def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
     app = FastAPI()
+    app.add_middleware(RequestMiddleware)
     app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminAuthorization(key)))
     install_error_handlers(app)
     with TestClient(app) as client:
