@@ -26,8 +26,9 @@ from tokenwire.peer_auth.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
+
 Lost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
-"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent_starts."""
+"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent starts."""
 
 _RETRY_AFTER_S = 1.0
 _IDLE_CHECK_S = 0.1

@@ -249,7 +249,7 @@ class WorkerSession:
         self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
         self._stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.name, SessionStats())
-        # Stock servers have neither heartbeats nor steps.
+        # Plain vLLM servers have neither heartbeats nor steps.
         self._frame_at = time.monotonic() if welcome.heartbeat_ms else None
         self.lives = True
         self._liveness.on_connected()

@@ -41,7 +41,7 @@ def test_slots_are_small_and_reused_after_release() -> None:
 
 
 def test_a_given_up_slot_stays_taken() -> None:
-    """A slot whose listener went discard is not reused before its terminal event."""
+    """A slot that was given up is not reused before its terminal event."""
     table = SlotTable()
     slot = table.take(Listener())
     table.give_up(slot)

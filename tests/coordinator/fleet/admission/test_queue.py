@@ -44,7 +44,7 @@ class Workers:
 
     @property
     def started(self) -> list[str]:
-        """Ids of requests, in the order in which they mark_available."""
+        """Ids of requests, in the order in which they came."""
         return [part.request_id for part in self.parts]
 
     def subscribe(self, changed: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class Workers:
         await asyncio.sleep(0)
 
 
-def call_worker(
+def send(
     queue: AdmissionQueue,
     name: str,
     placement: Placement = NEW,
@@ -103,7 +103,7 @@ async def test_with_room_nobody_waits() -> None:
     workers = Workers(room=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
-    submission, _ = call_worker(queue, "a")
+    submission, _ = send(queue, "a")
 
     assert workers.started == ["a"]
     assert submission.explain() == "here"
@@ -111,10 +111,10 @@ async def test_with_room_nobody_waits() -> None:
 
 
 async def test_the_line_moves_when_room_comes() -> None:
-    """Who mark_available first goes first, one for each free entry, and may be aborted afterwards."""
+    """The first to come is the first to start, one for each free place, and may be aborted afterwards."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    waiting = [call_worker(queue, name)[0] for name in "abc"]
+    waiting = [send(queue, name)[0] for name in "abc"]
     assert waiting[0].explain() == ""
 
     await workers.free()
@@ -130,7 +130,7 @@ async def test_room_that_nobody_told_of_is_found() -> None:
     """Another coordinator's requests end without notice: the queue polls the capacity."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    call_worker(queue, "a")
+    send(queue, "a")
 
     workers.rooms[0] = 1
 
@@ -143,10 +143,10 @@ async def test_a_newcomer_does_not_pass_those_who_wait() -> None:
     """Capacity that was just freed belongs to the head of the queue."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    call_worker(queue, "first")
+    send(queue, "first")
     workers.rooms[0] = 1
 
-    call_worker(queue, "second")
+    send(queue, "second")
     await workers.free(0)
 
     assert workers.started == ["first"]
@@ -156,10 +156,10 @@ async def test_resumed_ones_go_first_then_by_priority() -> None:
     """A reply that the client has a part of goes on before others begin; a lower priority goes earlier."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    call_worker(queue, "late", priority=5)
-    call_worker(queue, "usual")
-    call_worker(queue, "early", priority=-5)
-    call_worker(queue, "resumed", RESUMED, priority=9)
+    send(queue, "late", priority=5)
+    send(queue, "usual")
+    send(queue, "early", priority=-5)
+    send(queue, "resumed", RESUMED, priority=9)
 
     await workers.free(4)
 
@@ -172,9 +172,9 @@ async def test_tenants_take_turns_by_work() -> None:
     queue = AdmissionQueue(workers, AdmissionSettings())
     greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
     for number in range(4):
-        call_worker(queue, f"greedy-{number}", greedy, tokens=1000)
+        send(queue, f"greedy-{number}", greedy, tokens=1000)
     for number in range(3):
-        call_worker(queue, f"modest-{number}", modest, tokens=100)
+        send(queue, f"modest-{number}", modest, tokens=100)
 
     await workers.free(7)
 
@@ -187,9 +187,9 @@ async def test_a_missing_adapter_holds_up_nobody_else() -> None:
     """Requests whose adapter no worker has wait apart."""
     workers = Workers(room=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
-    call_worker(queue, "adapted", adapter_id=7)
+    send(queue, "adapted", adapter_id=7)
 
-    call_worker(queue, "plain")
+    send(queue, "plain")
     assert workers.started == ["plain"]
     await workers.free(adapter_id=7)
 
@@ -200,8 +200,8 @@ async def test_many_choices_start_with_the_first_place() -> None:
     """A request for more sequences than any worker runs does not wait for ever."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2000))
-    call_worker(queue, "huge", n=1000)
-    call_worker(queue, "small")
+    send(queue, "huge", n=1000)
+    send(queue, "small")
 
     await workers.free()
     assert workers.started == ["huge"]
@@ -223,8 +223,8 @@ async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    _, listener = call_worker(queue, "broken")
-    call_worker(queue, "whole")
+    _, listener = send(queue, "broken")
+    send(queue, "whole")
 
     await workers.free()
 
@@ -290,7 +290,7 @@ async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    call_worker(queue, "a")
+    send(queue, "a")
     queue.submit("other", submission(request_id="b"), [Listener()])
     workers.broken = MODEL
 
@@ -303,11 +303,11 @@ async def test_who_leaves_the_line_is_forgotten() -> None:
     """An aborted request never reaches a worker, however often it is aborted."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    leaver, listener = call_worker(queue, "leaver")
+    leaver, listener = send(queue, "leaver")
 
     leaver.abort()
     leaver.abort()
-    call_worker(queue, "stayer")
+    send(queue, "stayer")
     await workers.free(2)
 
     assert workers.started == ["stayer"]
@@ -318,7 +318,7 @@ async def test_requests_end_by_their_ids() -> None:
     """Those that wait are told so as a worker would tell them; others stay."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    listeners = {name: call_worker(queue, name)[1] for name in "abc"}
+    listeners = {name: send(queue, name)[1] for name in "abc"}
 
     assert queue.end(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
@@ -331,8 +331,8 @@ async def test_requests_end_by_their_ids() -> None:
 async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
     """Requests removed from the middle of the queue are not kept until their turn."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
-    first, _ = call_worker(queue, "first")
-    for leaver in [call_worker(queue, "leaver")[0] for _ in range(1000)]:
+    first, _ = send(queue, "first")
+    for leaver in [send(queue, "leaver")[0] for _ in range(1000)]:
         leaver.abort()
 
     (line,) = queue._queues.values()
@@ -345,13 +345,13 @@ async def test_waiting_has_an_end() -> None:
     """Who waited too long is told so with a 503, and that no worker is there if that is why."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.02))
-    _, listener = call_worker(queue, "a")
+    _, listener = send(queue, "a")
     await listener.ended.wait()
     assert isinstance(listener.error, Unavailable)
     assert "had capacity" in listener.error.message
 
     workers.absent = "all are dead"
-    resumed, listener = call_worker(queue, "b", RESUMED)
+    resumed, listener = send(queue, "b", RESUMED)
     await listener.ended.wait()
     resumed.abort()
 
@@ -366,12 +366,12 @@ async def test_a_full_line_refuses() -> None:
     workers = Workers(room=3)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=9))
     for number in range(12):
-        call_worker(queue, f"{number}")
+        send(queue, f"{number}")
 
     with pytest.raises(Overloaded, match="9 requests wait") as caught:
-        call_worker(queue, "refused")
-    call_worker(queue, "resumed", RESUMED)
-    call_worker(queue, "joined", Placement(joins=True))
+        send(queue, "refused")
+    send(queue, "resumed", RESUMED)
+    send(queue, "joined", Placement(joins=True))
 
     # Three started within this second, so ten take four.
     assert caught.value.retry_after_s == 4
@@ -383,9 +383,9 @@ async def test_who_would_be_refused_can_know_before() -> None:
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
     queue.check_open(MODEL, 0)
-    call_worker(queue, "a")
+    send(queue, "a")
     queue.check_open(MODEL, 0)
-    call_worker(queue, "b")
+    send(queue, "b")
 
     with pytest.raises(Overloaded):
         queue.check_open(MODEL, 0)
@@ -396,36 +396,36 @@ async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
     """By default as many sequences may be queued as run."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     for number in range(10):
-        call_worker(queue, f"{number}", n=2)
+        send(queue, f"{number}", n=2)
 
     with pytest.raises(Overloaded):
-        call_worker(queue, "refused")
+        send(queue, "refused")
 
 
 async def test_without_a_worker_a_full_line_is_unavailable() -> None:
     """503 and not 429: it is not the client's rate that is wrong."""
     workers = Workers(absence="all are dead")
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    call_worker(queue, "waits")
+    send(queue, "waits")
 
     with pytest.raises(Unavailable, match="all are dead"):
-        call_worker(queue, "refused")
+        send(queue, "refused")
 
 
 async def test_no_line_is_wanted() -> None:
     """With a length of 0 requests without free capacity are rejected at once."""
     queue = AdmissionQueue(Workers(room=1), AdmissionSettings(max_queue=0))
-    call_worker(queue, "a")
+    send(queue, "a")
 
     with pytest.raises(Overloaded, match="busy"):
-        call_worker(queue, "b")
+        send(queue, "b")
 
 
 async def test_memory_is_bounded() -> None:
     """Long prompts fill the queue before its length does."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):
-        call_worker(queue, f"{number}", tokens=10_000)
+        send(queue, f"{number}", tokens=10_000)
 
     with pytest.raises(Overloaded):
-        call_worker(queue, "refused", tokens=10_000)
+        send(queue, "refused", tokens=10_000)

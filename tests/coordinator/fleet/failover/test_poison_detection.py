@@ -43,7 +43,7 @@ def sequence(tokens: int = 0, request: ResumableRequest | None = None) -> Resuma
 
 
 def open_until_ended(request: ResumableRequest) -> bool:
-    """Keep every isolated open."""
+    """Keep every isolated retry open."""
     return True
 
 
@@ -89,7 +89,7 @@ def test_deaths_far_apart_have_nothing_in_common(detector: PoisonDetector, time:
 
 
 def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector) -> None:
-    """Who makes tokens on its isolated is free; who loses a third worker on it is poisoned, alone."""
+    """Tokens in its isolated retry clear a request; one that loses a third worker in it, alone, is poison."""
     first, second, third = sequence(), sequence(), sequence()
     detector.classify("a", [first, second, third])
     verdict = detector.classify("b", [first, second, third])
@@ -196,7 +196,7 @@ def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processe
 
 
 def test_a_cut_on_trial_is_no_proof(careful: PoisonDetector, processes: Processes) -> None:
-    """Who is on isolated goes on with it when the worker only lost its connection."""
+    """An isolated retry goes on when the worker only lost its connection."""
     one, two = sequence(), sequence()
     processes.fates.update(a=False, b=False)
     careful.classify("a", [one, two])
