@@ -30,7 +30,7 @@ def test_no_part_imports_what_it_must_not_know() -> None:
 FORBIDDEN = {
     "The command line starts both halves": ("coordinator/app.py", "tokenwire.worker.engine"),
     "No room of the coordinator": ("coordinator/text/stops.py", "tokenwire.coordinator.fleet.slots"),
-    "Packages have no import circles": ("coordinator/api/fields/resumption.py", "tokenwire.coordinator.api.errors"),
+    "Packages have no import circles": ("coordinator/api/fields/finish.py", "tokenwire.coordinator.api.errors"),
     "The fleet deals in token ids": ("coordinator/fleet/slots.py", "tokenwire.coordinator.text.stops"),
     "The API alone": ("coordinator/generation/limits.py", "fastapi"),
     "Replies are written": ("coordinator/output/sse.py", "socket"),

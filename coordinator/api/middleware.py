@@ -8,7 +8,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import error_response
-from tokenwire.coordinator.api.fields.resumption import RESUMED_HEADER
+from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts
 from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.auth.rate_limit import Account

@@ -6,7 +6,7 @@ from typing import Any
 from tokenwire.coordinator.api.anthropic.blocks import Message
 from tokenwire.coordinator.api.anthropic.response import new_signature, opened_block, returned, shown_usage, stop
 from tokenwire.coordinator.api.errors import anthropic_error_event
-from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.message_parts import Part
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.json_text import compact
@@ -68,7 +68,7 @@ class MessageEvents:
 
     def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
         """Render why the message ended, what it cost, and its end."""
-        end = {"delta": stop(parts, finish), "usage": self._usage(usage), **shown_resumption(finish)}
+        end = {"delta": stop(parts, finish), "usage": self._usage(usage), **resumption_fields(finish)}
         return _event("message_delta", **end) + _event("message_stop")
 
     def error(self, error: TokenwireError, parts: list[Part]) -> str:

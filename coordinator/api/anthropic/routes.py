@@ -1,6 +1,8 @@
 """POST /v1/messages and /v1/messages/count_tokens."""
 
+import logging
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -8,7 +10,6 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from tokenwire.coordinator.api.anthropic.response import returned, shown_usage, stop, whole_block
-from tokenwire.coordinator.api.anthropic.system import SystemPlacement
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
@@ -17,6 +18,12 @@ from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_c
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.output.collect import CollectedChoice
+from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
+
+_PROBE = [{"role": role, "content": "t"} for role in ("system", "user", "system", "user")]
 
 
 def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
@@ -71,3 +78,28 @@ def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     if choice.finish.kv_transfer_params is not None:
         answer["kv_transfer_params"] = choice.finish.kv_transfer_params
     return answer
+
+
+class SystemPlacement:
+    """Whether chat templates accept system messages within a conversation, as Anthropic does; each is probed once."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[ChatTemplate, bool] = WeakKeyDictionary()
+
+    def is_first(self, template: ChatTemplate) -> bool:
+        """Return whether a template accepts only a leading system message."""
+        if template not in self._known:
+            self._known[template] = _rejects_later_system_messages(template)
+        return self._known[template]
+
+
+def _rejects_later_system_messages(template: ChatTemplate) -> bool:
+    try:
+        template.render_messages(_PROBE)
+    except InvalidRequest:
+        log.warning(
+            "the chat template accepts only a leading system message: system messages within conversations of "
+            "/v1/messages are moved to the front, and each new one invalidates the cached prefix"
+        )
+        return True
+    return False

@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
+from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
-from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
@@ -208,5 +208,5 @@ def _choice(call: ChatCall, index: int, choice: CollectedChoice, message: Parsed
         "stop_reason": choice.finish.stop_reason,
         "token_ids": token_ids,
         "routed_experts": None,
-        **({} if token_ids is None else {"weight_versions": shown_weight_versions(choice.finish)}),
+        **({} if token_ids is None else {"weight_versions": weight_version_spans(choice.finish)}),
     }

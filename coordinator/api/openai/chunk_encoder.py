@@ -6,10 +6,9 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
+from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs, completion_logprobs
-from tokenwire.coordinator.api.fields.resumption import shown_resumption
 from tokenwire.coordinator.api.fields.token_history import shown_history
-from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.output.sse import DONE
@@ -143,8 +142,8 @@ class ChunkWriter:
         after.update(self._first_delta_extras(index))
         after["token_ids"] = shown = self._shown_ids(token_ids)
         if finish is not None and shown is not None:
-            after["weight_versions"] = shown_weight_versions(finish)
-        after.update(shown_resumption(finish))
+            after["weight_versions"] = weight_version_spans(finish)
+        after.update(resumption_fields(finish))
         end = compact(after)[1:] + "]"
         if self._usages is not None:
             self._count(index, token_ids)

@@ -17,8 +17,8 @@ from tokenwire.coordinator.api.fields.common import (
     check_stream_options,
     request_id,
 )
+from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
-from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
@@ -192,7 +192,7 @@ def _choice(
         "prompt_logprobs": prompt_logprobs(choice.prefill.logprobs),
         "prompt_token_ids": list(prepared.prompt_of(index).token_ids) if body.return_token_ids else None,
         "routed_experts": None,
-        **({"weight_versions": shown_weight_versions(choice.finish)} if body.return_token_ids else {}),
+        **({"weight_versions": weight_version_spans(choice.finish)} if body.return_token_ids else {}),
     }
 
 

@@ -5,8 +5,8 @@ import time
 import uuid
 from typing import Any, Literal
 
+from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs
-from tokenwire.coordinator.api.fields.resumption import shown_resumption
 from tokenwire.coordinator.api.message_parts import Part
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
@@ -101,7 +101,7 @@ class ResponseObject:
         """Return it complete, or cut."""
         status = status_of(finish)
         details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
-        ended = {**self._object(status, items), **details, "usage": _usage(usage), **shown_resumption(finish)}
+        ended = {**self._object(status, items), **details, "usage": _usage(usage), **resumption_fields(finish)}
         if status == "completed":
             ended["completed_at"] = int(time.time())
         if finish.kv_transfer_params is not None:

@@ -6,8 +6,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
-from tokenwire.coordinator.api.fields.resumption import shown_resumption
-from tokenwire.coordinator.api.fields.weight_versions import shown_weight_versions
+from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_version_spans
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
@@ -51,8 +50,8 @@ def ending_fields(finish: Finish | None) -> dict[str, Any]:
         "stop_reason": finish and finish.stop_reason,
         "routed_experts": None,
         "sampling_mask": None,
-        "weight_versions": finish and shown_weight_versions(finish),
-        **shown_resumption(finish),
+        "weight_versions": finish and weight_version_spans(finish),
+        **resumption_fields(finish),
     }
 
 

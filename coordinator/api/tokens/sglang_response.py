@@ -7,7 +7,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.errors import error_event
-from tokenwire.coordinator.api.fields.resumption import shown_resumption
+from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.tokens.sglang_request import SglangRequest
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.json_text import compact
@@ -72,7 +72,7 @@ class SglangChoice:
             "finish_reason": finish and finish_reason(finish, self._token_ids),
             "weight_version": spans[-1].version if spans else None,
             "weight_versions": [asdict(span) for span in spans] if spans else None,
-            **shown_resumption(finish),
+            **resumption_fields(finish),
         }
         meta = compact(about)[:-1] + self._render_logprobs() + "}"
         return f'{{"text":"{self._text}","output_ids":[{self._ids}],"meta_info":{meta}{self._index}}}'

@@ -1,16 +1,19 @@
 """All metrics of one coordinator process, and their exposition to Prometheus."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 
 from tokenwire import __version__
 from tokenwire.coordinator.observability.metrics.exposition import Exposition, WorkersMetrics
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
-from tokenwire.coordinator.observability.metrics.loop_lag import LoopLag
 from tokenwire.coordinator.observability.metrics.requests import RequestMetrics
 from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
+
+_LAG_INTERVAL_S = 0.25
+_LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Metrics:
@@ -31,7 +34,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)
-        self._lag = LoopLag(self.registry)
+        self._lag = _LoopLag(self.registry)
         self._siblings = None if siblings is None else SiblingSockets(siblings, self.registry.collect)
         self._exposition = Exposition(self.registry, self._siblings, workers)
 
@@ -50,3 +53,27 @@ class Metrics:
     async def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return await self._exposition.text()
+
+
+class _LoopLag:
+    """Measures how late a periodic timer fires: blocking the event loop delays every stream."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lag = Histogram(
+            "tokenwire_event_loop_lag_seconds", "Delay of a timer.", registry=registry, buckets=_LAG_BUCKETS_S
+        )
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start the timer."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LAG_INTERVAL_S, self._on_timer, loop.time() + _LAG_INTERVAL_S)
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_timer(self, due: float) -> None:
+        self._lag.observe(max(0.0, asyncio.get_running_loop().time() - due))
+        self.start()

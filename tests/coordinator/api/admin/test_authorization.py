@@ -1,31 +1,20 @@
-"""Authorization of admin routes, and the parsing of their fields."""
+"""Authorization of admin routes."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.cli.options import build
-from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
+from tokenwire.coordinator.api.admin.authorization import AdminAuthorization, is_cross_site
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.settings import ControlSettings
-from tokenwire.errors import InvalidRequest
 
 JSON = {"Content-Type": "application/json"}
-
-
-class Order(Form):
-    """Fields of every kind."""
-
-    count: int = 1
-    quick: bool = False
-    tags: list[str] | None = None
 
 
 def client_of(key: AdminKey | None) -> TestClient:
@@ -41,7 +30,7 @@ def client_of(key: AdminKey | None) -> TestClient:
 
     @router.post("/order")
     async def order(request: Request) -> Response:
-        return JSONResponse((await read(Order, request)).model_dump())
+        return JSONResponse((await read(Form, request)).model_dump())
 
     app.include_router(router)
     install_error_handlers(app)
@@ -53,47 +42,6 @@ def client() -> Iterator[TestClient]:
     """A client where no key is needed."""
     with client_of(None) as client:
         yield client
-
-
-def test_fields_come_by_query_body_or_both(client: TestClient) -> None:
-    """The body counts before the query; nothing at all means the defaults; unknown fields are ignored."""
-    nothing = {"model": None, "count": 1, "quick": False, "tags": None}
-    assert client.post("/order").json() == nothing
-    assert client.post("/order", json=None, params={"other": 1}).json() == nothing
-    answer = client.post("/order?count=2&quick=true&tags=a&tags=b", json={"count": 3})
-
-    assert answer.json() == {"model": None, "count": 3, "quick": True, "tags": ["a", "b"]}
-
-
-@pytest.mark.parametrize(
-    ("content", "query", "message"),
-    [
-        ("{", "", "not JSON"),
-        ("[1]", "", "must be a JSON object"),
-        ("", "?count=many", "count"),
-        ('{"quick": "perhaps"}', "", "quick"),
-    ],
-)
-def test_wrong_fields_are_named(client: TestClient, content: str, query: str, message: str) -> None:
-    """A 400 in OpenAI's shape says what was wrong."""
-    answer = client.post(f"/order{query}", content=content, headers=JSON)
-
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"])
-def test_a_body_is_json_and_says_so(client: TestClient, kind: str) -> None:
-    """Browsers let a page of any site send what is none. With its parameters, or as one of JSON's kin, it is one."""
-    refused = client.post("/order", content='{"count": 3}', headers={"Content-Type": kind} if kind else {})
-    taken = [
-        client.post("/order", content='{"count": 3}', headers={"Content-Type": json})
-        for json in ("application/json; charset=utf-8", "Application/JSON", "application/merge-patch+json")
-    ]
-
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "body")
-    assert "application/json" in refused.json()["error"]["message"]
-    assert [answer.json()["count"] for answer in taken] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("key", [None, "sesame"])
@@ -133,24 +81,25 @@ def test_an_admin_key_is_asked_for() -> None:
         assert client.post("/order", headers={"Authorization": "Bearer sesame"}).status_code == 200
 
 
-def test_a_key_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
-    """The file counts first; its line end is no part of the key; an empty key is an error, not an open door."""
-    path = tmp_path / "key"
-    path.write_text("sesame\n")
-    environment = {"TOKENWIRE_ADMIN_KEY": "other"}
-    from_file = build(ControlSettings, {"--admin-key-file": path}, environment).admin_key
-    from_environment = build(ControlSettings, {}, environment).admin_key
-
-    assert from_file is not None
-    assert from_file.matches("sesame")
-    assert from_environment is not None
-    assert from_environment.matches("other")
-    assert build(ControlSettings, {}, {}).admin_key is None
-    path.write_text("\n")
-    with pytest.raises(InvalidRequest, match="empty"):
-        build(ControlSettings, {"--admin-key-file": path}, {})
+HOST = {"host": "localhost:8000"}
 
 
-def test_a_key_does_not_show() -> None:
-    """Neither in logs nor in tracebacks."""
-    assert "sesame" not in f"{AdminKey('sesame')} {AdminKey('sesame')!r}"
+@pytest.mark.parametrize(
+    ("headers", "cross_site"),
+    [
+        ({}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"sec-fetch-site": "same-origin", "origin": "https://behind-a-proxy.example"}, False),
+        ({"sec-fetch-site": "same-site", "origin": "http://localhost:3000"}, True),
+        ({"sec-fetch-site": "cross-site", "origin": "https://evil.example"}, True),
+        ({"sec-fetch-site": "cross-site"}, True),
+        ({"origin": "http://localhost:8000"}, False),
+        ({"origin": "http://localhost:3000"}, True),
+        ({"origin": "https://evil.example"}, True),
+        ({"origin": "null"}, True),
+        ({"origin": ""}, True),
+    ],
+)
+def test_browsers_tell_whose_page_sends(headers: dict[str, str], cross_site: bool) -> None:
+    """Newer ones say how the page stands to the server, older ones whose it is; other clients say nothing."""
+    assert is_cross_site(Headers(HOST | headers)) is cross_site

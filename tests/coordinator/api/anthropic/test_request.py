@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.api.anthropic.request import MessagesRequest, messages_translator
-from tokenwire.coordinator.api.anthropic.system import SystemPlacement
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
-from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.errors import InvalidRequest
 
 TOOL = {"name": "f", "description": "d", "input_schema": {"properties": {}}}
@@ -93,16 +91,6 @@ def test_system_messages_stay_where_they_are_if_the_template_lets_them() -> None
         {"role": "system", "content": "Be. Be quick."},
         HI,
     ]
-
-
-def test_templates_are_asked_where_system_messages_may_stand() -> None:
-    """One that complains of a second one wants all of them in front."""
-    check = "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}"
-    strict = "{% for m in messages %}" + check + "{% endfor %}"
-    placement = SystemPlacement()
-
-    assert placement.is_first(ChatTemplate(strict, {}))
-    assert not placement.is_first(ChatTemplate("{{ messages }}", {}))
 
 
 @pytest.mark.parametrize(

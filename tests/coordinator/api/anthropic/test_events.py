@@ -1,14 +1,8 @@
-"""The Messages API: replies become content blocks and events."""
-
-from typing import Any
-
-import pytest
+"""The events of a streamed message."""
 
 from tests.coordinator.api.replies import STOP, Event, call_of, events_of, streamed, tool_call
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
-from tokenwire.coordinator.api.anthropic.response import stop, whole_block
-from tokenwire.coordinator.api.errors import anthropic_error
-from tokenwire.coordinator.api.message_parts import Part, PartStream
+from tokenwire.coordinator.api.message_parts import PartStream
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import MessageDelta
@@ -63,39 +57,6 @@ def test_cached_tokens_are_not_input_tokens() -> None:
     assert ended == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 1}
 
 
-def call_part(arguments: str) -> Part:
-    """Return a tool call."""
-    return Part("tool_call", 0, "t", "f", [arguments])
-
-
-@pytest.mark.parametrize(
-    ("parts", "finish", "reason", "sequence"),
-    [
-        ([], Finish("stop"), "end_turn", None),
-        ([], Finish("stop", 7), "end_turn", None),
-        ([], Finish("stop", "END"), "stop_sequence", "END"),
-        ([], Finish("length"), "max_tokens", None),
-        ([call_part("{}")], Finish("stop"), "tool_use", None),
-        ([call_part("{}")], Finish("stop", "END"), "tool_use", None),
-        ([call_part("{")], Finish("stop", "END"), "stop_sequence", "END"),
-        ([call_part("{}")], Finish("length"), "max_tokens", None),
-        ([], Finish("repetition"), "end_turn", None),
-    ],
-)
-def test_stop_reasons(parts: list[Part], finish: Finish, reason: str, sequence: str | None) -> None:
-    """The limit wins, then complete calls, then a stop sequence."""
-    assert stop(parts, finish) == {"stop_reason": reason, "stop_sequence": sequence}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "given"),
-    [('{"x": 1}', {"x": 1}), ("", {}), ('{"x": 1, "y": "ab', {"x": 1}), ("[1]", {}), ("nonsense", {})],
-)
-def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
-    """Arguments that the limit cut are there as far as they are whole, as Anthropic's client reads them in streams."""
-    assert whole_block(call_part(arguments))["input"] == given
-
-
 def test_errors_in_mid_stream_are_events() -> None:
     """In Anthropic's shape, with nothing behind them."""
     call = call_of()
@@ -104,21 +65,3 @@ def test_errors_in_mid_stream_are_events() -> None:
     (event,) = events_of(shape.error(WorkerLost("gone")) + shape.ending)
 
     assert event.data == {"type": "error", "error": {"type": "overloaded_error", "message": "gone"}}
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, "invalid_request_error"),
-        (404, "not_found_error"),
-        (405, "invalid_request_error"),
-        (413, "request_too_large"),
-        (429, "rate_limit_error"),
-        (500, "api_error"),
-        (501, "api_error"),
-        (503, "overloaded_error"),
-    ],
-)
-def test_error_types_go_by_the_status(status: int, kind: str) -> None:
-    """Clients of Anthropic's decide by the type whether to try again."""
-    assert anthropic_error("m", "x", status)["error"]["type"] == kind

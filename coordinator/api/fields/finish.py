@@ -1,0 +1,20 @@
+"""Reply fields set when a choice ends: whether it was resumed, and which weights generated it."""
+
+from dataclasses import asdict
+from typing import Any
+
+from tokenwire.coordinator.types import Finish
+
+RESUMED_HEADER = "X-Tokenwire-Resumed"
+"""Set on whole responses; each choice has the field too."""
+
+
+def resumption_fields(finish: Finish | None) -> dict[str, Any]:
+    """Return the field of a choice that was resumed on another worker; empty for others."""
+    return {"resumed": True} if finish is not None and finish.resumed else {}
+
+
+def weight_version_spans(finish: Finish) -> list[dict[str, Any]] | None:
+    """Return a choice's weight versions by span of tokens, as vLLM does; None if the worker does not label weights."""
+    spans = finish.weight_versions
+    return None if spans is None else [asdict(span) for span in spans]

@@ -1,0 +1,42 @@
+"""Parts of a reply as Anthropic's content blocks, and its stop reasons."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.api.anthropic.response import stop, whole_block
+from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.types import Finish
+
+
+def call_part(arguments: str) -> Part:
+    """Return a tool call."""
+    return Part("tool_call", 0, "t", "f", [arguments])
+
+
+@pytest.mark.parametrize(
+    ("parts", "finish", "reason", "sequence"),
+    [
+        ([], Finish("stop"), "end_turn", None),
+        ([], Finish("stop", 7), "end_turn", None),
+        ([], Finish("stop", "END"), "stop_sequence", "END"),
+        ([], Finish("length"), "max_tokens", None),
+        ([call_part("{}")], Finish("stop"), "tool_use", None),
+        ([call_part("{}")], Finish("stop", "END"), "tool_use", None),
+        ([call_part("{")], Finish("stop", "END"), "stop_sequence", "END"),
+        ([call_part("{}")], Finish("length"), "max_tokens", None),
+        ([], Finish("repetition"), "end_turn", None),
+    ],
+)
+def test_stop_reasons(parts: list[Part], finish: Finish, reason: str, sequence: str | None) -> None:
+    """The limit wins, then complete calls, then a stop sequence."""
+    assert stop(parts, finish) == {"stop_reason": reason, "stop_sequence": sequence}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [('{"x": 1}', {"x": 1}), ("", {}), ('{"x": 1, "y": "ab', {"x": 1}), ("[1]", {}), ("nonsense", {})],
+)
+def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
+    """Arguments that the limit cut are there as far as they are whole, as Anthropic's client reads them in streams."""
+    assert whole_block(call_part(arguments))["input"] == given
