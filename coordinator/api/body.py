@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON whose strings are Unicode text, without what no client may ask of an engine."""
+"""Request bodies: JSON whose strings are valid Unicode, without fields that clients must not set on engines."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -16,19 +16,19 @@ from tokenwire.errors import Malformed
 from tokenwire.gc_tuning import gc_disabled
 
 _SMALL_BYTES = 64 * 1024
-"""A body of this size is parsed in less than a millisecond, whatever is in it."""
+"""A body of this size is parsed in less than a millisecond, whatever its contents."""
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for strings that are no text.
+    """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for unpaired surrogates.
 
-    JSON may spell half of a surrogate pair ("\\ud800"), and Python keeps it: then protobuf, tokenizers and answers
-    break on it, in vLLM as a 500 or in mid-stream. Here it is refused, before anything is made of the request.
+    JSON can escape an unpaired surrogate ("\\ud800"), and Python keeps it. Protobuf, tokenizers and responses would
+    fail on it later, in vLLM with a 500 or mid-stream.
     """
     try:
-        return from_json(body, cache_strings="keys")  # the quicker parser, which takes nothing but text
+        return from_json(body, cache_strings="keys")  # the faster parser; rejects unpaired surrogates
     except ValueError:
-        # The other one says better what is wrong, and takes more: deeper nesting, a byte order mark.
+        # json has better messages, and accepts more: deeper nesting, a byte order mark.
         parsed = json.loads(body)
     for name, value in parsed.items() if isinstance(parsed, dict) else [("body", parsed)]:
         _check_text(name, value)
@@ -40,14 +40,14 @@ def _check_text(name: str, value: Any) -> None:
         json.dumps([name, value], ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         shown = name.encode(errors="backslashreplace").decode()
-        half = error.object[error.start].encode(errors="backslashreplace").decode()
-        raise Malformed(f"{shown}: {half} is half of a surrogate pair, which is no character.", param=shown) from None
+        surrogate = error.object[error.start].encode(errors="backslashreplace").decode()
+        raise Malformed(f"{shown}: {surrogate} is an unpaired surrogate.", param=shown) from None
 
 
 class ApiRequest(Request):
-    """A request as routes get it."""
+    """The request class of routes."""
 
-    hands_on_transfers = False
+    accepts_transfers = False
 
     @property
     def context(self) -> RequestContext:
@@ -56,12 +56,12 @@ class ApiRequest(Request):
         return context
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body, piece by piece. Raises HTTPException as soon as it is larger than it may be."""
+        """Yield the body in pieces. Raises HTTPException as soon as it exceeds the limit."""
         received, limit = 0, self.context.max_body_bytes
         async for piece in super().stream():
             received += len(piece)
             if limit is not None and received > limit:
-                # The one exception that FastAPI passes through while it reads a body.
+                # The only exception that FastAPI passes through while it reads a body.
                 raise HTTPException(
                     413, f"The request's body is larger than {limit} bytes.", headers={"connection": "close"}
                 )
@@ -77,13 +77,13 @@ class ApiRequest(Request):
                 with gc_disabled():
                     self._json = parse_json(body)
             self.context.record.set_body(self._json)
-            if not self.hands_on_transfers:
+            if not self.accepts_transfers:
                 check_no_transfer_fields(self._json)
         return self._json
 
 
 class _TransferRequest(ApiRequest):
-    hands_on_transfers = True
+    accepts_transfers = True
 
 
 class _ApiRoute(APIRoute):
@@ -102,10 +102,11 @@ class _TransferRoute(_ApiRoute):
     reads = _TransferRequest
 
 
-def api_router(hands_on_transfers: bool = False, **options: Any) -> APIRouter:
-    """Return a router whose routes read their bodies so.
+def api_router(accepts_transfers: bool = False, **options: Any) -> APIRouter:
+    """Return a router whose routes read their bodies as an ApiRequest does.
 
-    hands_on_transfers: they know `kv_transfer_params` and `ec_transfer_params`, and let `Generation` judge them. All
-    others refuse these, whoever allowed them: a field that has one engine read another's memory is never ignored.
+    accepts_transfers: they have `kv_transfer_params` and `ec_transfer_params`, which `Generation` checks. All others
+    reject these fields even where they are allowed: fields that make engines read each other's memory are never
+    ignored.
     """
-    return APIRouter(route_class=_TransferRoute if hands_on_transfers else _ApiRoute, **options)
+    return APIRouter(route_class=_TransferRoute if accepts_transfers else _ApiRoute, **options)

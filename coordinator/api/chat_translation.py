@@ -1,4 +1,4 @@
-"""What routes that are chats underneath share: they make a chat request, and name its faults by their own fields."""
+"""Shared by routes that translate to chat requests and name their own fields in its errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.fields.common import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 
-# vLLM's own fields, which mean the same on every route that is a chat underneath.
+# vLLM's own fields, which mean the same on all of these routes.
 _PASSED_ON = frozenset(
     {
         *("allowed_token_ids", "bad_words", "cache_salt", "chat_template", "chat_template_kwargs", "documents"),
@@ -23,7 +23,7 @@ _PASSED_ON = frozenset(
         "watermarking",
     }
 )
-# Chat's fields, which other routes have other words for, with the values that change nothing.
+# Chat's fields that these routes name differently, with the values that have no effect.
 _CHAT_ONLY: dict[str, tuple[Any, ...]] = {
     **CHAT_NOT_SERVED,
     "add_generation_prompt": (None, True),
@@ -43,15 +43,15 @@ _CHAT_ONLY: dict[str, tuple[Any, ...]] = {
 
 
 class ChatTranslator:
-    """Makes chat requests for one route: passes vLLM's fields on, refuses what the route does not serve."""
+    """Makes chat requests for one route: passes vLLM's fields on and rejects those that are not served."""
 
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]], names: Mapping[str, str]) -> None:
-        """not_served: as for a UnsupportedFields. names: the route's own names of chat's fields."""
+        """not_served: as for UnsupportedFields. names: the route's names of chat's fields."""
         self._gate = UnsupportedFields({**_CHAT_ONLY, **not_served})
         self._names = dict(names)
 
     def chat(self, fields: Mapping[str, Any], extra: Mapping[str, Any] | None) -> ChatCompletionRequest:
-        """Make a chat request of translated fields, those that are not None, and the client's own beside them.
+        """Make a chat request of the translated fields that are not None, and of the client's other fields.
 
         Raises InvalidRequest or RequestValidationError, which name the client's fields.
         """
@@ -65,7 +65,7 @@ class ChatTranslator:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Let errors name the client's fields instead of chat's."""
+        """Rename chat's fields in errors to the client's."""
         try:
             yield
         except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""Errors as clients expect them: {"error": {"message", "type", "param", "code"}}, but for Anthropic's routes."""
+"""Error responses in OpenAI's format, {"error": {"message", "type", "param", "code"}}, or in Anthropic's."""
 
 import json
 import logging
@@ -33,14 +33,14 @@ _ANTHROPIC_TYPES = {
 
 
 def anthropic_error(message: str, kind: str, code: int, param: str | None = None) -> dict[str, Any]:
-    """Return Anthropic's error object. Its type goes by the status; kind and param have no place in it."""
+    """Return Anthropic's error object, whose type depends on the status; kind and param are not part of it."""
     type_ = _ANTHROPIC_TYPES.get(code, "api_error" if code >= 500 else "invalid_request_error")
     return {"type": "error", "error": {"type": type_, "message": message}}
 
 
 ErrorBody = Callable[[str, str, int, str | None], dict[str, Any]]
 _OTHER_BODIES: dict[str, ErrorBody] = {"/v1/messages": anthropic_error}
-"""Shapes of errors other than OpenAI's, by the beginning of the path."""
+"""Error formats other than OpenAI's, by path prefix."""
 
 
 def error_event(error: TokenwireError) -> bytes:
@@ -56,9 +56,9 @@ def anthropic_error_event(error: TokenwireError) -> bytes:
 
 
 def error_response(error: TokenwireError, scope: Scope, reason: str | None = None) -> JSONResponse:
-    """Render an error as the whole response, in the shape that clients of the path expect.
+    """Render an error as the whole response, in the format of the path.
 
-    reason: for the log, where the message repeats what the client sent.
+    reason: the message for the log, if the error's own repeats client input.
     """
     scope[CONTEXT].record.set_refusal(error.message if reason is None else reason, error.param)
     headers = {}
@@ -73,7 +73,7 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make every error of the app come out in OpenAI's shape."""
+    """Render all errors of the app in these formats."""
     app.add_exception_handler(TokenwireError, _on_tokenwire_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -102,7 +102,7 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    match error.__cause__:  # what reading the body raised: FastAPI's own words say nothing of that
+    match error.__cause__:  # the error of reading the body, which FastAPI's message omits
         case RecursionError():
             return await _on_recursion(request, error.__cause__)
         case TokenwireError():
@@ -114,11 +114,11 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_recursion(request: Request, error: Exception) -> JSONResponse:
-    return error_response(InvalidRequest("The request, or JSON inside of it, is nested too deeply."), request.scope)
+    return error_response(InvalidRequest("The request, or JSON within it, is nested too deeply."), request.scope)
 
 
 async def _on_client_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=_CLIENT_CLOSED_REQUEST)  # nobody reads it
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)  # the client is gone
 
 
 async def _on_unexpected_error(request: Request, error: Exception) -> JSONResponse:
@@ -131,7 +131,7 @@ def _body_of(path: str) -> ErrorBody:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """Name the field as the client wrote it: pydantic's own union markers say nothing to them."""
+    """Return the field's path without pydantic's union markers."""
     shown = [str(part)[:_MAX_INPUT_CHARS] for part in location if part != "body"]
     parts = [part for part in shown if not _is_marker(part)]
     return ".".join(parts) or "body"

@@ -1,4 +1,4 @@
-"""A message as its parts, text, reasoning and tool calls, for routes whose replies are lists of such."""
+"""A message as parts (text, reasoning, tool calls), for routes whose replies are lists of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ Kind = Literal["reasoning", "text", "tool_call"]
 
 @dataclass(slots=True)
 class Part:
-    """One part of a message, complete or growing."""
+    """One part of a message, complete or in progress."""
 
     kind: Kind
     index: int
-    """Its place in the message."""
+    """Its position in the message."""
     call_id: str = ""
     name: str = ""
     texts: list[str] = field(default_factory=list)
     logprobs: list[ScoredPosition] = field(default_factory=list)
     last: bool = False
-    """Whether it is the last one of a message that has ended."""
+    """Whether it is the last part of a complete message."""
 
     @property
     def text(self) -> str:
@@ -35,9 +35,9 @@ class Part:
 
 
 def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[Part]:
-    """Return the parts of a whole message; one without any has an empty text, as clients expect one.
+    """Return the parts of a whole message; an empty one has an empty text, because clients expect a part.
 
-    Blanks beside tool calls are no text: models only set their calls apart with them.
+    Whitespace next to tool calls is not text: models separate their calls with it.
     """
     parts = [Part("reasoning", 0, texts=[message.reasoning])] if message.reasoning else []
     content = message.content or ""
@@ -50,39 +50,39 @@ def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = 
 
 
 def aborted(reason: str) -> TokenwireError | None:
-    """Return an error for a reply that a stopping worker broke off: these APIs have no word for it."""
+    """Return the error of a reply aborted by a stopping worker, for which these APIs have no finish reason."""
     if reason != "abort":
         return None
     return WorkerLost("The worker was stopped before the reply was complete.", retry_after_s=1)
 
 
 class PartRenderer(Protocol):
-    """Renders a stream's events in the shape of one route, each complete."""
+    """Renders a stream's events in the format of one route, each complete."""
 
     def opening(self, usage: Usage) -> str:
-        """Render what comes before the first part; the usage knows the prompt only."""
+        """Render the events before the first part; the usage has only prompt tokens."""
 
-    def opened(self, part: Part) -> str:
-        """Render the beginning of a part."""
+    def open_part(self, part: Part) -> str:
+        """Render the start of a part."""
 
-    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
-        """Render what the open part gained."""
+    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+        """Render new text of the open part."""
 
-    def closed(self, part: Part, finish: Finish | None) -> str:
-        """Render the end of a part; the finish is there for a message's last one."""
+    def close_part(self, part: Part, finish: Finish | None) -> str:
+        """Render the end of a part; the last part of a message has a finish."""
 
     def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
-        """Render what comes after the last part."""
+        """Render the events after the last part."""
 
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
 
-    def returned(self, parts: list[Part]) -> Sequence[Message]:
+    def as_messages(self, parts: list[Part]) -> Sequence[Message]:
         """Return the chat messages that parts become when a client sends them back."""
 
 
 class PartStream:
-    """The ChunkEncoder of a route whose events follow the parts of one message, one part open at a time."""
+    """The ChunkEncoder of routes whose events follow the parts of a message, one part open at a time."""
 
     ending = b""
 
@@ -90,24 +90,24 @@ class PartStream:
         self._call = call
         self._parser = None if call.plan is None else call.parser()
         self.takes_single_steps = self._parser is not None
-        # Parsers see every token, also those that have no text.
+        # Parsers get every token, even without text.
         self.shows_empty_deltas = self._parser is not None or call.body.wanted_logprobs is not None
         self._renderer = renderer
         self._parts: list[Part] = []
         self._open: Part | None = None
         self._calls: dict[int, Part] = {}
         self._held = ""
-        """Text whose time has not come."""
+        """Text withheld until it is clear whether it belongs to a text part."""
         self._token_ids: list[int] | None = [] if call.counts_reasoning and self._parser is not None else None
         self._prefill = Usage(call.prepared.prompt_tokens)
         self._finish = Finish("abort")
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Note how much of the prompt was cached."""
+        """Record how much of the prompt was cached."""
         self._prefill.cached_tokens = prefill.cached_tokens
 
     def opening(self) -> bytes:
-        """Render what comes before the first delta."""
+        """Render the events before the first delta."""
         return self._renderer.opening(self._prefill).encode()
 
     def delta(
@@ -118,22 +118,22 @@ class PartStream:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Render what the message gained."""
+        """Render the new output of the message."""
         if self._token_ids is not None:
             self._token_ids += token_ids
         if self._parser is None:
-            events = self._gain("text", text, logprobs or []) if text or logprobs else ""
+            events = self._append("text", text, logprobs or []) if text or logprobs else ""
         else:
             delta = self._parser.delta(text, token_ids, finish is not None)
-            events = "" if delta is None else "".join(self._take(delta))
+            events = "" if delta is None else "".join(self._add_delta(delta))
         if finish is not None:
             self._finish = finish
-            events += self._end()
-            self._call.keep(0, self._renderer.returned(self._parts))
+            events += self._end_message()
+            self._call.keep(0, self._renderer.as_messages(self._parts))
         return events.encode()
 
     def closing(self, usage: Usage) -> bytes:
-        """Render what comes after the last part."""
+        """Render the events after the last part."""
         error = aborted(self._finish.reason)
         if error is not None:
             return self.error(error)
@@ -143,72 +143,73 @@ class PartStream:
         return self._renderer.closing(self._parts, self._finish, usage).encode()
 
     def error(self, error: TokenwireError) -> bytes:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
         return self._renderer.error(error, self._parts).encode()
 
-    def _take(self, delta: MessageDelta) -> Iterator[str]:
+    def _add_delta(self, delta: MessageDelta) -> Iterator[str]:
         if delta.reasoning:
-            yield self._gain("reasoning", delta.reasoning)
+            yield self._append("reasoning", delta.reasoning)
         if delta.content:
-            yield self._take_text(delta.content)
+            yield self._add_text(delta.content)
         for call in delta.tool_calls:
-            yield self._take_call(call)
+            yield self._add_call(call)
 
-    def _take_text(self, text: str) -> str:
-        """Show text, but not within a call, nor blanks beside one."""
+    def _add_text(self, text: str) -> str:
+        """Render text, unless it is within a call, or whitespace next to one."""
         part = self._open
         if part is not None and part.kind == "text":
-            return self._gain("text", text)
+            return self._append("text", text)
         self._held += text
         if (part is not None and part.kind == "tool_call") or not self._held.strip():
             return ""
-        return self._gain("text", self._take_held())
+        return self._append("text", self._take_held())
 
-    def _take_call(self, call: ToolCallDelta) -> str:
+    def _add_call(self, call: ToolCallDelta) -> str:
         part, events = self._calls.get(call.index), ""
         if part is None:
-            events = self._close()
+            events = self._close_part()
             part = self._calls[call.index] = Part("tool_call", len(self._parts), call.id or "", call.name or "")
-            events += self._begin(part)
+            events += self._open_part(part)
         if not call.arguments:
             return events
         if part is not self._open:
-            raise ParserFailed("The tool call parser went back to a call that had ended.")
+            raise ParserFailed("The tool call parser continued a call that had ended.")
         part.texts.append(call.arguments)
-        return events + self._renderer.gained(part, call.arguments, [])
+        return events + self._renderer.part_delta(part, call.arguments, [])
 
-    def _gain(self, kind: Kind, text: str, logprobs: list[ScoredPosition] | None = None) -> str:
+    def _append(self, kind: Kind, text: str, logprobs: list[ScoredPosition] | None = None) -> str:
         part, events = self._open, ""
         if part is None or part.kind != kind:
-            events = self._close()
+            events = self._close_part()
             part = Part(kind, len(self._parts))
-            events += self._begin(part)
+            events += self._open_part(part)
         part.texts.append(text)
         scored = logprobs or []
         part.logprobs += scored
-        return events + self._renderer.gained(part, text, scored)
+        return events + self._renderer.part_delta(part, text, scored)
 
-    def _begin(self, part: Part) -> str:
+    def _open_part(self, part: Part) -> str:
         self._parts.append(part)
         self._open = part
-        return self._renderer.opened(part)
+        return self._renderer.open_part(part)
 
-    def _close(self, finish: Finish | None = None) -> str:
-        """End the open part; then comes the text that was held back for it."""
+    def _close_part(self, finish: Finish | None = None) -> str:
+        """End the open part; then render withheld text."""
         part, self._open = self._open, None
         held = self._take_held()
         if part is None:
             return ""
         if not held.strip():
             part.last = finish is not None
-            return self._renderer.closed(part, finish)
-        return self._renderer.closed(part, None) + self._gain("text", held) + self._close(finish)
+            return self._renderer.close_part(part, finish)
+        return self._renderer.close_part(part, None) + self._append("text", held) + self._close_part(finish)
 
-    def _end(self) -> str:
+    def _end_message(self) -> str:
         if self._parts and (self._calls or not self._held):
-            return self._close(self._finish)
+            return self._close_part(self._finish)
         held = self._take_held()
-        return (self._gain("text", held) if held else self._begin(Part("text", 0))) + self._close(self._finish)
+        events = self._append("text", held) if held else self._open_part(Part("text", 0))
+        return events + self._close_part(self._finish)
 
     def _take_held(self) -> str:
         held, self._held = self._held, ""

@@ -1,4 +1,4 @@
-"""The one ASGI middleware: each request's context and record, who may ask, response headers, and the end of a drain."""
+"""The only ASGI middleware: request context and record, authentication, response headers, the end of a drain."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ _SMALL_BODY_BYTES = 64 * 1024
 
 
 class RequestMiddleware:
-    """Surrounds the whole application: what is refused here is recorded too."""
+    """Surrounds the whole application, so that rejected requests are recorded too."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RequestMiddleware:
     ) -> None:
         """`listeners` get each record when its request begins and when it has ended.
 
-        names_workers: tell in a header which worker had the request, and why.
+        names_workers: add a header that names the request's worker and the reason for its choice.
         """
         self._app = app
         self._listeners = listeners
@@ -100,7 +100,7 @@ class RequestMiddleware:
         try:
             await self._app(scope, receive, send_with_headers)
         except asyncio.CancelledError:
-            # A response that has begun is for its route to end.
+            # A response that has started is ended by its route.
             if context.drain_error is None:
                 raise
             if not context.record.status:
@@ -110,7 +110,7 @@ class RequestMiddleware:
                 account.leave()
 
     def _admit(self, context: RequestContext, scope: Scope) -> Account | None:
-        """Check what can be checked unread; returns the account that pays. Raises Forbidden, Unauthorized, TooLarge."""
+        """Check the headers; return the account to charge. Raises Forbidden, Unauthorized or TooLarge."""
         if self._allowed_hosts is not None:
             self._allowed_hosts.check(scope)
         account = None
@@ -129,13 +129,13 @@ class RequestMiddleware:
         if any(finish.resumed for finish in context.record.finishes):
             headers[RESUMED_HEADER] = "true"
         if self._names_workers and context.handle is not None:
-            headers[WORKER_HEADER] = context.handle.explain()  # certain only now
+            headers[WORKER_HEADER] = context.handle.explain()  # final only now
 
 
 async def _refuse(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
     response = error_response(error, scope)
     length = context.headers.get(b"content-length", b"")
     if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):
-        # The body was not read, and to let it come only to throw it away is what the sender may want.
+        # The body is not read: discarding a large one would keep the connection busy at the sender's will.
         response.headers["connection"] = "close"
     await response(scope, receive, send)

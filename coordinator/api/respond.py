@@ -1,4 +1,4 @@
-"""Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client leaves."""
+"""Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client disconnects."""
 
 import asyncio
 import time
@@ -20,13 +20,13 @@ _STREAM_HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-"""There is no content length, which a whole response has."""
+"""Unlike whole responses, streams have no content length."""
 
 
 async def _start(
     generation: Generation, prepared: PreparedRequest, reply: CollectedReply | StreamedReply, context: RequestContext
 ) -> None:
-    """Submit a request, on the record."""
+    """Submit a request and record it."""
     record, request = context.record, prepared.request
     record.request_id, record.model = request.request_id, prepared.model.fleet_name
     record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
@@ -41,13 +41,13 @@ async def _start(
 def _end(
     context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply, connection: Connection
 ) -> None:
-    """End what still runs of a request, and complete its record."""
+    """Abort what is still running of a request, and complete its record."""
     if context.handle is not None:
         context.handle.abort()
     record, progress = context.record, reply.progress
     record.first_token_at, record.last_token_at = progress.first_at, progress.last_at
     record.finishes, record.error = progress.finishes, progress.failure
-    # Choices of one prompt find the same in the cache.
+    # Choices of one prompt have the same cached tokens.
     record.cached_tokens = sum(progress.cached_tokens[:: prepared.request.n])
     record.completion_tokens = sum(map(reply.tokens_of, range(prepared.choices)))
     if connection.lost:
@@ -57,7 +57,7 @@ def _end(
 
 
 async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
-    """Generate all choices. Raises the first error, or ClientDisconnect when nobody waits any more."""
+    """Generate all choices. Raises the first error, or ClientDisconnect."""
     context = request.scope[CONTEXT]
     connection = context.connection or connection_of(request.scope, request.receive, request._send)
     reply = CollectedReply(prepared.choices)
@@ -73,7 +73,7 @@ async def collect(generation: Generation, prepared: PreparedRequest, request: Re
 
 
 class EventStream(Response):
-    """Streams a reply. The response begins with the first token: an error before that is raised, as the route's own."""
+    """Streams a reply. The response starts with the first token; earlier errors are raised."""
 
     media_type = "text/event-stream"
 
@@ -102,7 +102,7 @@ class EventStream(Response):
                 raise error
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             reply.attach(connection)
-            await _to_the_end(reply, context)
+            await _wait_or_fail(reply, context)
             if not connection.lost:
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -110,7 +110,7 @@ class EventStream(Response):
             _end(context, prepared, reply, connection)
 
 
-async def _to_the_end(reply: StreamedReply, context: RequestContext) -> None:
+async def _wait_or_fail(reply: StreamedReply, context: RequestContext) -> None:
     try:
         await reply.wait()
     except asyncio.CancelledError:

@@ -17,7 +17,7 @@ from tokenwire.errors import Unavailable
 
 
 def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
-    """Return the routes about the service itself."""
+    """Return the routes of the service itself."""
     router = api_router()
     started = int(time.time())
 

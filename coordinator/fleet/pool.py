@@ -128,11 +128,11 @@ class WorkerPool(SessionListener):
             await self._changed.wait()
 
     def is_ready(self) -> bool:
-        """Tell whether any worker takes requests."""
+        """Return whether any worker takes requests."""
         return any(session.state is SessionState.READY and not self.out_of_sync(session) for session in self.sessions)
 
     def serves(self, address: str) -> bool:
-        """Tell whether the worker at an address takes requests, as far as it is concerned."""
+        """Return whether the worker at an address takes requests, as far as it is concerned."""
         member = self._members.get(address)
         return member is not None and member.session.state is SessionState.READY
 
@@ -147,7 +147,7 @@ class WorkerPool(SessionListener):
         return self._reconciler.reconcile_error(session)
 
     def lives(self, instance_id: str) -> bool | None:
-        """Tell whether a worker's process still runs; None while that has yet to show, after its session was lost."""
+        """Return whether a worker's process still runs; None while that has yet to show, after its session was lost."""
         return next((session.lives for session in self.sessions if session.instance_id == instance_id), False)
 
     def subscribe(self, changed: Callable[[], None]) -> None:

@@ -140,7 +140,7 @@ class WorkerSession:
         self._commands.put_nowait(pb.SessionRequest(abort=pb.Abort(slots=slots)))
 
     def listens(self, slot: int, listener: SlotListener) -> bool:
-        """Tell whether the slot still belongs to this listener."""
+        """Return whether the slot still belongs to this listener."""
         listeners = self._slots.listeners
         return slot < len(listeners) and listeners[slot] is listener
 

@@ -108,7 +108,7 @@ class SlotTable:
         return len(self.listeners) - 1
 
     def is_open(self, slot: int) -> bool:
-        """Tell whether a slot's terminal event has yet to come."""
+        """Return whether a slot's terminal event has yet to come."""
         return slot < len(self.listeners) and self.listeners[slot] is not _FREE
 
     def holder(self, slot: int) -> SlotListener:

@@ -32,7 +32,7 @@ class AdminAuthorization:
 
     def guards(self, route: APIRoute) -> bool:
         """Return whether a route requires authorization."""
-        return any(asked.dependency is self for asked in route.dependencies)
+        return any(each.dependency is self for each in route.dependencies)
 
     @property
     def has_key(self) -> bool:

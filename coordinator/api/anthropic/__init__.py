@@ -1,1 +1,1 @@
-"""Anthropic's Messages API, translated into chat and back."""
+"""Anthropic's Messages API, translated to chat and back."""

@@ -1,4 +1,4 @@
-"""Messages made of Anthropic's content blocks, as chat messages. The rules are vLLM's; what is no text is refused."""
+"""Converts messages of Anthropic's content blocks to chat messages, by vLLM's rules. Only text is accepted."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ Blocks = str | Sequence[Mapping[str, Any]]
 
 
 def system_text(system: Blocks | None, where: str) -> str:
-    """Return a system prompt's text. Raises InvalidRequest that names the block."""
+    """Return a system prompt's text. Raises an InvalidRequest that names the block."""
     if system is None or isinstance(system, str):
         return without_billing_header(system or "")
     return "".join(without_billing_header(_text(block, f"{where}[{i}]")) for i, block in enumerate(system))
@@ -21,9 +21,9 @@ def system_text(system: Blocks | None, where: str) -> str:
 def chat_messages(
     system: Blocks | None, messages: Sequence[Mapping[str, Any]], system_first: bool = False
 ) -> list[Message]:
-    """Return chat messages. Raises InvalidRequest that names the block.
+    """Return chat messages. Raises an InvalidRequest that names the block.
 
-    system_first: put system messages that stand among the others before all of them.
+    system_first: move system messages within the conversation to its front.
     """
     first = [system_text(system, "system")]
     chat: list[Message] = []
@@ -47,13 +47,13 @@ def chat_messages(
 
 
 def continues(messages: Sequence[Message]) -> bool:
-    """Tell whether chat messages end with a text of the assistant's, which the reply is to continue."""
+    """Return whether chat messages end with assistant text, which the reply continues."""
     last = messages[-1] if messages else {}
     return last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last
 
 
 def _turn(role: str, content: Blocks, where: str) -> list[Message]:
-    """Return what one message becomes: the results of tools have messages of their own, before the user's."""
+    """Convert one message. Tool results become messages of their own, before the user's."""
     if isinstance(content, str):
         return [{"role": role, "content": content}]
     turn = _Turn()
@@ -72,7 +72,7 @@ def _turn(role: str, content: Blocks, where: str) -> list[Message]:
 
 
 class _Turn:
-    """What one message is made of."""
+    """The parts of one message."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -91,7 +91,7 @@ class _Turn:
             case "assistant", "thinking":
                 self.reasoning.append(_string(block, "thinking", where))
             case "assistant", "redacted_thinking":
-                pass  # nobody here can read it, and clients send back all that they once got
+                pass  # unreadable here, and clients send back everything that they received
             case "assistant", "tool_use":
                 self.calls.append(_tool_call(block, where))
             case "user", "tool_result":

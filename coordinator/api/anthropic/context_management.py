@@ -1,4 +1,4 @@
-"""Anthropic's context_management: what is taken out of a long conversation before the model sees it."""
+"""Anthropic's context_management: edits that remove parts of a long conversation from the prompt."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,20 +17,20 @@ _DEFAULT_TURNS = 1
 
 
 class ContextManagement(RequestModel):
-    """The edits of a request; of those that there are, only old thinking is taken out here."""
+    """The edits of a request. Only the removal of old thinking is supported."""
 
     model_config = ConfigDict(extra="allow")
 
     edits: list[dict[str, Any]] = Field(default_factory=list)
 
     def edited(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return what is left of the messages. Raises InvalidRequest for other edits, and for what is unknown."""
+        """Return the messages after the edits. Raises InvalidRequest for other edits and unknown fields."""
         for name in self.model_extra or ():
             raise InvalidRequest(f"`context_management.{name}` is not supported.", param="context_management")
         turns = None
         for i, edit in enumerate(self.edits):
             turns = _kept_turns(edit, where := f"context_management.edits[{i}]")
-            if i:  # each costs a walk through all messages
+            if i:  # each edit walks through all messages
                 raise InvalidRequest(
                     f"{where} is a second {_EDIT}: an edit may be given once.", param="context_management"
                 )
@@ -38,7 +38,7 @@ class ContextManagement(RequestModel):
 
 
 def _kept_turns(edit: Mapping[str, Any], where: str) -> int | None:
-    """Return of how many turns an edit keeps the thinking, None for all. Raises InvalidRequest."""
+    """Return the number of turns whose thinking an edit keeps; None: all. Raises InvalidRequest."""
     if edit.get("type") != _EDIT or edit.keys() - {"type", "keep"}:
         raise InvalidRequest(
             f"{where} is not supported: of edits, only {_EDIT} with `keep` is.", param="context_management"
@@ -57,9 +57,9 @@ def _kept_turns(edit: Mapping[str, Any], where: str) -> int | None:
 
 
 def _without_old_thinking(messages: Sequence[Message], turns: int) -> list[Message]:
-    """Take the thinking out of all turns of the assistant's but so many of the last ones that have some."""
+    """Remove thinking from assistant turns, except the last `turns` of those that have some."""
     left: list[Message] = []
-    thought = False  # in the turn that is walked through, from its end
+    thought = False  # in the current turn, which is walked from its end
     for message in reversed(messages):
         if _has_thinking(message):
             thought = True
@@ -81,7 +81,7 @@ def _is_thinking(block: object) -> bool:
 
 
 def _begins_turn(message: Message) -> bool:
-    """Tell whether the assistant's next message is a new turn: results of tools go on with the one that is."""
+    """Return whether the next assistant message starts a new turn; after tool results the current turn continues."""
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, list):
         return message.get("role") == "user"

@@ -1,10 +1,10 @@
-"""The events of a streamed message: each content block started, filled and stopped before the next one."""
+"""The events of a streamed message: each content block is started, filled and stopped before the next one."""
 
 from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.anthropic.blocks import Message
-from tokenwire.coordinator.api.anthropic.response import new_signature, opened_block, returned, shown_usage, stop
+from tokenwire.coordinator.api.anthropic.response import as_messages, new_signature, opened_block, shown_usage, stop
 from tokenwire.coordinator.api.errors import anthropic_error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.message_parts import Part
@@ -15,7 +15,7 @@ from tokenwire.coordinator.types import Finish, Usage
 from tokenwire.errors import TokenwireError
 
 _PING = 'event: ping\ndata: {"type":"ping"}\n\n'
-# Type of a delta and the field that has what was gained.
+# Type of a delta, and the field of its text.
 _DELTAS = {
     "text": ("text_delta", "text"),
     "reasoning": ("thinking_delta", "thinking"),
@@ -24,14 +24,14 @@ _DELTAS = {
 
 
 class MessageEvents:
-    """Renders the events of one message; a delta is three strings put together."""
+    """Renders the events of one message; a delta concatenates three strings."""
 
     def __init__(self, call: ChatCall) -> None:
         self._call = call
         self._head = ""
 
     def opening(self, usage: Usage) -> str:
-        """Render the message as it begins."""
+        """Render the start of the message."""
         prepared = self._call.prepared
         message: dict[str, Any] = {
             "id": prepared.request.request_id,
@@ -45,7 +45,7 @@ class MessageEvents:
         }
         return _event("message_start", message=message) + _PING
 
-    def opened(self, part: Part) -> str:
+    def open_part(self, part: Part) -> str:
         """Render the start of a block."""
         kind, field = _DELTAS[part.kind]
         self._head = (
@@ -54,11 +54,11 @@ class MessageEvents:
         )
         return _event("content_block_start", index=part.index, content_block=opened_block(part))
 
-    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render one delta."""
         return f"{self._head}{encode_basestring(text)}}}}}\n\n"
 
-    def closed(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: Part, finish: Finish | None) -> str:
         """Render the end of a block."""
         end = _event("content_block_stop", index=part.index)
         if part.kind != "reasoning":
@@ -67,17 +67,17 @@ class MessageEvents:
         return _event("content_block_delta", index=part.index, delta=signature) + end
 
     def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
-        """Render why the message ended, what it cost, and its end."""
+        """Render the stop reason, the usage, and the end of the message."""
         end = {"delta": stop(parts, finish), "usage": self._usage(usage), **resumption_fields(finish)}
         return _event("message_delta", **end) + _event("message_stop")
 
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
-        """Render an error, behind which nothing comes."""
+        """Render an error, as the last event."""
         return anthropic_error_event(error).decode()
 
-    def returned(self, parts: list[Part]) -> list[Message]:
+    def as_messages(self, parts: list[Part]) -> list[Message]:
         """Return the chat messages that parts become when a client sends them back."""
-        return returned(parts)
+        return as_messages(parts)
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
         return shown_usage(usage, self._call.api.prompt_tokens_details)

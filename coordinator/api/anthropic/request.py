@@ -1,4 +1,4 @@
-"""The body of a Messages request, and the chat request that it becomes."""
+"""The body of a Messages request, and its translation to a chat request."""
 
 import re
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel
 
-# Known to Anthropic, not served, with the values that change nothing.
+# Fields of Anthropic's API that are not served, with the values that have no effect.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "container": (None,),
     "diagnostics": (None,),
@@ -21,7 +21,7 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "speed": (None, "standard"),
     "stop": (None,),
 }
-# Chat's names of fields that are called something else here.
+# Chat's names of fields with a different name here.
 _NAMES = {
     "stop": "stop_sequences",
     "response_format": "output_config.format",
@@ -34,7 +34,7 @@ _HOSTED = re.compile(r"(web_search|web_fetch|code_execution|tool_search_tool_(re
 
 
 class Tool(RequestModel):
-    """A tool that the client runs. Those that Anthropic runs have types of their own, and no schema."""
+    """A tool that the client runs. Tools that Anthropic runs have their own types and no schema."""
 
     type: str | None = None
     name: str
@@ -45,7 +45,7 @@ class Tool(RequestModel):
 
     @property
     def is_hosted(self) -> bool:
-        """Whether only Anthropic's servers can run it: clients offer such tools, and do without."""
+        """Whether only Anthropic's servers can run it. Clients offer such tools but do not depend on them."""
         return self.type is not None and _HOSTED.fullmatch(self.type) is not None
 
     def chat(self, where: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class ToolChoice(RequestModel):
 
 
 class Thinking(RequestModel):
-    """Whether the model is to think, and how much. What it thinks always shows."""
+    """Whether the model thinks, and how much. Its thinking is always returned."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = Field(default=None, ge=1)
@@ -108,7 +108,7 @@ class OutputConfig(RequestModel):
 
 
 class CountTokensRequest(RequestModel):
-    """What makes a prompt; vLLM's extensions are in `model_extra`."""
+    """The fields that determine a prompt; vLLM's extensions are in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -122,7 +122,7 @@ class CountTokensRequest(RequestModel):
     chat_template_kwargs: dict[str, Any] | None = None
     context_management: ContextManagement | None = None
     cache_control: Any = None
-    """Prefixes are cached whether a client asks for it or not."""
+    """Ignored: prefixes are always cached."""
 
     @property
     def left_out_tools(self) -> list[str]:
@@ -131,7 +131,7 @@ class CountTokensRequest(RequestModel):
 
     @property
     def has_inline_system(self) -> bool:
-        """Whether there are system messages among the others."""
+        """Whether there are system messages within the conversation."""
         return any(message.get("role") == "system" for message in self.messages)
 
     def to_chat(self, translator: ChatTranslator, system_first: bool = False) -> ChatCompletionRequest:
@@ -140,8 +140,8 @@ class CountTokensRequest(RequestModel):
 
     def _fields(self, system_first: bool) -> dict[str, Any]:
         config, thinking = self.output_config or OutputConfig(), self.thinking
-        said = self.messages if self.context_management is None else self.context_management.edited(self.messages)
-        messages = chat_messages(self.system, said, system_first)
+        edited = self.messages if self.context_management is None else self.context_management.edited(self.messages)
+        messages = chat_messages(self.system, edited, system_first)
         continued = continues(messages) or None
         tools = [tool.chat(f"tools[{i}]") for i, tool in enumerate(self.tools or ()) if not tool.is_hosted] or None
         choice = self.tool_choice
@@ -171,7 +171,7 @@ class CountTokensRequest(RequestModel):
         return choice.chat()
 
     def _template_kwargs(self) -> dict[str, Any] | None:
-        # Some templates think only when told to; that they are not to think they hear as an effort of "none".
+        # Some templates enable thinking only on request; an effort of "none" disables it.
         if self.thinking is None or self.thinking.type == "disabled":
             return self.chat_template_kwargs
         return {"enable_thinking": True, **(self.chat_template_kwargs or {})}
@@ -209,5 +209,5 @@ class MessagesRequest(CountTokensRequest):
 
 
 def messages_translator() -> ChatTranslator:
-    """Return what makes chat requests of Messages requests."""
+    """Return the translator from Messages requests to chat requests."""
     return ChatTranslator(_NOT_SERVED, _NAMES)

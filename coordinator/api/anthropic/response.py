@@ -1,4 +1,4 @@
-"""What Anthropic's whole answers and streams are made of: content blocks, the reason of the stop, usage."""
+"""Elements of Anthropic's whole and streamed responses: content blocks, stop reason, usage."""
 
 import json
 import uuid
@@ -12,12 +12,12 @@ from tokenwire.coordinator.types import Finish, Usage
 
 
 def new_signature() -> str:
-    """Return what stands for Anthropic's signature of a thinking block: nobody checks it, but clients want one."""
+    """Return a placeholder for the signature of a thinking block: clients require one, and nothing checks it."""
     return uuid.uuid4().hex
 
 
 def opened_block(part: Part) -> dict[str, Any]:
-    """Return a content block that has begun."""
+    """Return a content block at its start."""
     match part.kind:
         case "text":
             return {"type": "text", "text": ""}
@@ -28,7 +28,7 @@ def opened_block(part: Part) -> dict[str, Any]:
 
 
 def whole_block(part: Part) -> dict[str, Any]:
-    """Return a content block that is complete, or cut."""
+    """Return a complete or truncated content block."""
     match part.kind:
         case "text":
             return {"type": "text", "text": part.text}
@@ -39,7 +39,7 @@ def whole_block(part: Part) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments; of arguments that were cut, what is whole, as Anthropic's clients read streams."""
+    """Return a call's arguments; of truncated ones the complete part, as Anthropic's clients parse streams."""
     try:
         value = from_json(arguments or "{}", allow_partial=True)
     except ValueError:
@@ -47,13 +47,13 @@ def _input(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def returned(parts: list[Part]) -> list[Message]:
+def as_messages(parts: list[Part]) -> list[Message]:
     """Return the chat messages that parts become when a client sends their blocks back."""
     return chat_messages(None, [{"role": "assistant", "content": [whole_block(part) for part in parts]}])
 
 
 def stop(parts: list[Part], finish: Finish) -> dict[str, Any]:
-    """Return the stop reason with the stop sequence, as vLLM sees it: a call that was cut short must not be run."""
+    """Return the stop reason and the stop sequence, as vLLM does: a truncated call must not be run."""
     calls = [part for part in parts if part.kind == "tool_call"]
     if finish.reason == "length":
         return {"stop_reason": "max_tokens", "stop_sequence": None}
@@ -73,7 +73,7 @@ def _is_json(text: str) -> bool:
 
 
 def shown_usage(usage: Usage, shows_cached: bool) -> dict[str, Any]:
-    """Return Anthropic's usage, whose input tokens are those that did not come from a cache."""
+    """Return Anthropic's usage, whose input tokens exclude cached ones."""
     shown: dict[str, Any] = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
     if shows_cached and usage.cached_tokens is not None:
         shown["input_tokens"] -= usage.cached_tokens

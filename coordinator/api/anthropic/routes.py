@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
-from tokenwire.coordinator.api.anthropic.response import returned, shown_usage, stop, whole_block
+from tokenwire.coordinator.api.anthropic.response import as_messages, shown_usage, stop, whole_block
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
@@ -28,7 +28,7 @@ _PROBE = [{"role": role, "content": "t"} for role in ("system", "user", "system"
 
 def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
     """Return the routes of the Messages API."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     translator = messages_translator()
     placement = SystemPlacement()
     left_out = LeftOutTools()
@@ -58,14 +58,14 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
 
 
 def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
-    """Return Anthropic's message. Raises ParserFailed, or WorkerLost when a worker broke the reply off."""
+    """Return Anthropic's message. Raises ParserFailed, or WorkerLost if a worker aborted the reply."""
     choice, prepared = choices[0], call.prepared
     error = aborted(choice.finish.reason)
     if error is not None:
         raise error
     messages, usage = parse_choices(call, choices)
     parts = whole_parts(messages[0])
-    call.keep(0, returned(parts))
+    call.keep(0, as_messages(parts))
     answer = {
         "id": prepared.request.request_id,
         "type": "message",

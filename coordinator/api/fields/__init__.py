@@ -1,1 +1,1 @@
-"""Request and reply fields that several routes share."""
+"""Request and reply fields shared by several routes."""

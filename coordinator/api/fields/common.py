@@ -1,4 +1,4 @@
-"""Request fields that several routes share, and what becomes of them."""
+"""Request fields and headers shared by several routes."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_identifier
 from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
-from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
+from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Truncation
@@ -22,13 +22,13 @@ from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-# Fields that vLLM knows and tokenwire does not serve, with the values that change nothing.
+# Fields of vLLM that tokenwire does not serve, with the values that have no effect.
 NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (None, False),
     "best_of": (None, 1),
 }
 
-# Fields that change nothing about the answer: accepted, as vLLM and OpenAI do.
+# Fields without effect on the reply: accepted, as by vLLM and OpenAI.
 _HARMLESS = frozenset(
     {
         *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
@@ -36,7 +36,7 @@ _HARMLESS = frozenset(
     }
 )
 _MOST_NAMED = 100
-# What clients of vLLM may know such a refusal by.
+# vLLM's messages, which clients may match.
 _UNSUPPORTED_MESSAGES = {
     "suffix": "suffix is only supported for models with FIM completion rendering",
     "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
@@ -44,7 +44,7 @@ _UNSUPPORTED_MESSAGES = {
 }
 
 _MAX_RANK = 2**32 - 1
-"""What the wire has room for."""
+"""The largest int32."""
 
 
 class StreamOptions(RequestModel):
@@ -57,7 +57,7 @@ class StreamOptions(RequestModel):
 
 
 class RequestFields(SamplingFields):
-    """How to sample and how to answer: the same for chat and completions."""
+    """Fields of sampling and of the response common to chat and completions."""
 
     model: str | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=INT64_MAX)] | None = None
@@ -77,7 +77,7 @@ class RequestFields(SamplingFields):
     session_id: Identifier | None = None
     request_id: Identifier = ""
     user: str | None = None
-    # Of beam search, of rendering only, or of media: nothing but their types is checked.
+    # Of beam search, of rendering only, or of media: only their types are checked.
     use_beam_search: bool = False
     length_penalty: float = 1.0
     return_token_offsets: bool | None = None
@@ -85,21 +85,21 @@ class RequestFields(SamplingFields):
     return_mm_kwargs: bool | None = None
 
     def shows_usage(self, api: ApiSettings) -> bool:
-        """Tell whether a stream ends with a usage chunk."""
+        """Return whether a stream ends with a usage chunk."""
         return bool(self.stream_options and self.stream_options.include_usage) or api.force_include_usage
 
     def shows_continuous_usage(self, api: ApiSettings) -> bool:
-        """Tell whether every chunk of a stream carries usage; as in vLLM, only where it ends with usage."""
+        """Return whether every chunk of a stream has usage; as in vLLM, only if it ends with usage."""
         return self.shows_usage(api) and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     def truncation(self) -> Truncation | None:
-        """Return how to cut a long prompt, if at all."""
+        """Return how a long prompt is truncated; None: not at all."""
         if self.truncate_prompt_tokens is None:
             return None
         return Truncation(self.truncate_prompt_tokens, self.truncation_side)
 
     def check_logprobs(self) -> None:
-        """Check what concerns log-probabilities of prompts. Raises InvalidRequest."""
+        """Check the fields of prompt log-probabilities. Raises InvalidRequest."""
         count = self.prompt_logprobs
         if count is not None and self.stream and (count > 0 or count == -1):
             raise InvalidRequest("`prompt_logprobs` are not available when `stream=True`.", param="prompt_logprobs")
@@ -107,7 +107,7 @@ class RequestFields(SamplingFields):
             raise InvalidRequest("`prompt_logprobs` must be a positive value or -1.", param="prompt_logprobs")
 
     def grammar(self) -> pb.StructuredOutputs | None:
-        """Return the one grammar that is asked for; response_format wins. Raises InvalidRequest."""
+        """Return the requested grammar, if any; response_format takes precedence. Raises InvalidRequest."""
         if self.structured_outputs is None and self.response_format is None:
             return None
         return structured_outputs(self.structured_outputs, self.response_format)
@@ -115,41 +115,41 @@ class RequestFields(SamplingFields):
     def sampling(
         self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
     ) -> pb.SamplingParams:
-        """Return what concerns ids, and what is handed on to the engine; see SamplingFields.sampling."""
+        """Return the sampling parameters with the engine's own fields; see SamplingFields.sampling."""
         sampling = super().sampling(max_tokens, logprobs, prompt_logprobs)
-        sampling.MergeFrom(self.handed_on())
+        sampling.MergeFrom(self.engine_fields())
         return sampling
 
-    def handed_on(self) -> pb.SamplingParams:
-        """Return only what is the engine's own business."""
+    def engine_fields(self) -> pb.SamplingParams:
+        """Return sampling parameters with nothing but the fields passed through to the engine."""
         sampling = pb.SamplingParams()
         if self.kv_transfer_params or self.ec_transfer_params or self.vllm_xargs:
-            hand_on(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
+            set_engine_fields(sampling, self.kv_transfer_params, self.ec_transfer_params, self.vllm_xargs)
         return sampling
 
 
 def check_stream_options(body: RequestFields) -> None:
-    """Check that stream options come with a stream. Raises InvalidRequest."""
+    """Check that stream options are set only for streams. Raises InvalidRequest."""
     if body.stream_options is not None and body.stream_options.model_fields_set and not body.stream:
         raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
 
 
 def request_id(prefix: str, body: str | None, header: str | None) -> str:
-    """Return the id of a request: the X-Request-Id header's, the body's, or a new one."""
+    """Return the id of a request: from the X-Request-Id header, from the body, or a new one."""
     return f"{prefix}{header or body or uuid.uuid4().hex}"
 
 
 class UnsupportedFields:
-    """Refuses known fields that are not served, with the values that change nothing let through."""
+    """Rejects known fields that are not served, unless their values have no effect."""
 
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:
-        """not_served: by name, the values that change nothing. harmless: fields to ignore without a word."""
+        """not_served: values without effect, by field. harmless: fields that are ignored silently."""
         self._not_served = not_served
         self._harmless = _HARMLESS.union(harmless)
         self._named: set[str] = set()
 
     def check_body(self, body: BaseModel) -> None:
-        """Check a request, whether its model declares a field's type or nothing of it. Raises InvalidRequest."""
+        """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
         declared = type(body).model_fields
         typed = {name: getattr(body, name) for name in self._not_served if name in declared}
         self.check(
@@ -157,22 +157,22 @@ class UnsupportedFields:
         )
 
     def check(self, extra: Mapping[str, Any] | None) -> None:
-        """Check the fields that the request's model does not declare. Raises InvalidRequest."""
+        """Check fields that the request's model does not declare. Raises InvalidRequest."""
         for name, value in (extra or {}).items():
             if name in self._not_served:
                 if value not in self._not_served[name]:
                     raise InvalidRequest(_UNSUPPORTED_MESSAGES.get(name) or f"`{name}` is not supported.", param=name)
             elif name not in self._harmless and name not in self._named and len(self._named) < _MOST_NAMED:
                 self._named.add(name)
-                log.warning("requests carry the unknown field %s: ignored", json.dumps(name[:100]))
+                log.warning("ignored the unknown request field %s", json.dumps(name[:100]))
 
 
 class Headers:
-    """What a request's headers say beside its body."""
+    """The headers that belong to a request, and its tenant."""
 
     def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
         self.tenant = tenant
-        """Who the request is of, by its key."""
+        """The tenant of the request's key."""
         self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
@@ -181,23 +181,23 @@ class Headers:
 
     @classmethod
     def of(cls, request: Request) -> "Headers":
-        """Read a request's headers, and whose it is. Raises InvalidRequest."""
+        """Read a request's headers and its tenant. Raises InvalidRequest."""
         context: RequestContext = request.scope[CONTEXT]
         own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
         return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
 
     def identifier(self, name: str) -> str | None:
-        """Return a header that names something. Raises InvalidRequest."""
+        """Return the identifier in a header. Raises InvalidRequest."""
         value = self._headers.get(name.lower())
         return None if value is None else checked_identifier(value, name)
 
     def priority(self, body: int) -> int:
-        """Return the header's priority, or else the body's. One that is no number counts as absent, as in vLLM."""
+        """Return the header's priority, or else the body's. As in vLLM, one that is not a number is ignored."""
         return _number(self._priority, body)
 
     @property
     def data_parallel_rank(self) -> int | None:
-        """The rank that the request is to run on. Raises InvalidRequest for what is no rank of any fleet."""
+        """The data-parallel rank to run on. Raises InvalidRequest if no fleet can have that rank."""
         if self._rank is None:
             return None
         try:

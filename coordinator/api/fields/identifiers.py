@@ -1,4 +1,4 @@
-"""Names that clients give to their requests and sessions: bounded, since every chunk and every choice carries them."""
+"""Identifiers of requests and sessions chosen by clients: bounded, because every chunk and choice repeats them."""
 
 import re
 from typing import Annotated
@@ -8,13 +8,13 @@ from pydantic import AfterValidator, ValidationInfo
 from tokenwire.errors import InvalidRequest
 
 MAX_CHARS = 512
-"""As OpenAI bounds the ids of requests that clients make up."""
+"""OpenAI's limit on request ids from clients."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Those of ASCII and of Latin-1, and what else ends a line."""
+"""Control characters of ASCII and Latin-1, and other line separators."""
 
 
 def checked_identifier(value: str, param: str) -> str:
-    """Return a name that can go into answers, logs and traces. Raises InvalidRequest."""
+    """Return an identifier that is safe in responses, logs and traces. Raises InvalidRequest."""
     if len(value) > MAX_CHARS:
         raise InvalidRequest(f"`{param}` has {len(value)} characters, more than {MAX_CHARS}.", param=param)
     if _CONTROL.search(value):
@@ -27,4 +27,4 @@ def _checked_field(value: str, info: ValidationInfo) -> str:
 
 
 Identifier = Annotated[str, AfterValidator(_checked_field)]
-"""The type of a field with such a name."""
+"""The type of such a field."""

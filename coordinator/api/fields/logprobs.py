@@ -1,4 +1,4 @@
-"""Log-probabilities in the shapes of OpenAI's chat and completions, as vLLM fills them."""
+"""Log-probabilities in the formats of OpenAI's chat and completions, as vLLM fills them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
 _FLOOR = -9999.0
-"""Stands for minus infinity, which JSON has no word for."""
+"""Replaces minus infinity, which JSON cannot represent."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogprobStyle:
-    """Which tokens of each position a client wants to see, and how they are written."""
+    """Which tokens of each position are returned, and how they are written."""
 
     top: int
-    """So many of the likeliest; -1: all."""
+    """Number of most likely tokens; -1: all."""
     everything: bool = False
-    """Whatever the engine reported: the ids that the request named."""
+    """All that the engine reported: the ids that the request named."""
     as_token_ids: bool = False
     """Write tokens as "token_id:N"."""
 
     def name(self, token: ScoredToken) -> str:
-        """Return how a token is written."""
+        """Return a token as it is written."""
         return f"token_id:{token.token_id}" if self.as_token_ids else token.text
 
     def shows_all(self) -> bool:
-        """Tell whether no token of a position is left out."""
+        """Return whether all tokens of a position are returned."""
         return self.everything or self.top == -1
 
 
@@ -60,9 +60,10 @@ def completion_logprobs(
     decode: Callable[[int], str],
     offset: int = 0,
 ) -> tuple[dict[str, Any], int]:
-    """Return completions' logprobs object, and where the text goes on.
+    """Return completions' logprobs object, and the offset of the following text.
 
-    decode: names a token without log-probabilities, the first one of a prompt; offset: characters before the first.
+    decode: decodes a token without log-probabilities, such as the first of a prompt. offset: characters before the
+    first token.
     """
     tokens: list[str] = []
     values: list[float | None] = []
@@ -83,7 +84,7 @@ def completion_logprobs(
 
 
 def _top(position: ScoredPosition, style: LogprobStyle) -> dict[str, float]:
-    # OpenAI's definition: up to one more than asked for, since the sampled token is among them.
+    # OpenAI's definition: up to one more than requested, because the sampled token is included.
     shown = position if style.shows_all() else position[: style.top + 1]
     return {style.name(token): max(token.logprob, _FLOOR) for token in shown}
 

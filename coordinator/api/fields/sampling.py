@@ -1,4 +1,4 @@
-"""How to sample: request fields that every route has, and what becomes of them on the wire."""
+"""Sampling fields common to all routes, and their translation to the protocol."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ class RepetitionDetection(RequestModel):
     min_count: int = 0
 
     def to_wire(self) -> pb.RepetitionDetection:
-        """Return what the wire carries. Raises InvalidRequest."""
+        """Return the protocol's message. Raises InvalidRequest."""
         most, least, count = self.max_pattern_size, self.min_pattern_size, self.min_count
         if not 0 <= least <= most:
             raise InvalidRequest(
@@ -49,13 +49,13 @@ class RepetitionDetection(RequestModel):
                 "repetitive patterns, set max_pattern_size to 0.",
                 param="repetition_detection",
             )
-        # No sequence is as long as the largest number that the wire has.
+        # No sequence is as long as the protocol's largest number.
         most, least, count = (min(max(number, 0), UINT32_MAX) for number in (most, least, count))
         return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=count)
 
 
 class SamplingFields(RequestModel):
-    """How to sample and what ends a sequence, with vLLM's names."""
+    """Sampling and stop conditions, with vLLM's names."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -87,7 +87,7 @@ class SamplingFields(RequestModel):
     routed_experts_prompt_start: UInt32 = 0
 
     def text_rules(self) -> TextRules:
-        """Return what concerns text and never reaches a worker."""
+        """Return the options of text, which workers do not need."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return TextRules(
             stop,
@@ -97,16 +97,16 @@ class SamplingFields(RequestModel):
         )
 
     def grammar(self) -> pb.StructuredOutputs | None:
-        """Return the grammar that the output must follow, if any. Raises InvalidRequest."""
+        """Return the grammar of the output, if any. Raises InvalidRequest."""
         return structured_outputs(self.structured_outputs, None)
 
     def sampling(
         self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
     ) -> pb.SamplingParams:
-        """Return what concerns ids. Raises InvalidRequest for numbers that no engine could take.
+        """Return the sampling parameters. Raises InvalidRequest for numbers out of range.
 
-        logprobs: likeliest tokens to report with each token, None for no report; prompt_logprobs: with each prompt
-        token, where the request does not say so itself.
+        logprobs: number of most likely tokens to report with each token; None: no report. prompt_logprobs: the same for
+        prompt tokens, if the request does not set it itself.
         """
         if max_tokens is not None and max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")

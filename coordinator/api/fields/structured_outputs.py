@@ -1,4 +1,4 @@
-"""Grammars that a request asks for: OpenAI's response_format and vLLM's structured_outputs."""
+"""Grammars of requests: OpenAI's response_format and vLLM's structured_outputs."""
 
 import json
 from typing import Any, Literal
@@ -9,14 +9,14 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
-# In vLLM's order, which its messages show.
+# In vLLM's order, which its messages use.
 _CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 _EXCLUSIVE = ("json", "regex", "choice")
 
 
 class JsonSchema(RequestModel):
-    """The schema inside a response_format."""
+    """The schema in a response_format."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -27,7 +27,7 @@ class JsonSchema(RequestModel):
 
 
 class ResponseFormat(RequestModel):
-    """OpenAI's response_format, and vLLM's structural tags in both of their spellings."""
+    """OpenAI's response_format, and vLLM's structural tags in both formats."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -35,7 +35,7 @@ class ResponseFormat(RequestModel):
     json_schema: JsonSchema | None = None
 
     def constraint(self) -> dict[str, Any]:
-        """Return vLLM's name and value of the constraint, empty for plain text. Raises InvalidRequest."""
+        """Return the constraint by vLLM's name; empty for plain text. Raises InvalidRequest."""
         match self.type:
             case "text":
                 return {}
@@ -73,29 +73,29 @@ class StructuredOutputs(RequestModel):
     whitespace_pattern: str | None = None
 
     def is_exclusive(self) -> bool:
-        """Tell whether it has one of the constraints that nothing goes with."""
+        """Return whether it has a constraint that excludes others."""
         return any(value is not None for value in (self.json_, self.regex, self.choice))
 
 
 def structured_outputs(
-    asked: StructuredOutputs | None, response_format: ResponseFormat | None
+    requested: StructuredOutputs | None, response_format: ResponseFormat | None
 ) -> pb.StructuredOutputs | None:
-    """Return the one constraint that a request asks for; response_format wins. Raises InvalidRequest."""
-    given = {} if asked is None else asked.model_dump(by_alias=True)
+    """Return the only constraint of a request; response_format takes precedence. Raises InvalidRequest."""
+    given = {} if requested is None else requested.model_dump(by_alias=True)
     if sum(given.get(name) is not None for name in _EXCLUSIVE) > 1:
         raise InvalidRequest(
             "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').",
             param="structured_outputs",
         )
-    if asked is not None and all(given.get(name) is None for name in _CONSTRAINTS):
+    if requested is not None and all(given.get(name) is None for name in _CONSTRAINTS):
         raise _not_one_constraint(given, "structured_outputs")
     constraint = {} if response_format is None else response_format.constraint()
-    if asked is None and not constraint:
+    if requested is None and not constraint:
         return None
     given |= constraint
     kinds = [name for name in _CONSTRAINTS if given.get(name) is not None]
     if len(kinds) != 1:
-        raise _not_one_constraint(given, "response_format" if asked is None else "structured_outputs")
+        raise _not_one_constraint(given, "response_format" if requested is None else "structured_outputs")
     wire = pb.StructuredOutputs(**_options(given))
     _set_constraint(wire, kinds[0], given[kinds[0]])
     return wire

@@ -1,4 +1,4 @@
-"""The fields of token-exact history: what a request may ask for and carry, and what its reply says of it."""
+"""Fields of token-exact history, in requests and replies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -15,13 +15,13 @@ _MESSAGE_FIELDS = {*_MESSAGE_IDS, "generation_log_probs"}
 
 
 class TokenHistoryFields(RequestModel):
-    """Fields of requests that hold a conversation."""
+    """Fields of requests with a conversation."""
 
     token_history: HistoryMode | None = None
-    """exact: re-use the ids of earlier prompts and completions; template: render everything anew, as vLLM does; auto:
-    exact where ids matter to the client. Default: the server's."""
+    """exact: reuse the ids of earlier prompts and completions; template: render everything again, as vLLM does; auto:
+    exact if ids matter to the client. Default: the server's."""
     required_prefix_token_ids: list[int] | None = None
-    """The ids of an earlier prompt and its completion, with which this prompt has to begin."""
+    """The ids of an earlier prompt and its completion, with which this prompt must start."""
 
     def exact_history(
         self,
@@ -34,9 +34,9 @@ class TokenHistoryFields(RequestModel):
         session_id: str | None = None,
         keeps: bool = True,
     ) -> ExactHistory | None:
-        """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest.
+        """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest.
 
-        default: the server's mode. wants_ids: whether the client asks to see ids. keeps: whether replies are kept.
+        default: the server's mode. wants_ids: whether the response has ids. keeps: whether replies are stored.
         """
         if self.token_history == "template":  # noqa: S105
             if self.required_prefix_token_ids:
@@ -61,7 +61,7 @@ class TokenHistoryFields(RequestModel):
 
 
 def _carried(messages: Sequence[Mapping[str, Any]]) -> KnownPrefix | None:
-    """Return the ids that the last of the assistant's messages with ids carries."""
+    """Return the ids on the last assistant message that has ids."""
     for position in reversed(range(len(messages))):
         message = messages[position]
         if message.get("role") == "assistant" and all(message.get(name) is not None for name in _MESSAGE_IDS):
@@ -78,12 +78,12 @@ def _ids(value: object, where: str) -> list[int]:
 
 
 def without_ids(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages without the ids that they carry: for those who read messages only."""
+    """Return messages without their ids, for consumers that only handle messages."""
     return [{name: value for name, value in message.items() if name not in _MESSAGE_FIELDS} for message in messages]
 
 
 def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
-    """Return the fields that tell a client what its prompt re-used; none where the prompt was the template's."""
+    """Return the fields of how much the prompt reused; empty if it was rendered by the template."""
     prompt = prepared.request.prompts[0]
     if not isinstance(prompt, ChatPrompt) or prompt.history is None:
         return {}
@@ -95,9 +95,9 @@ def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
 def shown_message_ids(
     prepared: PreparedRequest, token_ids: list[int], logprobs: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the fields of a message for clients that carry ids on their messages; none for others.
+    """Return the fields of a message for clients that keep ids on their messages; empty for others.
 
-    logprobs: OpenAI's, of the message; None where they were not asked for.
+    logprobs: OpenAI's logprobs of the message; None if not requested.
     """
     prompt = prepared.request.prompts[0]
     if not isinstance(prompt, ChatPrompt) or prompt.history is None or prompt.history.prefix is None:

@@ -1,4 +1,4 @@
-"""Values of request fields as the wire takes them; what the wire cannot carry is refused by name."""
+"""Converts values of request fields to the protocol's; those it cannot represent are rejected by name."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,14 +10,14 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def int32(value: int | None, param: str) -> int | None:
-    """Return a number that fits the wire. Raises InvalidRequest."""
+    """Return a number that fits in the protocol. Raises InvalidRequest."""
     if value is not None and not -(2**31) <= value < 2**31:
         raise InvalidRequest(f"{param} is out of range: {value}", param=param)
     return value
 
 
 def ids(token_ids: list[int] | None, param: str) -> list[int]:
-    """Return ids, each once. Raises InvalidRequest for what can be no id."""
+    """Return ids without duplicates. Raises InvalidRequest for values that cannot be ids."""
     if token_ids and len(token_ids) > MAX_IDS:  # before each is looked at
         raise InvalidRequest(f"{param} has {len(token_ids)} entries, more than {MAX_IDS}.", param=param)
     for token_id in token_ids or ():
@@ -27,7 +27,7 @@ def ids(token_ids: list[int] | None, param: str) -> list[int]:
 
 
 def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
-    """Return biases by id, cut to the allowed range. Raises InvalidRequest."""
+    """Return biases by id, clamped to the allowed range. Raises InvalidRequest."""
     resolved: dict[int, float] = {}
     invalid: list[str] = []
     for key, value in (bias or {}).items():
@@ -45,14 +45,14 @@ def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
 
 
 def checked_biases(bias: object) -> object:
-    """Check how many biases there are, before each is looked at. Raises InvalidRequest."""
+    """Check the number of biases before their values are parsed. Raises InvalidRequest."""
     if isinstance(bias, dict) and len(bias) > MAX_BIASES:
         raise InvalidRequest(f"logit_bias has {len(bias)} entries, more than {MAX_BIASES}.", param="logit_bias")
     return bias
 
 
 def checked_cache_salt(salt: object) -> str | None:
-    """Return a salt that caches behind the engine can take. Raises InvalidRequest."""
+    """Return a salt that caches behind the engine accept. Raises InvalidRequest."""
     if salt is None:
         return None
     if not isinstance(salt, str) or not salt:
@@ -66,7 +66,7 @@ def checked_cache_salt(salt: object) -> str | None:
 
 
 def checked_budget(budget: object) -> int | None:
-    """Return a budget of thinking, None for none. Raises InvalidRequest."""
+    """Return a thinking budget; None: unlimited. Raises InvalidRequest."""
     if budget is None or budget == -1:
         return None
     if not isinstance(budget, int) or isinstance(budget, bool) or not 0 <= budget < 2**31:
@@ -78,7 +78,7 @@ def checked_budget(budget: object) -> int | None:
 
 
 def checked_number(name: str) -> Callable[[object], object]:
-    """Return a check that a field is no text that looks like a number. It raises InvalidRequest."""
+    """Return a validator that rejects strings that look like numbers. It raises InvalidRequest."""
 
     def check(value: object) -> object:
         if value is not None and not isinstance(value, int | float):
@@ -89,7 +89,7 @@ def checked_number(name: str) -> Callable[[object], object]:
 
 
 def checked_prompts(name: str) -> Callable[[object], object]:
-    """Return a check that there are not too many prompts, before each is looked at. It raises InvalidRequest."""
+    """Return a validator of the number of prompts, run before they are parsed. It raises InvalidRequest."""
 
     def check(value: object) -> object:
         if isinstance(value, list) and len(value) > MAX_SEQUENCES and not isinstance(value[0], int):
@@ -99,14 +99,14 @@ def checked_prompts(name: str) -> Callable[[object], object]:
     return check
 
 
-def hand_on(
+def set_engine_fields(
     sampling: pb.SamplingParams,
     kv_transfer: Mapping[str, Any] | None,
     ec_transfer: Mapping[str, Any] | None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add what is the engine's own business."""
+    """Set the fields that are passed through to the engine."""
     given = {"kv_transfer_params": kv_transfer, "ec_transfer_params": ec_transfer, "extra_args": extra}
     for name, value in given.items():
-        if value:  # an empty object is nothing, as in vLLM
+        if value:  # as in vLLM, an empty object counts as absent
             setattr(sampling, f"{name}_json", json.dumps(value))

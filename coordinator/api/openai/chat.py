@@ -30,7 +30,7 @@ from tokenwire.coordinator.types import Usage
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """One request on its way: what was asked, what was made of it, and what will read the message out of the text."""
+    """One chat request: its body, the prepared request, and the plan of parsers for its reply."""
 
     body: ChatCompletionRequest
     api: ApiSettings
@@ -40,18 +40,18 @@ class ChatCall:
     created: int
 
     def parser(self) -> MessageParser:
-        """Return what reads one choice, where there is a plan."""
+        """Return the parser of one choice; requires a plan."""
         assert self.plan is not None
         return self.plan.parser(self.prepared.prompts[0].new_ids)
 
     def keep(self, index: int, messages: Sequence[Message]) -> None:
-        """Keep a choice, where it is to be, as the messages that it is when a client sends back what it was shown."""
+        """Store a choice, if the reply is recorded, as the messages that clients send back."""
         if self.prepared.recording is not None:
             self.prepared.recording.keep(index, messages)
 
 
 class ChatService:
-    """Takes chat requests to their replies; other routes that are chats underneath use it too."""
+    """Serves chat requests, also for other routes that translate to them."""
 
     def __init__(self, generation: Generation, models: ModelDirectory, api: ApiSettings) -> None:
         self._generation = generation
@@ -70,34 +70,34 @@ class ChatService:
         return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
 
     async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
-        """Count the prompt that a chat would get, which may be too long for it. Raises what `prepare` raises."""
+        """Return the length of a chat's prompt, which may exceed the model's. Raises what `prepare` raises."""
         body.check()
         model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
         prompt = body.prompt(self._api, body.history(headers, headers.session(body), self._api, keeps=False))
-        self._generation.check_transfers(body.handed_on())
+        self._generation.check_transfers(body.engine_fields())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)
         return len((await self._generation.prepare_prompt(prompt, model, body.truncation())).token_ids)
 
-    def stream(self, call: ChatCall, shape: ChunkEncoder | None = None) -> EventStream:
-        """Return the response that streams a call, in another route's shape where one is given."""
-        return EventStream(self._generation, call.prepared, shape or _chunks(call))
+    def stream(self, call: ChatCall, encoder: ChunkEncoder | None = None) -> EventStream:
+        """Return the streamed response of a call, in another route's format if an encoder is given."""
+        return EventStream(self._generation, call.prepared, encoder or _chunks(call))
 
     async def respond(self, call: ChatCall, request: Request) -> Response:
-        """Return OpenAI's answer, streamed or whole as the call asks. Raises the first error before it begins."""
+        """Return OpenAI's response, streamed or whole. Raises errors that precede its start."""
         if call.body.stream:
             return self.stream(call)
         return JSONResponse(whole_answer(call, await self.collect(call, request)))
 
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
-        """Generate all choices of a call. Raises the first error, or ClientDisconnect when nobody waits any more."""
+        """Generate all choices of a call. Raises the first error, or ClientDisconnect."""
         return await collect(self._generation, call.prepared, request)
 
 
 def chat_routes(service: ChatService) -> APIRouter:
     """Return the chat route."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     gate = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions")
@@ -109,9 +109,9 @@ def chat_routes(service: ChatService) -> APIRouter:
 
 
 async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | None:
-    asked = body.as_json(parsers.reads_messages)
-    # Reading a long conversation takes a parser's own request model a while.
-    return await asyncio.to_thread(parsers.plan, asked) if parsers.reads_messages else parsers.plan(asked)
+    fields = body.as_json(parsers.reads_messages)
+    # A parser's own request model takes a while to validate a long conversation.
+    return await asyncio.to_thread(parsers.plan, fields) if parsers.reads_messages else parsers.plan(fields)
 
 
 def _chunks(call: ChatCall) -> ChatChunks:
@@ -134,7 +134,7 @@ def _chunks(call: ChatCall) -> ChatChunks:
 
 
 def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[ParsedMessage], Usage]:
-    """Read the messages out of whole choices, and count. Raises ParserFailed."""
+    """Return the parsed messages of whole choices, and the usage. Raises ParserFailed."""
     prepared = call.prepared
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
     if call.api.prompt_tokens_details:
@@ -154,7 +154,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
 
 
 def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
-    """Return OpenAI's answer that is not streamed. Raises ParserFailed."""
+    """Return OpenAI's whole response. Raises ParserFailed."""
     body, prepared, first = call.body, call.prepared, choices[0]
     messages, usage = parse_choices(call, choices)
     prompt = prepared.prompts[0]

@@ -1,4 +1,4 @@
-"""The body of a chat completion request, and what becomes of it."""
+"""The body of a chat completion request, and its translation to a GenerationRequest."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
-# Known to vLLM's chat route only, not served, with the values that change nothing.
+# Fields of vLLM's chat route alone that are not served, with the values that have no effect.
 CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
     **NOT_SERVED,
     "functions": (None,),
@@ -49,14 +49,14 @@ _MESSAGES_SCHEMA = {
         "required": ["role", "content"],
     },
 }
-"""What the documentation says of messages. They are checked where they are rendered, with better words."""
+"""The documented schema of messages. Rendering checks them, with better messages."""
 
 
 class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     """OpenAI's chat completion request, with vLLM's extensions."""
 
     messages: Annotated[list[dict[str, Any]], WithJsonSchema(_MESSAGES_SCHEMA)]
-    n: int | None = 1  # type: ignore[assignment]  # null here and not elsewhere, as in vLLM
+    n: int | None = 1  # type: ignore[assignment]  # null only here, as in vLLM
     echo: bool = False
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -78,7 +78,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     mm_processor_kwargs: dict[str, Any] | None = None
 
     def as_json(self, whole: bool = True) -> dict[str, Any]:
-        """Return the body as the client sent it, or only what it says of tools."""
+        """Return the body as the client sent it, or only its fields of tools."""
         only = None if whole else {"tools", "tool_choice"}
         body = self.model_dump(
             exclude_unset=True, by_alias=True, include=only, exclude=set(TokenHistoryFields.model_fields)
@@ -94,7 +94,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     @property
     def wanted_logprobs(self) -> int | None:
-        """How many of the likeliest tokens to report with each token; None: no report."""
+        """Number of most likely tokens to report with each token; None: no report."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
     def check(self) -> None:
@@ -128,10 +128,10 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             )
 
     def prompt(self, api: ApiSettings, history: ExactHistory | None = None) -> Prompt:
-        """Return the messages, or the ids that stand for them: a prefill worker's, handed on. Raises InvalidRequest."""
-        handed_on = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
-        if handed_on is not None and not self.echo:
-            return TokenPrompt(_checked_ids(handed_on), "kv_transfer_params.prompt_token_ids")
+        """Return the messages, or the ids of their prompt passed on from a prefill worker. Raises InvalidRequest."""
+        prefilled = (self.kv_transfer_params or {}).pop("prompt_token_ids", None)
+        if prefilled is not None and not self.echo:
+            return TokenPrompt(_checked_ids(prefilled), "kv_transfer_params.prompt_token_ids")
         hidden = self.tool_choice == "none" and api.exclude_tools_when_tool_choice_none
         options = TemplateOptions(
             add_generation_prompt=self.add_generation_prompt,
@@ -145,7 +145,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
     def history(self, headers: Headers, session_id: str | None, api: ApiSettings, keeps: bool) -> ExactHistory | None:
-        """Return how the prompt re-uses ids; None: not at all. Raises InvalidRequest."""
+        """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest."""
         return self.exact_history(
             self.messages,
             api.token_history,
@@ -159,9 +159,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     def to_generation(
         self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
-        """Translate into the internal noun, with what parsers need of it. Raises InvalidRequest."""
+        """Translate into a GenerationRequest, adapted to the parsers' plan. Raises InvalidRequest."""
         completion_limit = self.max_completion_tokens is not None
-        # A reply that repeats a message, or goes on with another role, does not come back as it was sent.
+        # A reply that echoes a message, or has another role, is not sent back as it was returned.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
         session_id, priority = headers.session(self), headers.priority(self.priority)
         data_parallel_rank = headers.data_parallel_rank
@@ -189,11 +189,11 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         if not self.include_reasoning:
             request.reasoning_ended = True
         if plan is not None:
-            _follow(plan, request)
+            _apply(plan, request)
         return request
 
     def echoed(self) -> str:
-        """Return the text of the last message, where it is to be repeated before the reply."""
+        """Return the text of the last message, for an echo before the reply."""
         last = self.messages[-1]
         if not self.echo or last.get("role") != self.role:
             return ""
@@ -203,7 +203,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         return "\n".join(part if isinstance(part, str) else part.get("text") or "" for part in content)
 
     def chunk_options(self, api: ApiSettings) -> ChunkOptions:
-        """Return what a stream shows beside the text."""
+        """Return which fields a stream has in addition to the text."""
         return ChunkOptions(
             return_token_ids=bool(self.return_token_ids),
             logprobs=self.logprob_style(api),
@@ -214,7 +214,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
     def logprob_style(self, api: ApiSettings) -> LogprobStyle | None:
-        """Return how log-probabilities are shown, None where they are not."""
+        """Return the style of log-probabilities; None: not requested."""
         if self.wanted_logprobs is None:
             return None
         as_ids = self.return_tokens_as_token_ids
@@ -225,8 +225,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
 
-def _follow(plan: ParserPlan, request: GenerationRequest) -> None:
-    """Change a request so that its parsers can read what comes of it."""
+def _apply(plan: ParserPlan, request: GenerationRequest) -> None:
+    """Change a request so that its parsers can read the reply."""
     request.text = replace(
         request.text,
         skip_special_tokens=plan.skip_special_tokens,

@@ -1,4 +1,4 @@
-"""Streamed chunks as bytes: everything constant is rendered once per request, only the delta once per step."""
+"""Streamed chunks as bytes: constant parts are rendered once per request, and only the delta per step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
 
-# Completions name every field in every chunk, as vLLM does.
+# As in vLLM, chunks of completions have every field.
 COMPLETION_ENDING = (
     ',"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
 )
@@ -25,35 +25,34 @@ PLAIN_ENDING = ',"logprobs":null,"finish_reason":null,"token_ids":null}]}\n\n'
 
 @dataclass(frozen=True, slots=True)
 class ChunkOptions:
-    """What a client wants to see in a stream beside the text."""
+    """Which fields a stream has in addition to the text."""
 
     return_token_ids: bool = False
     include_usage: bool = False
     continuous_usage: bool = False
     usage_details: bool = False
-    """Whether usage tells how much of the prompt was cached."""
+    """Whether usage includes the prompt's cached tokens."""
     logprobs: LogprobStyle | None = None
     show_prompt: bool = False
-    """Whether the first chunk carries the prompt's text; completions put it before the text."""
+    """Whether the first chunk has the prompt's text; completions put it before the text."""
     scores_only: bool = False
-    """Whether the reply is the prompt itself, and what was generated is left out."""
+    """Whether the reply is only the prompt, without the generated tokens."""
 
 
 class ChunkWriter:
-    """Renders the chunks of one request. Subclass hooks say what a route's deltas look like.
+    """Renders the chunks of one request. Subclasses define a route's deltas.
 
-    A chunk without extras is `head + quoted text + tail`; the head and tail of every choice are bytes
-    that were made before the first token.
+    A chunk without extras is `head + quoted text + tail`; heads and tails are rendered before the first token.
     """
 
     ending = DONE
     takes_single_steps = False
-    # How a route's choice opens before the text and goes on after it.
+    # A choice's JSON before and after the text.
     _before_text = ""
     _after_text = ""
     _object = ""
     _always_stop_reason = False
-    # The end of a delta without extras, the same in every chunk of a route.
+    # The end of a delta without extras, constant for a route.
     _plain_tail = ""
 
     def __init__(self, prepared: PreparedRequest, created: int, options: ChunkOptions) -> None:
@@ -78,12 +77,12 @@ class ChunkWriter:
             self._usages = [Usage(len(prepared.prompt_of(index).token_ids)) for index in range(prepared.choices)]
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Note how much of the prompt was cached."""
+        """Record how much of the prompt was cached."""
         if self._options.usage_details and self._prefill is None:
             self._prefill = prefill
 
     def opening(self) -> bytes:
-        """Render what comes before the first delta."""
+        """Render the chunks before the first delta."""
         return b""
 
     def delta(
@@ -94,13 +93,13 @@ class ChunkWriter:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Render what a choice gained."""
+        """Render the new output of a choice."""
         if finish is None and self._plain:
             return self._heads[index] + (encode_basestring(text) + self._plain_tail).encode()
         return self._full_delta(index, text, token_ids, finish, logprobs)
 
     def closing(self, usage: Usage) -> bytes:
-        """Render the usage chunk, when it was asked for."""
+        """Render the usage chunk, if requested."""
         if not self._options.include_usage:
             return b""
         if self._prefill is not None:
@@ -111,7 +110,7 @@ class ChunkWriter:
         usage.cached_tokens = prefill.cached_tokens
 
     def error(self, error: TokenwireError) -> bytes:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
         return error_event(error)
 
     def _full_delta(
@@ -132,7 +131,7 @@ class ChunkWriter:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None,
     ) -> str:
-        """Render a choice from behind its text to the end of the chunk's last field."""
+        """Render a choice from the end of its text to the end of the chunk's last field."""
         after: dict[str, Any] = {
             "logprobs": self._logprobs(index, token_ids, logprobs),
             "finish_reason": finish.reason if finish else None,
@@ -151,7 +150,7 @@ class ChunkWriter:
         return end
 
     def _count(self, index: int, token_ids: list[int]) -> None:
-        """Count tokens for chunks that carry usage."""
+        """Count tokens for chunks with usage."""
         if self._usages is not None:
             self._usages[index].completion_tokens += len(token_ids)
 
@@ -161,11 +160,11 @@ class ChunkWriter:
     def _logprobs(
         self, index: int, token_ids: list[int], positions: list[ScoredPosition] | None
     ) -> dict[str, Any] | None:
-        """Return the logprobs of a delta in the route's shape."""
+        """Return the logprobs of a delta in the route's format."""
         raise NotImplementedError
 
     def _first_delta_extras(self, index: int) -> dict[str, Any]:
-        """Return fields that only a choice's first delta has."""
+        """Return the fields of a choice's first delta alone."""
         return {}
 
     @staticmethod
@@ -189,7 +188,7 @@ class ChatChunks(ChunkWriter):
         self._echo = echo
 
     def opening(self) -> bytes:
-        """Render one chunk per choice that names the role; then, where asked, the message that is continued."""
+        """Render one chunk per choice with the role, then, if requested, the message that is continued."""
         events = [self._opening(index, {"role": self._role, "content": ""}, first=True) for index in self._indexes()]
         if self._echo:
             events += [self._opening(index, {"content": self._echo}, first=False) for index in self._indexes()]
@@ -234,11 +233,11 @@ class CompletionChunks(ChunkWriter):
         self._offsets = [0] * prepared.choices
         self._prefills: dict[int, Prefill] = {}
         self._unopened = set(range(prepared.choices)) if options.show_prompt or options.return_token_ids else set()
-        """Choices whose first delta says something of the prompt."""
+        """Choices whose first delta has fields of the prompt."""
         self._plain = self._plain and not options.show_prompt
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Keep what an echo shows of the prompt."""
+        """Store the prompt's log-probabilities for an echo."""
         super().prefilled(index, prefill)
         if self._options.show_prompt:
             self._prefills[index] = prefill
@@ -287,7 +286,7 @@ def with_prompt(
     token_ids: Sequence[int],
     positions: Sequence[ScoredPosition | None],
 ) -> tuple[list[int], list[ScoredPosition | None]]:
-    """Put the prompt's tokens and log-probabilities before a choice's own."""
+    """Prepend the prompt's tokens and log-probabilities to a choice's own."""
     prompt_ids = prepared.prompt_of(index).token_ids
     scored = (prefill.logprobs if prefill is not None else None) or [None] * len(prompt_ids)
     return [*prompt_ids, *token_ids], [*scored, *positions]

@@ -29,7 +29,7 @@ from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt, Usage
 from tokenwire.errors import InvalidRequest
 
-# Known to vLLM's completions route only, not served, with the values that change nothing.
+# Fields of vLLM's completions route alone that are not served, with the values that have no effect.
 COMPLETIONS_NOT_SERVED: dict[str, tuple[Any, ...]] = {**NOT_SERVED, "suffix": (None, ""), "prompt_embeds": (None, [])}
 _DEFAULT_MAX_TOKENS = 16
 
@@ -50,7 +50,7 @@ class CompletionRequest(RequestFields):
 
     @property
     def scores_only(self) -> bool:
-        """Whether the prompt is to be scored and nothing shown after it; an engine makes one token all the same."""
+        """Whether only the prompt is scored; the engine still generates one token, which is not returned."""
         return bool(self.echo) and self.max_tokens == 0
 
     def check(self) -> None:
@@ -69,7 +69,7 @@ class CompletionRequest(RequestFields):
             raise InvalidRequest("when using `logprob_token_ids`, `logprobs` must be set.", param="logprob_token_ids")
 
     def prompts(self) -> Sequence[Prompt]:
-        """Return the prompts, one or many. Raises InvalidRequest when there is none."""
+        """Return the prompts. Raises InvalidRequest if there is none."""
         if self.prompt == []:
             raise InvalidRequest("You must pass at least one prompt", param="prompt")
         if not self.prompt:
@@ -84,7 +84,7 @@ class CompletionRequest(RequestFields):
         ]
 
     def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
-        """Translate into the internal noun. Raises InvalidRequest."""
+        """Translate into a GenerationRequest. Raises InvalidRequest."""
         return GenerationRequest(
             request_id=response_id,
             model=self.model or "",
@@ -106,7 +106,7 @@ class CompletionRequest(RequestFields):
         )
 
     def chunk_options(self, api: ApiSettings) -> ChunkOptions:
-        """Return what a stream shows beside the text."""
+        """Return which fields a stream has in addition to the text."""
         return ChunkOptions(
             return_token_ids=bool(self.return_token_ids),
             include_usage=self.shows_usage(api),
@@ -118,7 +118,7 @@ class CompletionRequest(RequestFields):
         )
 
     def logprob_style(self, api: ApiSettings) -> LogprobStyle | None:
-        """Return how log-probabilities are shown, None where they are not."""
+        """Return the style of log-probabilities; None: not requested."""
         if self.logprobs is None:
             return None
         as_ids = self.return_tokens_as_token_ids
@@ -131,7 +131,7 @@ class CompletionRequest(RequestFields):
 
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     gate = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")

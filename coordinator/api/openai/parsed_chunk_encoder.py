@@ -1,4 +1,4 @@
-"""Streamed chat chunks whose messages are read out of the text by a parser: content, reasoning, tool calls."""
+"""Streamed chat chunks whose content, reasoning and tool calls a parser extracts from the text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tokenwire.coordinator.types import Finish, Usage
 
 
 class ParsedChatChunks(ChatChunks):
-    """Chunks of /v1/chat/completions behind a tool or reasoning parser."""
+    """Chunks of /v1/chat/completions with a tool or reasoning parser."""
 
     takes_single_steps = True
     _before_text = '"delta":'
@@ -32,12 +32,12 @@ class ParsedChatChunks(ChatChunks):
         counts_reasoning: bool,
         keep: Callable[[int, Sequence[Message]], None] | None = None,
     ) -> None:
-        """keep: takes the message of each choice that has ended."""
+        """keep: called with the message of each choice that has ended."""
         super().__init__(prepared, created, options, role=role, echo=echo)
         self._parsers = parsers
         self._hides_tokens = hides_tokens
         self._shows_tokens = bool(options.return_token_ids or options.logprobs) and not self._hides_tokens
-        # Parsers see every token, also those that have no text.
+        # Parsers get every token, even without text.
         self.shows_empty_deltas = True
         self._plain = False
         self._keep = keep
@@ -69,7 +69,7 @@ class ParsedChatChunks(ChatChunks):
         return self._heads[index] + f"{delta},{self._ending(index, token_ids, finish, logprobs)}}}\n\n".encode()
 
     def closing(self, usage: Usage) -> bytes:
-        """Render the usage chunk, when it was asked for."""
+        """Render the usage chunk, if requested."""
         if self._token_ids is not None and self._options.include_usage:
             usage.reasoning_tokens = sum(self._reasoning_tokens(index) for index in range(len(self._parsers)))
         return super().closing(usage)

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions/render and /v1/completions/render: what a request becomes, and no token of a reply."""
+"""POST /v1/chat/completions/render and /v1/completions/render: the translated request, without generating."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ from tokenwire.coordinator.parsing.settings import ParserSettings
 
 
 def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
-    """Return the routes for debugging; they show prompts to whoever may send requests."""
-    router = api_router(hands_on_transfers=True)
+    """Return the routes, for debugging. They show prompts to all clients."""
+    router = api_router(accepts_transfers=True)
     chat_gate, completion_gate = UnsupportedFields(CHAT_NOT_SERVED), UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render")
@@ -40,7 +40,7 @@ def render_routes(service: ChatService, generation: Generation, parsers: ParserS
 
 
 def _rendered(generation: Generation, prepared: PreparedRequest) -> dict[str, Any]:
-    """Return what goes to a worker, as protobuf's JSON, and what stays here."""
+    """Return the messages for workers as protobuf's JSON, and the coordinator's own part."""
     rules = prepared.request.text
     return {
         "object": "tokenwire.render",
@@ -62,7 +62,7 @@ def _rendered(generation: Generation, prepared: PreparedRequest) -> dict[str, An
 
 
 def _parsing(plan: ParserPlan | None, parsers: ParserSettings) -> dict[str, Any] | None:
-    """Return how the reply is read, None where it is content as it is."""
+    """Return how the reply is parsed; None: its text is the content."""
     if plan is None:
         return None
     return {

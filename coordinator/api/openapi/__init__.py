@@ -1,1 +1,1 @@
-"""What the service says of itself: an OpenAPI document of the routes that are on, and a page that shows it."""
+"""The OpenAPI document of the enabled routes, and a page that renders it."""

@@ -20,7 +20,7 @@ class Done(BaseModel):
 
 
 class Message(BaseModel):
-    """An operation was carried out, or begun."""
+    """An operation was carried out or started."""
 
     message: str
 
@@ -177,7 +177,7 @@ class PageModel(BaseModel):
 
 
 class PageStatus(BaseModel):
-    """The state of the fleet as this process sees it, for the status page."""
+    """The state of the fleet in this process, for the status page."""
 
     process: str
     version: str

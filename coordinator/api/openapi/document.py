@@ -1,4 +1,4 @@
-"""Builds the OpenAPI document of the routes that are on: paths and bodies from FastAPI, the rest from OPERATIONS."""
+"""Builds the OpenAPI document of the enabled routes: paths and bodies from FastAPI, the rest from OPERATIONS."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from tokenwire.coordinator.api.openapi.schemas import Schemas
 
 _SUMMARY = "Disaggregated LLM serving: text here, token ids on GPU workers."
 _DESCRIPTION = (
-    "The routes that this server has. A streamed answer is `text/event-stream`; the schema beside it is that of the "
-    "`data` of one event. OpenAI's streams, and those of ids, end with the data `[DONE]`; what goes wrong in the "
-    "middle of a stream is an event that holds an error. Unknown fields are ignored."
+    "The enabled routes of this server. A streamed response is `text/event-stream`; its schema is that of the `data` "
+    "of one event. OpenAI's streams, and those of ids, end with the data `[DONE]`; an error within a stream is an "
+    "event. Unknown fields are ignored."
 )
 _GROUPS = {
     "OpenAI": "Chat, completions and responses, as in OpenAI's API and vLLM's.",
-    "Anthropic": "The Messages API. Its errors have Anthropic's shape.",
+    "Anthropic": "The Messages API. Its errors are in Anthropic's format.",
     "Token ids": "vLLM's routes that take or return ids.",
     "SGLang": "For rollout loops written for SGLang.",
     "TRL": "For trainers that use the routes of TRL's own server, up to version 1.10.",
-    "Service": "About the service itself.",
+    "Service": "The service itself.",
     "Admin": "Pauses, weights and adapters of a whole fleet, under vLLM's names.",
-    "Reinforcement learning": "The state of a fleet and operations on it, in Dynamo's shapes.",
+    "Reinforcement learning": "The state of a fleet and operations on it, in Dynamo's format.",
 }
 BEARER, HEADER, ADMIN = "apiKey", "apiKeyHeader", "adminKey"
 _SCHEMES = {
@@ -58,7 +58,7 @@ class Security:
         return {name: _SCHEMES[name] for name in used}
 
     def needed(self, route: APIRoute) -> list[dict[str, list[str]]]:
-        """Return the alternative schemes of a route; empty where it needs no key."""
+        """Return the alternative schemes of a route; empty if it needs no key."""
         if self.is_guarded(route):
             return [{ADMIN: []}] if self.requires_admin_key else []
         return [{BEARER: []}, {HEADER: []}] if self.requires_key and route.path not in self.free_paths else []
@@ -80,7 +80,7 @@ def openapi_document(routes: Sequence[BaseRoute], security: Security) -> dict[st
             _describe(described, operation, method, schemas)
             described["security"] = needed
             described["responses"] |= errors.of(operation, method, bool(needed))
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own errors, which are never sent here
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own errors, which are not used here
         schemas.drop(name)
     document["components"] |= {"responses": errors.responses, "securitySchemes": security.schemes()}
     used = {OPERATIONS[route.path_format].group for route in served}

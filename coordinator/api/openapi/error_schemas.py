@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class ErrorInfo(BaseModel):
-    """What went wrong, in OpenAI's shape."""
+    """An error in OpenAI's format."""
 
     message: str
     type: str = Field(examples=["BadRequestError"])
@@ -24,7 +24,7 @@ class Error(BaseModel):
 
 
 class AnthropicErrorInfo(BaseModel):
-    """What went wrong, in Anthropic's shape."""
+    """An error in Anthropic's format."""
 
     type: str = Field(examples=["invalid_request_error"])
     message: str

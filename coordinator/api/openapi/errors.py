@@ -8,24 +8,24 @@ from tokenwire.coordinator.api.openapi.operation import Operation
 from tokenwire.coordinator.api.openapi.schemas import Schemas
 
 _MEANINGS = {
-    400: "The request is wrong; `param` names the field.",
+    400: "The request is invalid; `param` names the field.",
     401: "The key is missing or unknown.",
     403: "Not allowed, for this key or for any.",
-    404: "What the request names does not exist: a model, most often.",
+    404: "Not found, usually the model.",
     409: "Superseded by a newer operation, or a worker cannot be reconciled.",
     413: "The body is too large.",
     429: "Too many requests, of this key or in total; retry after the seconds in Retry-After.",
     500: "Internal error.",
     501: "Not supported by the engine.",
     502: "The operation failed on some workers, which `workers` lists.",
-    503: "No worker can take the request now; retry after the seconds in Retry-After.",
+    503: "No worker can accept the request now; retry after the seconds in Retry-After.",
     504: "The client's or the server's timeout expired.",
 }
 _RETRIED = (429, 503)
 
 
 class ErrorResponses:
-    """Error responses, each of them once; routes refer to them."""
+    """Error responses, defined once and referenced by routes."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas

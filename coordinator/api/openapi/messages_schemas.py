@@ -22,7 +22,7 @@ class ContentBlock(BaseModel):
 
 
 class ThinkingDetails(BaseModel):
-    """What the output's tokens were spent on."""
+    """Breakdown of the output tokens."""
 
     thinking_tokens: int
 

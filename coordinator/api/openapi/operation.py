@@ -15,13 +15,13 @@ class Operation:
     group: Group
     summary: str
     answer: Any = None
-    """Body of a 200: a model or a type made of models; str: plain text; None: nothing."""
+    """Body of a 200: a model or a type made of models; str: plain text; None: empty."""
     chunk: type[BaseModel] | None = None
-    """The data of each event, where the answer can be streamed."""
+    """The data of each event, if the response can be streamed."""
     form: type[BaseModel] | None = None
-    """The fields, for a route that reads them from the query and the body itself."""
+    """The fields of a route that reads them from the query and the body itself."""
     description: str = ""
     generates: bool = False
-    """Whether it needs an engine, so that it may be queued and may fail when there is no worker."""
+    """Whether it needs an engine: it may be queued, and fails without workers."""
     example: dict[str, Any] | None = None
     """An example body."""

@@ -11,12 +11,12 @@ from tokenwire.coordinator.api.openapi.operation import Operation
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
 _STORED = "Responses are not stored, so none is ever found."
-_ABORTED = "Its client gets the tokens so far, with the finish_reason `abort`."
+_ABORTED = "Clients get the tokens so far, with the finish_reason `abort`."
 _TOKENIZE = Operation("Token ids", "Tokenize a text or a conversation", tokens.Tokens, example={"prompt": "Hello"})
 _DETOKENIZE = Operation("Token ids", "Detokenize ids", tokens.Detokenized, example={"tokens": [1, 2, 3]})
 _SGLANG = Operation(
     "SGLang",
-    "Generate, in SGLang's shape",
+    "Generate, in SGLang's format",
     tokens.SglangGenerated | list[tokens.SglangGenerated],
     chunk=tokens.SglangGenerated,
     generates=True,
@@ -38,7 +38,7 @@ _OPENAI = {
         openai.ChatCompletion,
         chunk=openai.ChatCompletionChunk,
         generates=True,
-        description="The messages are only compared with the ids.",
+        description="The messages are only compared to the ids.",
         example={"messages": _TALK, "tokens": [1, 2, 3], **_ONCE},
     ),
     "/v1/completions": Operation(
@@ -144,4 +144,4 @@ _SERVICE = {
 }
 
 OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **ADMIN_OPERATIONS}
-"""By path; a route with several methods does the same for each."""
+"""By path; all methods of a route are equivalent."""

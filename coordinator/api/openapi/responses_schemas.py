@@ -49,7 +49,7 @@ class InputTokensDetails(BaseModel):
 
 
 class OutputTokensDetails(BaseModel):
-    """What the output's tokens were spent on."""
+    """Breakdown of the output tokens."""
 
     reasoning_tokens: int
 

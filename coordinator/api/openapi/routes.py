@@ -30,7 +30,7 @@ def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> API
     """Return the routes that describe the others."""
     router = APIRouter(include_in_schema=False)
     add_files(router, _FILES)
-    # Built on the first request, in a thread: it takes a while.
+    # Built on the first request, in a thread, because it is slow.
     document = functools.cache(partial(openapi_document, routes, security))
 
     @router.get(_DOCUMENT)

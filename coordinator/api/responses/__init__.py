@@ -1,1 +1,1 @@
-"""OpenAI's Responses API, translated into chat and back."""
+"""OpenAI's Responses API, translated to chat and back."""

@@ -1,6 +1,6 @@
-"""Calls of tools as items. Models only know functions: what a call is to its client depends on the tool's kind.
+"""Tool calls as items. To models all tools are functions; the tool's kind determines the item that clients get.
 
-A custom tool is a function with one text, `input`; the local shell is a function with the parts of a command.
+A custom tool is a function with one string, `input`; the local shell is a function with the parts of a command.
 """
 
 import json
@@ -15,17 +15,17 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HALF_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 _LONGEST_RUMP = len(r"\ud83d\ude0")
-"""Of what may be the beginning of an escape."""
+"""Length of the longest incomplete escape."""
 
 
 class ArgumentsReader(Protocol):
-    """Makes of a call's arguments, as they come, what a client's deltas show."""
+    """Converts a call's streamed arguments to the deltas of its item."""
 
     def feed(self, arguments: str) -> str:
-        """Return what shows of some more arguments."""
+        """Add arguments; return the delta."""
 
     def rest(self) -> str:
-        """Return what shows at the end of the arguments, and has not yet."""
+        """Return the last delta, at the end of the arguments."""
 
 
 class _Verbatim:
@@ -42,14 +42,14 @@ class _Unshown(_Verbatim):
 
 
 class InputReader:
-    """Reads the text of a custom tool's call out of JSON that is still being written."""
+    """Extracts the input of a custom tool's call from incomplete JSON."""
 
     def __init__(self) -> None:
         self._unread = ""
         self._began = self._ended = False
 
     def feed(self, arguments: str) -> str:
-        """Return the text that is certain by now: an escape may still lack its end."""
+        """Return new text, except what may be an incomplete escape."""
         if self._ended:
             return ""
         self._unread += arguments
@@ -59,7 +59,7 @@ class InputReader:
                 return ""
             self._began, self._unread = True, self._unread[begin.end() :]
         found = _TEXT.match(self._unread)
-        assert found is not None  # it may be empty
+        assert found is not None  # may be empty
         text, after = found[0], self._unread[found.end() :]
         half = _HALF_PAIR.search(text)
         if half is not None and (not after or after.startswith("\\")):
@@ -68,7 +68,7 @@ class InputReader:
         return _unescaped(text)
 
     def rest(self) -> str:
-        """Return arguments that are none, as they are. Half an escape at their end shows as nothing."""
+        """Return arguments in another format unchanged. An incomplete escape at the end is dropped."""
         if self._began:
             return "" if self._ended or len(self._unread) <= _LONGEST_RUMP else self._unread
         try:
@@ -80,7 +80,7 @@ class InputReader:
 
 
 def _unescaped(text: str) -> str:
-    """Resolve JSON's escapes; others, which models write too, are left as they are."""
+    """Resolve JSON's escapes; others, which models also write, are left unchanged."""
     return _as_text(_ESCAPE.sub(_resolved, text))
 
 
@@ -90,7 +90,7 @@ def _resolved(escape: re.Match[str]) -> str:
 
 
 def _as_text(text: str) -> str:
-    """Replace halves of surrogate pairs, which nothing could be encoded with."""
+    """Replace unpaired surrogates, which cannot be encoded."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -100,13 +100,13 @@ def _input(arguments: str) -> str:
 
 
 def _action(arguments: str) -> dict[str, Any]:
-    """Return what a shell is to do: nothing, where the arguments do not say it."""
+    """Return a shell action; its command is empty if the arguments have none."""
     try:
         given = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):
         given = None
-    said: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    command, env, timeout = said.get("command"), said.get("env"), said.get("timeout_ms")
+    action: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    command, env, timeout = action.get("command"), action.get("env"), action.get("timeout_ms")
     if isinstance(command, str):
         command = ["bash", "-lc", command]
     return {
@@ -114,24 +114,24 @@ def _action(arguments: str) -> dict[str, Any]:
         "command": list(map(str, command)) if isinstance(command, list) else [],
         "env": {name: str(value) for name, value in env.items()} if isinstance(env, dict) else {},
         "timeout_ms": timeout if type(timeout) is int else None,
-        **{name: said[name] if isinstance(said.get(name), str) else None for name in ("working_directory", "user")},
+        **{name: action[name] if isinstance(action.get(name), str) else None for name in ("working_directory", "user")},
     }
 
 
 @dataclass(frozen=True, slots=True)
 class CallKind:
-    """What calls of one kind of tools are to clients."""
+    """How the calls of one kind of tool appear to clients."""
 
     item_type: str
     id_prefix: str
     field: str
-    """Of an item: what the model wrote."""
+    """Name of the item's field for the arguments."""
     read: Callable[[str], Any]
-    """Makes this field of whole arguments."""
+    """Converts whole arguments to this field."""
     reader: Callable[[], ArgumentsReader]
-    """Makes what reads them as they come."""
+    """Creates a reader of streamed arguments."""
     events: str | None
-    """Beginning of the names of its deltas' events; None: there are none."""
+    """Prefix of the names of its delta events; None: it has none."""
 
 
 FUNCTION = CallKind("function_call", "fc_", "arguments", str, _Verbatim, "response.function_call_arguments")
@@ -140,11 +140,11 @@ LOCAL_SHELL = CallKind("local_shell_call", "lsh_", "action", _action, _Unshown, 
 
 
 def custom_arguments(text: str) -> str:
-    """Return the arguments that a custom tool's call stands for."""
+    """Return the arguments of a custom tool's call."""
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
 def shell_arguments(action: Mapping[str, Any]) -> str:
-    """Return the arguments that a shell's action stands for."""
-    said = {name: value for name, value in action.items() if name != "type" and value not in (None, {})}
-    return json.dumps(said, ensure_ascii=False)
+    """Return the arguments of a shell action."""
+    given = {name: value for name, value in action.items() if name != "type" and value not in (None, {})}
+    return json.dumps(given, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The events of a streamed response: numbered, and each item opened, filled and closed before the next one."""
+"""The events of a streamed response: numbered; each item is opened, filled and closed before the next one."""
 
 from json.encoder import encode_basestring
 from typing import Any
@@ -29,7 +29,7 @@ _DELTAS = {
 
 
 class ResponseEvents:
-    """Renders the events of one response; a delta is a few strings put together."""
+    """Renders the events of one response; a delta concatenates a few strings."""
 
     def __init__(self, response: ResponseObject, style: LogprobStyle | None) -> None:
         self._response = response
@@ -37,20 +37,20 @@ class ResponseEvents:
         self._number = 0
         self._ids: list[str] = []
         self._items: list[Any] = []
-        # What surrounds the number and the text of a delta, constant while an item is open.
+        # The JSON around a delta's number and text, constant while an item is open.
         self._head = self._middle = ""
         self._call = FUNCTION
         self._reader: ArgumentsReader = FUNCTION.reader()
 
     def opening(self, usage: Usage) -> str:
-        """Render the response as it begins, twice: the API has it so."""
+        """Render the two events at the start of a response."""
         response = self._response.in_progress()
         return self._event("response.created", response=response) + self._event(
             "response.in_progress", response=response
         )
 
-    def opened(self, part: Part) -> str:
-        """Render the beginning of an item and of its only part."""
+    def open_part(self, part: Part) -> str:
+        """Render the start of an item and of its only part."""
         self._ids.append(item_id(part, self._response.tools))
         item = opened_item(part, self._ids[part.index], self._response.tools)
         events = self._event("response.output_item.added", output_index=part.index, item=item)
@@ -66,7 +66,7 @@ class ResponseEvents:
         empty = text_part("", []) if part.kind == "text" else reasoning_part("")
         return events + self._event("response.content_part.added", **where, part=empty)
 
-    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render one delta."""
         if part.kind == "tool_call":
             text = self._reader.feed(text)
@@ -81,7 +81,7 @@ class ResponseEvents:
             tail = f',"logprobs":{shown}}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 
-    def closed(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: Part, finish: Finish | None) -> str:
         """Render the end of an item's part and of the item."""
         item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools, self._style)
         self._items.append(item)
@@ -99,15 +99,15 @@ class ResponseEvents:
         return events + self._event("response.output_item.done", output_index=part.index, item=item)
 
     def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
-        """Render the whole response."""
+        """Render the complete response."""
         response = self._response.ended(self._items, finish, usage)
         return self._event(f"response.{response['status']}", response=response)
 
     def error(self, error: TokenwireError, parts: list[Part]) -> str:
-        """Render the response as one that failed."""
+        """Render the failed response."""
         return self._event("response.failed", response=self._response.failed(self._items, error))
 
-    def returned(self, parts: list[Part]) -> list[Message]:
+    def as_messages(self, parts: list[Part]) -> list[Message]:
         """Return the chat messages that parts become when a client sends them back."""
         return messages_of(None, self._items)
 

@@ -1,4 +1,4 @@
-"""Tools that are no functions, as functions: models know nothing else."""
+"""Translates custom tools and the local shell to functions, the only tools that chat templates have."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,23 +14,23 @@ SHELL_FUNCTION: Mapping[str, Any] = {
         "properties": {
             "command": {"type": "array", "items": {"type": "string"}, "description": "The program and its arguments."},
             "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Added variables."},
-            "timeout_ms": {"type": "integer", "description": "After how many milliseconds to end it."},
-            "working_directory": {"type": "string", "description": "Where to run it."},
-            "user": {"type": "string", "description": "As whom to run it."},
+            "timeout_ms": {"type": "integer", "description": "Timeout in milliseconds."},
+            "working_directory": {"type": "string", "description": "The directory to run it in."},
+            "user": {"type": "string", "description": "The user to run it as."},
         },
         "required": ["command"],
     },
 }
-"""Its calls are commands; the client runs them."""
+"""The local shell: the client runs the commands."""
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 _SYNTAXES = {"lark": "a Lark grammar", "regex": "a regular expression"}
 
 
 def custom_function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a custom tool as a function with one text. Raises InvalidRequest.
+    """Return a custom tool as a function with one string. Raises InvalidRequest.
 
-    A grammar would have to bind this text within the call's own JSON, in the way each model writes it: the model is
-    told of it instead.
+    Enforcing a grammar would require one for the whole call, in each model's syntax of calls: the description states
+    it instead.
     """
     description = tool.get("description") or ""
     if not isinstance(description, str):
@@ -50,6 +50,6 @@ def custom_function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def has_grammar(tool: Mapping[str, Any]) -> bool:
-    """Tell whether a custom tool, which custom_function has taken, asks for a grammar."""
+    """Return whether a custom tool accepted by custom_function has a grammar."""
     form = tool.get("format")
     return isinstance(form, Mapping) and form.get("type") == "grammar"

@@ -1,4 +1,4 @@
-"""A Responses request's input, text or items, as chat messages. Several items may make one message, as in vLLM."""
+"""Converts the input of a Responses request, text or items, to chat messages. As in vLLM, items may be merged."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _UNFINISHED = ("in_progress", "incomplete")
 
 
 def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return chat messages. Raises InvalidRequest that names the item."""
+    """Return chat messages. Raises an InvalidRequest that names the item."""
     messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
     if isinstance(given, str):
         return [*messages, {"role": "user", "content": given}]
@@ -31,14 +31,14 @@ def messages_of(instructions: str | None, given: str | Sequence[Mapping[str, Any
 
 
 def continues(given: str | Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the last item is a reply that was broken off, and is to be continued."""
+    """Return whether the last item is an incomplete reply, which is to be continued."""
     if isinstance(given, str) or not given:
         return False
     return _is_cut(given[-1])
 
 
 def _is_cut(item: Mapping[str, Any]) -> bool:
-    """Tell whether an item is the beginning of the assistant's message."""
+    """Return whether an item is an incomplete assistant message."""
     is_message = item.get("type", "message") == "message"
     return is_message and item.get("role") == "assistant" and item.get("status") in _UNFINISHED
 
@@ -52,7 +52,7 @@ def _add(messages: list[Message], item: Mapping[str, Any], where: str, goes_on: 
         case "function_call_output" | "custom_tool_call_output":
             messages.append(_output(item, "call_id", where))
         case "local_shell_call_output":
-            # OpenAI's own type of it has no `call_id`, and calls the same thing `id`.
+            # OpenAI's type of it has `id` in place of `call_id`.
             messages.append(_output(item, "call_id" if item.get("call_id") else "id", where))
         case "reasoning":
             _assistant(messages, "reasoning")["reasoning"] = _reasoning(item, where)
@@ -71,10 +71,10 @@ def _add_message(messages: list[Message], item: Mapping[str, Any], where: str, g
     content = _content(item.get("content"), f"{where}.content")
     if role == "assistant":
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-        if goes_on:  # with the item before it, which was sent back to be continued
+        if goes_on:  # merged with the incomplete item before it
             messages[-1]["content"].append(text)
         else:
-            _assistant(messages, "content")["content"] = [text]  # joined when all is there
+            _assistant(messages, "content")["content"] = [text]  # joined at the end
     else:
         messages.append({"role": role, "content": content})
 

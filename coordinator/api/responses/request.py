@@ -1,4 +1,4 @@
-"""The body of a Responses request, and the chat request that it becomes."""
+"""The body of a Responses request, and its translation to a chat request."""
 
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -14,14 +14,14 @@ from tokenwire.request_model import RequestModel
 
 LOGPROBS = "message.output_text.logprobs"
 
-# Every event that holds the response repeats these: the bounds are OpenAI's own, or more generous.
+# Repeated in every event that has the response; bounded as by OpenAI, or more generously.
 _Label = Annotated[str, Field(max_length=512)]
 _Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], _Label], Field(max_length=16)]
 
-# What a reply can include: reasoning is always there as text, so there is no need of its encrypted form.
+# What replies can include. Reasoning is always included as text, so its encrypted form is accepted and ignored.
 _INCLUDABLE = frozenset({LOGPROBS, "reasoning.encrypted_content"})
 
-# Known to OpenAI or to vLLM's route, not served, with the values that change nothing.
+# Fields of OpenAI or vLLM that are not served, with the values that have no effect.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "access_programs": (None,),
     "background": (None, False),
@@ -39,7 +39,7 @@ _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "prompt_cache_options": (None,),
     "reasoning_effort": (None,),
 }
-# Chat's names of fields that are called something else here.
+# Chat's names of fields with a different name here.
 _NAMES = {
     "max_completion_tokens": "max_output_tokens",
     "messages": "input",
@@ -51,7 +51,7 @@ _NAMES = {
 
 
 class TextFormat(RequestModel):
-    """How the text of the reply is to be formed."""
+    """The format of the reply's text."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,14 +74,14 @@ class TextFormat(RequestModel):
 
 
 class TextConfig(RequestModel):
-    """OpenAI's text. The verbosity is a wish that no chat template knows of: it is accepted, as in vLLM."""
+    """OpenAI's text. The verbosity is accepted and ignored, as in vLLM: no chat template has it."""
 
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class Reasoning(RequestModel):
-    """OpenAI's reasoning. A summary may be asked for and never comes: the reasoning itself does."""
+    """OpenAI's reasoning. Summaries may be requested, but replies have the reasoning itself instead."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: str | None = None
@@ -120,7 +120,7 @@ class ResponsesRequest(RequestModel):
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether the text comes with log-probabilities."""
+        """Whether the text has log-probabilities."""
         return LOGPROBS in (self.include or ())
 
     def check(self) -> None:
@@ -139,12 +139,12 @@ class ResponsesRequest(RequestModel):
 
     @cached_property
     def sorted_tools(self) -> Tools:
-        """The tools: those to serve, and those left out. Raises InvalidRequest."""
+        """The tools, served and left out. Raises InvalidRequest."""
         return Tools.of(self.tools)
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Fields that are not declared here, those of vLLM among them."""
+        """Undeclared fields, including vLLM's."""
         return self.model_extra or {}
 
     def to_chat(self, translator: ChatTranslator) -> ChatCompletionRequest:
@@ -174,5 +174,5 @@ class ResponsesRequest(RequestModel):
 
 
 def responses_translator() -> ChatTranslator:
-    """Return what makes chat requests of Responses requests."""
+    """Return the translator from Responses requests to chat requests."""
     return ChatTranslator(_NOT_SERVED, _NAMES)

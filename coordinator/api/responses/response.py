@@ -1,4 +1,4 @@
-"""The Response object and its items, whole answers and the frames of streams alike."""
+"""The Response object and its items, for whole and streamed responses."""
 
 import json
 import time
@@ -27,7 +27,7 @@ def item_id(part: Part, tools: Tools) -> str:
 
 
 def status_of(finish: Finish | None) -> Status:
-    """Return the status of a response, or of its last item, that ended like this."""
+    """Return the status of a response, or of its last item, by its finish."""
     return "incomplete" if finish is not None and finish.reason in ("length", "abort") else "completed"
 
 
@@ -42,7 +42,7 @@ def reasoning_part(text: str) -> dict[str, Any]:
 
 
 def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
-    """Return an item that has begun."""
+    """Return an item at its start."""
     item = _item(part, id_, "in_progress", tools)
     if part.kind == "tool_call":
         kind = tools.kind_of(part.name)
@@ -51,7 +51,7 @@ def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
 
 
 def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: LogprobStyle | None) -> dict[str, Any]:
-    """Return an item that is complete, or cut."""
+    """Return a complete or truncated item."""
     item = _item(part, id_, status, tools)
     match part.kind:
         case "text":
@@ -77,16 +77,16 @@ def _item(part: Part, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
 
 
 def shown_logprobs(positions: list[ScoredPosition], style: LogprobStyle | None) -> list[Any]:
-    """Return log-probabilities as the parts of a message have them."""
+    """Return the log-probabilities of a message's part."""
     entries: list[Any] = [] if style is None else chat_logprobs(positions, style)["content"]
     return entries
 
 
 class ResponseObject:
-    """The Response of one request in all of its states."""
+    """The Response of one request in each of its states."""
 
     def __init__(self, body: ResponsesRequest, call: ChatCall) -> None:
-        """Take what is to be repeated of the request. Raises InvalidRequest for what cannot be."""
+        """Store the fields to echo. Raises InvalidRequest for values that JSON cannot represent."""
         self.tools = body.sorted_tools
         self._call = call
         self._echo = _echo(body, call)
@@ -94,11 +94,11 @@ class ResponseObject:
             _check_numbers(name, value)
 
     def in_progress(self) -> dict[str, Any]:
-        """Return it as it is before the first item."""
+        """Return it before the first item."""
         return self._object("in_progress", [])
 
     def ended(self, items: list[Any], finish: Finish, usage: Usage) -> dict[str, Any]:
-        """Return it complete, or cut."""
+        """Return it complete or truncated."""
         status = status_of(finish)
         details = {"incomplete_details": {"reason": "max_output_tokens"}} if status == "incomplete" else {}
         ended = {**self._object(status, items), **details, "usage": _usage(usage), **resumption_fields(finish)}
@@ -109,7 +109,7 @@ class ResponseObject:
         return ended
 
     def failed(self, items: list[Any], error: TokenwireError) -> dict[str, Any]:
-        """Return it broken off."""
+        """Return it as failed."""
         code = "rate_limit_exceeded" if error.http_status == 429 else "server_error"
         return {**self._object("failed", items), "error": {"code": code, "message": error.message}}
 
@@ -137,7 +137,7 @@ def _check_numbers(name: str, value: Any) -> None:
 
 
 def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
-    """Return what a response repeats of its request, defaults filled in."""
+    """Return the fields that a response echoes, with defaults."""
     sampling = call.prepared.request.sampling
     form = body.text.format if body.text else None
     reasoning = body.reasoning

@@ -1,4 +1,4 @@
-"""POST /v1/responses. Nothing is stored, so the routes that ask for stored responses find none."""
+"""POST /v1/responses. Nothing is stored, so the routes of stored responses return 404."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -16,12 +16,12 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest, NotFound
 
 UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
-"""Header that tells which custom tools have a grammar that the model was only told of."""
+"""Header with the custom tools whose grammar is only part of their description."""
 
 
 def responses_routes(service: ChatService) -> APIRouter:
     """Return the routes of the Responses API."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     translator = responses_translator()
     left_out = LeftOutTools()
 
@@ -31,8 +31,7 @@ def responses_routes(service: ChatService) -> APIRouter:
             call = await service.prepare(body.to_chat(translator), Headers.of(request), "resp_")
         if body.wants_logprobs and call.plan is not None:
             raise InvalidRequest(
-                f"{LOGPROBS!r} is not supported where parsers read the reply: log-probabilities belong to tokens, and "
-                "a parser does not say which of them are text.",
+                f"{LOGPROBS!r} is not supported with tool or reasoning parsers, which do not map text to tokens.",
                 param="include",
             )
         response = ResponseObject(body, call)

@@ -1,8 +1,8 @@
 """A Responses request's tools and tool choice in chat's form.
 
-Functions in a namespace are called `<namespace>__<name>` in the prompt, as in vLLM, and get their own names back in
-the reply. Custom tools and the local shell are functions in the prompt (calls.py). Tools that OpenAI's servers run are
-left out of the prompt: clients offer them, and do without.
+Functions in a namespace are named `<namespace>__<name>` in the prompt, as in vLLM, and have their own names in the
+reply. Custom tools and the local shell are functions in the prompt (calls.py). Tools that OpenAI's servers run are left
+out of the prompt: clients offer them but do not depend on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,28 +27,28 @@ class Tools:
     """The tools of one request."""
 
     served: list[Mapping[str, Any]] = field(default_factory=list)
-    """Those that the model may call, as the client wrote them."""
+    """The tools that the model may call, as the client sent them."""
     left_out: list[str] = field(default_factory=list)
-    """Types of those that only OpenAI's servers can run."""
+    """Types of tools that only OpenAI's servers can run."""
     _functions: list[dict[str, Any]] = field(default_factory=list)
-    """In chat's form."""
+    """The tools in chat's form."""
     unenforced: list[str] = field(default_factory=list)
-    """Where custom tools stand whose grammar is only shown to the model."""
+    """Paths of custom tools whose grammar is only part of their description."""
     _kinds: dict[str, CallKind] = field(default_factory=dict)
-    """What calls become, by the names in the prompt."""
+    """Kinds of calls, by the names in the prompt."""
     _namespaced: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Namespace and own name, by the name in the prompt."""
 
     @classmethod
     def of(cls, tools: Sequence[Mapping[str, Any]] | None) -> "Tools":
-        """Sort a request's tools. Raises InvalidRequest that names the first one not served."""
+        """Sort a request's tools. Raises an InvalidRequest that names the first one not served."""
         sorted_ = cls()
         for i, tool in enumerate(tools or ()):
             sorted_._add(tool, f"tools[{i}]")
         return sorted_
 
     def chat(self) -> list[dict[str, Any]] | None:
-        """Return the tools in chat's form, None for none."""
+        """Return the tools in chat's form; None if there are none."""
         return self._functions or None
 
     def chat_choice(self, choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
@@ -63,15 +63,15 @@ class Tools:
                 f"`tool_choice` must be one of {', '.join(_CHOICES)}, or a function, not {choice!r}.",
                 param="tool_choice",
             )
-        # OpenAI's default is "auto", with tools or without.
+        # OpenAI's default is "auto", with or without tools.
         return None if choice == "auto" and not self._functions else choice
 
     def kind_of(self, name: str) -> CallKind:
-        """Return what a call becomes, from the name in the prompt."""
+        """Return the kind of a call, from its name in the prompt."""
         return self._kinds.get(name, FUNCTION)
 
     def own_name(self, name: str) -> dict[str, str]:
-        """Return the fields of a call that name its function, from the name in the prompt."""
+        """Return the fields that name a call's function, from its name in the prompt."""
         if self.kind_of(name) is LOCAL_SHELL:
             return {}
         if name not in self._namespaced:
@@ -127,7 +127,7 @@ class Tools:
         self._functions.append({"type": "function", "function": {**function, "name": name}})
 
     def _prompt_name(self, chosen: object) -> object:
-        """Return a chosen function's name in the prompt; the namespace may be missing where only one has the name."""
+        """Return a chosen function's name in the prompt; its namespace may be omitted if the name is unique."""
         if not isinstance(chosen, str) or chosen in self._kinds:
             return chosen
         names = [name for name, (_, own) in self._namespaced.items() if own == chosen]
@@ -140,7 +140,7 @@ class Tools:
 
 
 def prompt_name(namespace: str, name: str) -> str:
-    """Return what a namespace's function is called in the prompt."""
+    """Return the name of a namespace's function in the prompt."""
     return f"{namespace}__{name}"
 
 

@@ -1,4 +1,4 @@
-"""Static files of the pages, read once and served with a policy that allows nothing but this server."""
+"""Static files of the pages, read once and served with a content security policy that allows only this server."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 _HEADERS = {
-    # No other origin, nothing inline, no requests but to this server.
+    # Nothing inline, and no other origin.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",

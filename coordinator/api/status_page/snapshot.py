@@ -1,4 +1,4 @@
-"""The state of the fleet as this process sees it, for the status page: no worker is queried for it."""
+"""The state of the fleet in this process, for the status page, without querying workers."""
 
 import time
 from collections.abc import Callable

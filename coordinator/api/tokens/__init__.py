@@ -1,1 +1,1 @@
-"""Token-in, token-out: one module for each contract that clients know, all of them translations."""
+"""Token-in, token-out: translations of other servers' contracts, one module each."""

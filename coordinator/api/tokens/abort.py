@@ -1,4 +1,4 @@
-"""Routes that end requests by id, whichever coordinator has them: vLLM's two and SGLang's /abort_request."""
+"""Routes that abort requests by id on any coordinator: vLLM's two and SGLang's /abort_request."""
 
 from typing import Protocol
 
@@ -13,30 +13,30 @@ from tokenwire.request_model import RequestModel
 
 
 class Aborts(Protocol):
-    """Ends requests on all workers; see tokenwire.coordinator.fleet.aborts."""
+    """Aborts requests on all workers; see tokenwire.coordinator.fleet.aborts."""
 
     async def by_id(self, request_ids: list[str]) -> int:
-        """End these requests; returns how many sequences that ended. Raises Unavailable."""
+        """Abort requests; return the number of sequences that ended. Raises Unavailable."""
 
     async def everything(self) -> int:
-        """End every request; returns how many sequences that ended. Raises Unavailable."""
+        """Abort all requests; return the number of sequences that ended. Raises Unavailable."""
 
 
 class AbortRequests(RequestModel):
-    """Names requests by the ids that their answers carry."""
+    """Requests, by the ids in their responses."""
 
     request_ids: list[str] | None = None
 
 
 class SglangAbort(RequestModel):
-    """Names one request, or all of them."""
+    """One request, or all."""
 
     rid: str = ""
     abort_all: bool = False
 
 
 def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminAuthorization) -> APIRouter:
-    """Return the routes. An aborted request is answered with what it has, its finish_reason "abort"."""
+    """Return the routes. An aborted request returns its output so far, with the finish_reason "abort"."""
     router = api_router()
 
     @router.post("/inference/v1/abort_requests")
@@ -63,9 +63,9 @@ def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminAuthorization) -> 
             raise InvalidRequest("Give a `rid`, or `abort_all`.", param="rid")
         return Response()
 
-    async def abort_everything(request: Request, asked: str) -> int:
+    async def abort_everything(request: Request, what: str) -> int:
         if not api.abort_all:
-            raise Forbidden(f"{asked} ends everybody's requests, which is not enabled here.")
+            raise Forbidden(f"{what} aborts the requests of all clients, which is not enabled here.")
         await gate(request)
         return await aborts.everything()
 

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions/tokens: a chat whose prompt is given as ids; messages are only compared with them."""
+"""POST /v1/chat/completions/tokens: a chat whose prompt is ids; its messages are only compared to them."""
 
 import logging
 from typing import Annotated
@@ -29,7 +29,7 @@ class ChatTokensRequest(ChatCompletionRequest):
     def to_generation(
         self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
-        """Translate into the internal noun, as for a chat; but the prompt is what was given."""
+        """Translate into a GenerationRequest as a chat, with the given prompt."""
         request = super().to_generation(response_id, headers, plan, api)
         request.prompts = [TokenPrompt(self.tokens, "tokens")]
         request.returns_ids = True
@@ -37,18 +37,18 @@ class ChatTokensRequest(ChatCompletionRequest):
 
 
 class RenderingCheck:
-    """Counts prompts that are not what their messages render to: usual in a token-exact history, worth knowing."""
+    """Counts prompts that differ from their rendered messages, which is normal with a token-exact history."""
 
     def __init__(self, models: ModelDirectory, api: ApiSettings) -> None:
         self._models = models
         self._api = api
         self.prompts = 0
-        """Prompts that were compared."""
+        """Number of prompts compared."""
         self.mismatches = 0
-        """Those that differ."""
+        """Number of prompts that differ."""
 
     async def compare(self, body: ChatTokensRequest) -> None:
-        """Compare one prompt with its messages. Messages that cannot be rendered differ."""
+        """Compare a prompt to its messages. Messages that cannot be rendered count as different."""
         self.prompts += 1
         try:
             model = await self._models.wait_for(body.model)
@@ -68,7 +68,7 @@ class RenderingCheck:
 
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
     """Return the route."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     gate = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions/tokens")

@@ -1,4 +1,4 @@
-"""POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed and not."""
+"""POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed or whole."""
 
 import time
 from typing import Any
@@ -21,7 +21,7 @@ from tokenwire.coordinator.types import Usage
 
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
-    router = api_router(hands_on_transfers=True)
+    router = api_router(accepts_transfers=True)
     gate = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
     params_gate = sampling_gate()
 

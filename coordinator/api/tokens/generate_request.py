@@ -1,4 +1,4 @@
-"""The body of /inference/v1/generate, and what becomes of it."""
+"""The body of /inference/v1/generate, and its translation to a GenerationRequest."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,17 +7,17 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from tokenwire.coordinator.api.fields.common import Headers, StreamOptions
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.sampling import Int64
-from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, hand_on
+from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
 from tokenwire.request_model import RequestModel
 
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"features": (None, {}), "content_parts": (None, [])}
-"""Of media, which this service does not take."""
+"""Of media, which are not supported."""
 
 
 class ReasoningParserKwargs(RequestModel):
-    """What an engine's reasoning parser has to know of the prompt's rendering."""
+    """What the engine's reasoning parser needs about the prompt's rendering."""
 
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
 
@@ -42,11 +42,11 @@ class GenerateRequest(RequestModel):
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     token_offsets: list[tuple[int, int]] | None = None
-    """Of a rendering; nothing is made of them."""
+    """Of a rendering; ignored."""
 
     @property
     def shows_text(self) -> bool:
-        """Whether the answer has text beside the ids."""
+        """Whether the response has text in addition to ids."""
         return self.output_mode == "text"
 
     @property
@@ -56,14 +56,14 @@ class GenerateRequest(RequestModel):
 
     @property
     def shows_continuous_usage(self) -> bool:
-        """Whether every chunk of a stream carries usage; only where it ends with usage."""
+        """Whether every chunk of a stream has usage; only if it ends with usage."""
         return self.shows_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
-        """Translate into the internal noun. Raises InvalidRequest."""
+        """Translate into a GenerationRequest. Raises InvalidRequest."""
         prompts = [TokenPrompt(self.token_ids, "token_ids")]
         request = self.sampling_params.to_generation(response_id, prompts, model=self.model, shows_text=self.shows_text)
-        hand_on(request.sampling, self.kv_transfer_params, self.ec_transfer_params)
+        set_engine_fields(request.sampling, self.kv_transfer_params, self.ec_transfer_params)
         request.priority = self.priority
         request.cache_salt = self.cache_salt
         request.session_id = headers.session_id

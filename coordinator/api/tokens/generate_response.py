@@ -1,4 +1,4 @@
-"""Answers of /inference/v1/generate: vLLM's shape, with the names that older clients look for beside the newer ones."""
+"""Responses of /inference/v1/generate: vLLM's format, with both the older and the newer names of fields."""
 
 import math
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError
 
 _FLOOR = -9999.0
-"""Stands for what JSON has no word for: minus infinity, and no number at all."""
+"""Replaces minus infinity and NaN, which JSON cannot represent."""
 
 
 def generate_logprobs(positions: Sequence[ScoredPosition], top: int, shows_text: bool) -> dict[str, Any]:
     """Return the logprobs of a choice.
 
-    top: so many of the likeliest with each token, -1 all of them, 0 the token itself. shows_text: tokens are written
-    as text, and else as "token_id:N".
+    top: number of most likely tokens with each token; -1: all; 0: the token alone. shows_text: tokens are written as
+    text, otherwise as "token_id:N".
     """
     return {"content": [_position(position, top, shows_text) for position in positions]}
 
@@ -44,7 +44,7 @@ def _scored(token: ScoredToken, shows_text: bool) -> dict[str, Any]:
 
 
 def ending_fields(finish: Finish | None) -> dict[str, Any]:
-    """Return what a choice says of its end; nulls before it."""
+    """Return the fields of a choice's end; nulls before it."""
     return {
         "finish_reason": finish and finish.reason,
         "stop_reason": finish and finish.stop_reason,
@@ -56,14 +56,14 @@ def ending_fields(finish: Finish | None) -> dict[str, Any]:
 
 
 class GenerateChunks:
-    """Chunks of a stream: one choice each, its new ids between bytes that were made before the first token."""
+    """Chunks of a stream: one choice each, its new ids between bytes rendered before the first token."""
 
     shows_empty_deltas = True
     takes_single_steps = False
     ending = DONE
 
     def __init__(self, body: GenerateRequest, prepared: PreparedRequest, usage_details: bool) -> None:
-        """usage_details: whether usage tells how much of the prompt was cached."""
+        """usage_details: whether usage includes the prompt's cached tokens."""
         self._shows_text = body.shows_text
         self._shows_usage = body.shows_usage
         self._top = body.sampling_params.logprobs
@@ -80,12 +80,12 @@ class GenerateChunks:
         self._usages = [Usage(len(self._prompt)) for _ in self._heads] if body.shows_continuous_usage else None
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Note how much of the prompt was cached."""
+        """Record how much of the prompt was cached."""
         if self._usage_details and self._prefill is None:
             self._prefill = prefill
 
     def opening(self) -> bytes:
-        """Nothing comes before the first delta."""
+        """Return nothing: the stream starts with the first delta."""
         return b""
 
     def delta(
@@ -96,7 +96,7 @@ class GenerateChunks:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Render what a choice gained."""
+        """Render the new output of a choice."""
         body = ",".join(map(str, token_ids)) + "]"
         if self._shows_text:
             body += ',"text":' + encode_basestring(text)
@@ -112,7 +112,7 @@ class GenerateChunks:
         return self._heads[index] + body.encode()
 
     def closing(self, usage: Usage) -> bytes:
-        """Render the usage chunk, when it was asked for."""
+        """Render the usage chunk, if requested."""
         if not self._shows_usage:
             return b""
         if self._prefill is not None:
@@ -120,7 +120,7 @@ class GenerateChunks:
         return f"data: {compact({**self._envelope, 'choices': [], 'usage': usage.as_dict()})}\n\n".encode()
 
     def error(self, error: TokenwireError) -> bytes:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
         return error_event(error)
 
     def _counted(self, index: int, token_ids: list[int]) -> str:

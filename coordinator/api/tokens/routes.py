@@ -1,4 +1,4 @@
-"""All token-in contracts together."""
+"""The routes of all token-in contracts."""
 
 from fastapi import APIRouter
 

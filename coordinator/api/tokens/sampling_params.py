@@ -1,4 +1,4 @@
-"""vLLM's SamplingParams as JSON: what every token-in contract comes down to."""
+"""vLLM's SamplingParams as JSON, to which every token-in contract is translated."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from tokenwire.coordinator.api.fields.common import UnsupportedFields
 from tokenwire.coordinator.api.fields.sampling import SamplingFields
-from tokenwire.coordinator.api.fields.wire_values import checked_number, hand_on, ids
+from tokenwire.coordinator.api.fields.wire_values import checked_number, ids, set_engine_fields
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
 from tokenwire.coordinator.types import ENGINE_DEFAULTS, GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest
@@ -16,14 +16,14 @@ from tokenwire.v1 import inference_pb2 as pb
 
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "prompt_logprob_token_ids": (None,),
-    **dict.fromkeys(TRANSFER_PARAMS, (None, {})),  # they belong beside the sampling parameters
+    **dict.fromkeys(TRANSFER_PARAMS, (None, {})),  # top-level fields, not sampling parameters
 }
 _ENGINES_OWN = ("output_kind", "detokenize", "flat_logprobs", "skip_clone", "reasoning_effort")
-"""Sampling parameters that clients send and that say nothing about ids: how an engine reports, how text was made."""
+"""Sampling parameters without effect on ids: how an engine reports, how text was made."""
 
 
 class SamplingParams(SamplingFields):
-    """vLLM's SamplingParams as JSON. What is absent has vLLM's default, not the model's generation config."""
+    """vLLM's SamplingParams as JSON. Absent fields have vLLM's defaults, not those of the model's generation config."""
 
     max_tokens: int | None = None
     stop: str | list[str] | None = None
@@ -35,7 +35,7 @@ class SamplingParams(SamplingFields):
     extra_args: dict[str, Any] | None = None
 
     def to_wire(self) -> pb.SamplingParams:
-        """Return what concerns ids. Raises InvalidRequest."""
+        """Return the protocol's sampling parameters. Raises InvalidRequest."""
         for name in ("logprobs", "prompt_logprobs"):
             count = getattr(self, name)
             if count is not None and count < -1:
@@ -50,15 +50,15 @@ class SamplingParams(SamplingFields):
             wire.prompt_logprob_start = self.prompt_logprob_start
         ids(self.trace_decode_token_ids, "trace_decode_token_ids")
         wire.trace_decode_token_ids.extend(self.trace_decode_token_ids or ())
-        hand_on(wire, None, None, self.extra_args)
+        set_engine_fields(wire, None, None, self.extra_args)
         return wire
 
     def to_generation(
         self, response_id: str, prompts: Sequence[Prompt], *, model: str | None = None, shows_text: bool = False
     ) -> GenerationRequest:
-        """Return a request that samples so. A route adds what it knows of priority, session and the like.
+        """Return a request with this sampling. Routes add priority, session and the like.
 
-        shows_text: whether anybody reads the text. Raises InvalidRequest.
+        shows_text: whether the response has text. Raises InvalidRequest.
         """
         return GenerationRequest(
             request_id=response_id,
@@ -73,5 +73,5 @@ class SamplingParams(SamplingFields):
 
 
 def sampling_gate() -> UnsupportedFields:
-    """Return the gate for sampling parameters that no field stands for."""
+    """Return the check of sampling parameters without a field."""
     return UnsupportedFields(_NOT_SERVED, _ENGINES_OWN)

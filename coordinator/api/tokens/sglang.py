@@ -21,7 +21,7 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 
 
 def sglang_routes(generation: Generation) -> APIRouter:
-    """Return the routes. A router's list of workers has one member, this service: it finds the workers itself."""
+    """Return the routes. The list of a router's workers has one entry, this service, which routes to all workers."""
     router = api_router()
     gate = UnsupportedFields(NOT_SERVED, HARMLESS)
     params_gate = UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)

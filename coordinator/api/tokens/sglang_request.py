@@ -1,4 +1,4 @@
-"""The body of SGLang's /generate, and what becomes of it."""
+"""The body of SGLang's /generate, and its translation to a GenerationRequest."""
 
 from typing import Annotated, Any
 
@@ -22,18 +22,18 @@ NOT_SERVED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("custom_logit_processor", "lora_path", "token_ids_logprob"), (None, [])),
     **dict.fromkeys(("return_hidden_states", "return_sampling_mask"), (None, False)),
 }
-"""Fields of a request, with the values that change nothing."""
+"""Fields of a request that are not served, with the values that have no effect."""
 SAMPLING_NOT_SERVED: dict[str, tuple[Any, ...]] = {
     "stop_regex": (None, "", []),
     **dict.fromkeys(("custom_params", *TRANSFER_PARAMS), (None, {})),
 }
 HARMLESS = ("return_text_in_logprobs", "return_routed_experts", "log_metrics", "modalities", "routing_key", "model")
-"""Fields that other parts of an SGLang deployment read, or that ask for more than clients rely on."""
+"""Fields for other parts of an SGLang deployment, or for extras that clients do not rely on."""
 SAMPLING_HARMLESS = ("stream_interval",)
 
 
 class SglangSamplingParams(SamplingParams):
-    """SGLang's sampling parameters: vLLM's under other names."""
+    """SGLang's sampling parameters: vLLM's with other names."""
 
     max_tokens: int | None = Field(default=_DEFAULT_MAX_NEW_TOKENS, alias="max_new_tokens")
     min_tokens: int = Field(default=0, alias="min_new_tokens")
@@ -45,7 +45,7 @@ class SglangSamplingParams(SamplingParams):
     structural_tag: str | None = None
 
     def grammar(self) -> pb.StructuredOutputs | None:
-        """Return the grammar that the output must follow, if any. Raises InvalidRequest for several."""
+        """Return the grammar of the output, if any. Raises InvalidRequest for several."""
         given = {"regex": self.regex, "json": self.json_schema, "grammar": self.ebnf}
         given |= {"structural_tag": self.structural_tag}
         if not any(given.values()):
@@ -74,17 +74,17 @@ class SglangRequest(RequestModel):
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether log-probabilities of the prompt are asked for."""
+        """Whether log-probabilities of the prompt are requested."""
         return bool(self.return_logprob) and self.logprob_start_len is not None and self.logprob_start_len >= 0
 
     @property
     def is_batch(self) -> bool:
-        """Whether the answer is a list."""
+        """Whether the response is a list."""
         several = isinstance(self.text, list) or bool(self.input_ids and isinstance(self.input_ids[0], list))
         return several or self.sampling_params.n > 1
 
     def prompts(self) -> list[Prompt]:
-        """Return the prompts. Raises InvalidRequest unless text or ids are given, and not both."""
+        """Return the prompts. Raises InvalidRequest unless exactly one of text and ids is given."""
         if (self.text is None) == (self.input_ids is None):
             raise InvalidRequest("Give either `text` or `input_ids`.", param="input_ids")
         if self.text is not None:
@@ -96,14 +96,14 @@ class SglangRequest(RequestModel):
         return [TokenPrompt(ids, "input_ids")] if ids else _missing("input_ids")
 
     def to_generation(self, response_id: str, session_id: str | None, rank: int | None) -> GenerationRequest:
-        """Translate into the internal noun. Raises InvalidRequest."""
+        """Translate into a GenerationRequest. Raises InvalidRequest."""
         params = self.sampling_params
         if self.return_logprob:
             top = self.top_logprobs_num or 0
             scored = {"logprobs": top, "prompt_logprobs": top if self.scores_prompt else None}
             params = params.model_copy(update=scored)
         request = params.to_generation(response_id, self.prompts(), shows_text=True)
-        request.priority = -(self.priority or 0)  # SGLang's higher ones run earlier, vLLM's lower ones
+        request.priority = -(self.priority or 0)  # higher priorities run first in SGLang, lower ones in vLLM
         request.cache_salt = self.cache_salt
         request.session_id = session_id
         request.data_parallel_rank = rank

@@ -1,4 +1,4 @@
-"""Answers of SGLang's /generate. A streamed chunk repeats all before it, so parts are rendered once and only joined."""
+"""Responses of SGLang's /generate. A chunk repeats all previous output, so parts are rendered once and joined."""
 
 import math
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from tokenwire.errors import TokenwireError
 
 
 def finish_reason(finish: Finish, token_ids: Sequence[int]) -> dict[str, Any]:
-    """Return SGLang's object that says why a choice ended."""
+    """Return SGLang's finish reason of a choice."""
     if finish.reason == "length":
         return {"type": "length", "length": len(token_ids)}
     if finish.reason == "abort":
         return {"type": "abort", "message": "Aborted"}
     matched = finish.stop_reason
     if matched is None and token_ids:
-        matched = token_ids[-1]  # end of sequence, which SGLang names
+        matched = token_ids[-1]  # end of sequence, whose id SGLang returns
     return {"type": "stop", "matched": matched}
 
 
 class SglangChoice:
-    """One choice, as far as it has come."""
+    """One choice and its output so far."""
 
     def __init__(self, body: SglangRequest, prepared: PreparedRequest, index: int, request_id: str) -> None:
         prompt = prepared.prompt_of(index)
@@ -45,13 +45,13 @@ class SglangChoice:
         self._finish: Finish | None = None
 
     def prefilled(self, prefill: Prefill) -> None:
-        """Keep what is known of the prompt."""
+        """Record a choice's prefill."""
         self._prefill = prefill
 
     def add(
         self, text: str, token_ids: list[int], finish: Finish | None, logprobs: list[ScoredPosition] | None
     ) -> None:
-        """Add what the choice gained."""
+        """Add new output of the choice."""
         self._token_ids += token_ids
         self._text += encode_basestring(text)[1:-1]
         self._ids = _join(self._ids, map(str, token_ids))
@@ -102,7 +102,7 @@ def _join(before: str, parts: Any) -> str:
 
 
 class SglangChunks:
-    """Chunks of a stream; each has all that its choice has said so far."""
+    """Chunks of a stream; each has its choice's complete output so far."""
 
     shows_empty_deltas = True
     takes_single_steps = False
@@ -112,11 +112,11 @@ class SglangChunks:
         self._choices = choices
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Keep what is known of the prompt."""
+        """Record a choice's prefill."""
         self._choices[index].prefilled(prefill)
 
     def opening(self) -> bytes:
-        """Nothing comes before the first delta."""
+        """Return nothing: the stream starts with the first delta."""
         return b""
 
     def delta(
@@ -127,14 +127,14 @@ class SglangChunks:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Render a choice with what it gained."""
+        """Render a choice with its new output."""
         self._choices[index].add(text, token_ids, finish, logprobs)
         return f"data: {self._choices[index].render()}\n\n".encode()
 
     def closing(self, usage: Usage) -> bytes:
-        """Nothing comes after the last delta."""
+        """Return nothing: the stream ends with the last delta."""
         return b""
 
     def error(self, error: TokenwireError) -> bytes:
-        """Render an error in mid-stream."""
+        """Render an error within the stream."""
         return error_event(error)

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize, also under /v1, in vLLM's shapes."""
+"""POST /tokenize and /detokenize, also under /v1, in vLLM's formats."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ class TokenizeRequest(TokenHistoryFields):
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
     add_special_tokens: bool | None = None
-    """Default: true for a prompt, false for messages, whose template adds them."""
+    """Default: true for a prompt, false for messages, because their template adds special tokens."""
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template: str | None = None
@@ -38,7 +38,7 @@ class TokenizeRequest(TokenHistoryFields):
     session_id: Identifier | None = None
 
     def to_prompt(self, api: ApiSettings, headers: Headers) -> ChatPrompt | TextPrompt:
-        """Translate into the internal noun. Raises InvalidRequest unless exactly one form is given."""
+        """Return the prompt. Raises InvalidRequest unless exactly one form is given."""
         if (self.prompt is None) == (self.messages is None):
             raise InvalidRequest("Give either `prompt` or `messages`.", param="prompt")
         if self.prompt is not None:
@@ -56,7 +56,7 @@ class TokenizeRequest(TokenHistoryFields):
             kwargs=self.chat_template_kwargs or {},
         )
         messages = self.messages or []
-        # As a chat with these messages would, this sees what chats have stored, and stores nothing itself.
+        # Like a chat with these messages it uses stored history, but it stores nothing.
         history = self.exact_history(
             messages,
             api.token_history,

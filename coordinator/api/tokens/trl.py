@@ -16,7 +16,7 @@ from tokenwire.coordinator.types import Prompt
 
 
 def trl_routes(generation: Generation) -> APIRouter:
-    """Return the routes. Their slashes matter: without them these are other servers' routes."""
+    """Return the routes. Without the trailing slashes they would be other servers' routes."""
     router = api_router()
     gate = sampling_gate()
 

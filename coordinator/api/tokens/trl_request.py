@@ -1,4 +1,4 @@
-"""Bodies of the routes that TRL's own server had, up to version 1.10, and what becomes of them."""
+"""Bodies of the routes of TRL's own server, up to version 1.10, and their translation to GenerationRequests."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from tokenwire.request_model import RequestModel
 
 
 class TrlSampling(RequestModel):
-    """How to sample: some parameters by name, and any other of vLLM's in `generation_kwargs`, which come first."""
+    """Sampling parameters: some by name, and any other of vLLM's in `generation_kwargs`, which take precedence."""
 
     n: int = 1
     repetition_penalty: float = 1.0
@@ -30,7 +30,7 @@ class TrlSampling(RequestModel):
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     def sampling_params(self) -> SamplingParams:
-        """Return vLLM's parameters. Raises RequestValidationError for what `generation_kwargs` may not be."""
+        """Return vLLM's parameters. Raises RequestValidationError for invalid `generation_kwargs`."""
         names = set(TrlSampling.model_fields) - {"structured_outputs_regex", "generation_kwargs"}
         given = {**self.model_dump(include=names), **self.generation_kwargs}
         if self.structured_outputs_regex is not None:
@@ -43,7 +43,7 @@ class TrlSampling(RequestModel):
 
 
 class TrlGenerate(TrlSampling):
-    """Prompts, as texts or as ids."""
+    """Prompts as texts or ids."""
 
     prompts: Annotated[list[str] | list[list[int]], Field(min_length=1), BeforeValidator(checked_prompts("prompts"))]
     images: list[list[str] | None] | None = None
@@ -63,7 +63,7 @@ class TrlChat(TrlSampling):
     tools: list[dict[str, Any]] | None = None
 
     def to_prompts(self) -> Sequence[Prompt]:
-        """Return the prompts. Raises InvalidRequest for tools that are none."""
+        """Return the prompts. Raises InvalidRequest for invalid tools."""
         options = TemplateOptions(tools=parse_tools(self.tools), kwargs=self.chat_template_kwargs)
         return [ChatPrompt(messages, options) for messages in self.messages]
 
@@ -78,7 +78,7 @@ class TrlSequenceLogprobs(RequestModel):
     response_format: Literal["json", "binary"] = "json"
 
     def to_generation(self, response_id: str) -> GenerationRequest:
-        """Translate into a request that scores its prompts; an engine makes one token all the same.
+        """Translate into a request that scores its prompts; the engine still generates one token.
 
         Raises InvalidRequest unless every sequence has a prompt length within it.
         """

@@ -1,4 +1,4 @@
-"""Answers of the routes that TRL's own server had: lists of ids and log-probabilities, or arrays in base64."""
+"""Responses of the routes of TRL's own server: ids and log-probabilities as lists, or as arrays in base64."""
 
 import base64
 import math
@@ -10,7 +10,7 @@ from typing import Any
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 
 Scored = Sequence[Sequence[ScoredPosition | None]]
-"""For each sequence the positions to show; None where nothing is known of one."""
+"""The positions of each sequence; None for positions without log-probabilities."""
 
 
 def _ranked(position: ScoredPosition | None) -> list[ScoredToken]:
@@ -18,7 +18,7 @@ def _ranked(position: ScoredPosition | None) -> list[ScoredToken]:
 
 
 def scored_lists(sequences: Scored) -> dict[str, Any]:
-    """Return log-probabilities and their ids for each position of each sequence, the likeliest first."""
+    """Return log-probabilities and ids for each position of each sequence, the most likely first."""
     ranked = [[_ranked(position) for position in positions] for positions in sequences]
     return {
         "logprobs": [[[_json(token.logprob) for token in tokens] for tokens in each] for each in ranked],
@@ -33,19 +33,19 @@ def _json(logprob: float) -> float | None:
 def scored_arrays(sequences: Scored, top: int) -> dict[str, Any]:
     """Return the same as arrays of float32 and int32, little-endian, padded to the longest sequence.
 
-    `logprobs_b64` and `token_ids_b64` have the shape [sequences, positions, top], the `actual_` ones, of the tokens
-    that stand there, [sequences, positions, 1].
+    `logprobs_b64` and `token_ids_b64` have the shape [sequences, positions, top]; the `actual_` ones, of the tokens in
+    the sequences, [sequences, positions, 1].
     """
     lengths = [len(positions) for positions in sequences]
     longest = max(lengths, default=0)
-    likeliest, actual = _Columns(top), _Columns(1)
+    most_likely, actual = _Columns(top), _Columns(1)
     for positions in sequences:
         for position in [*positions, *[None] * (longest - len(positions))]:
-            likeliest.add(_ranked(position))
+            most_likely.add(_ranked(position))
             actual.add(position or ())
     return {
-        "logprobs_b64": likeliest.logprobs_b64,
-        "token_ids_b64": likeliest.token_ids_b64,
+        "logprobs_b64": most_likely.logprobs_b64,
+        "token_ids_b64": most_likely.token_ids_b64,
         "actual_logprobs_b64": actual.logprobs_b64,
         "actual_token_ids_b64": actual.token_ids_b64,
         "shape": [len(lengths), longest, top],
@@ -54,7 +54,7 @@ def scored_arrays(sequences: Scored, top: int) -> dict[str, Any]:
 
 
 class _Columns:
-    """Two flat matrices with so many columns; minus infinity and id 0 where there is nothing."""
+    """Two flat matrices with `width` columns, padded with minus infinity and id 0."""
 
     def __init__(self, width: int) -> None:
         self._width = width

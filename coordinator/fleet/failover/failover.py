@@ -52,7 +52,7 @@ class Workers(Protocol):
         """Return what all workers of a model can."""
 
     def lives(self, instance_id: str) -> bool | None:
-        """Tell whether the process of a lost worker still runs; None while that has yet to show."""
+        """Return whether the process of a lost worker still runs; None while that has yet to show."""
 
 
 class Failover:
@@ -221,7 +221,7 @@ class Failover:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
 
     def _is_movable(self, sequence: ResumableSequence, capabilities: Capabilities) -> bool:
-        """Tell whether a running sequence goes on elsewhere without the client noticing."""
+        """Return whether a running sequence goes on elsewhere without the client noticing."""
         continues = not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
         return continues and not sequence.request.aborted
 

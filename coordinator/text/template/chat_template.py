@@ -205,7 +205,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_light(value: object) -> bool:
-    """Tell whether rendering this takes less than a turn of the event loop may."""
+    """Return whether rendering this takes less than a turn of the event loop may."""
     left, queue = _INLINE_WEIGHT, [value]
     for item in queue:  # grows while it runs
         left -= _OBJECT_WEIGHT

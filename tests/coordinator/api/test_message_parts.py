@@ -18,15 +18,15 @@ class Notes:
         """Show the prompt."""
         return f"{usage.prompt_tokens}/{usage.cached_tokens} "
 
-    def opened(self, part: Part) -> str:
+    def open_part(self, part: Part) -> str:
         """Show the kind."""
         return f"{part.index}{part.kind}[{part.name}"
 
-    def gained(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
         """Show the text."""
         return f"<{text}{len(logprobs) or ''}>"
 
-    def closed(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: Part, finish: Finish | None) -> str:
         """Show the end."""
         return f"{finish.reason if finish else ''}]"
 
@@ -38,7 +38,7 @@ class Notes:
         """Show the message."""
         return f"!{error.message}"
 
-    def returned(self, parts: list[Part]) -> list[dict[str, str]]:
+    def as_messages(self, parts: list[Part]) -> list[dict[str, str]]:
         """Return the text of each part as a message."""
         return [{"role": "assistant", "content": part.text} for part in parts]
 
