@@ -1,1 +1,1 @@
-"""The coordinator owns text: HTTP, templates, tokenization, detokenization, stop strings."""
+"""The coordinator handles text: HTTP, templates, tokenization, detokenization, stop strings."""

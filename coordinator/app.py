@@ -1,4 +1,4 @@
-"""Puts the coordinator together: pool, models, generation, routes."""
+"""Composes the coordinator: pool, models, generation, routes."""
 
 import asyncio
 import os
@@ -55,7 +55,7 @@ from tokenwire.peer_auth.client import Link
 
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
-    """Return the ASGI application; its lifespan connects to the workers and leaves them."""
+    """Return the ASGI application; its lifespan connects to the workers and disconnects."""
     readiness = Readiness()
     desired = DesiredStates(settings.control.stale_weights)
     expected = ExpectedModels(settings.expected_models, settings.admission)
@@ -123,8 +123,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
-    steering = control_routes(control, fleet, settings.control, gate)
-    app.include_router(steering)
+    admin = control_routes(control, fleet, settings.control, gate)
+    app.include_router(admin)
     app.include_router(service_routes(pool, models, readiness, metrics))
     if settings.status_page:
         app.include_router(page_routes(Snapshot(coordinator_id, pool, fleet, models, queue, readiness)))
@@ -143,7 +143,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         RequestMiddleware,
         listeners,
         readiness=readiness,
-        authenticator=None if keys is None else Authenticator(keys, free_paths, steering.routes),
+        authenticator=None if keys is None else Authenticator(keys, free_paths, admin.routes),
         allowed_hosts=AllowedHosts(settings.allowed_hosts) if checks_host else None,
         max_body_bytes=settings.max_body_bytes,
         records_prompts=settings.observation.log_prompts,

@@ -26,10 +26,10 @@ _BACKLOG = 2048
 
 
 class CoordinatorServer(HttpServer):
-    """uvicorn, with our protocol, and a line that says when requests can come."""
+    """uvicorn with our protocol, announced when the first worker is ready."""
 
     def __init__(self, settings: CoordinatorSettings, bound: socket.socket, ready_fd: int | None = None) -> None:
-        """Serve on a bound socket. Readiness goes to a pipe, when somebody else tells of it."""
+        """Serve on a bound socket. `ready_fd`: a pipe for the readiness signal, if the parent process announces it."""
         self._settings = settings = replace(settings, host=bound.getsockname()[0])
         self._bound = bound
         self._ready_fd = ready_fd
@@ -62,7 +62,7 @@ class CoordinatorServer(HttpServer):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on signals; unlike uvicorn's own, do not die of the signal after a clean stop."""
+        """Stop on signals. Unlike uvicorn's, do not raise the signal again after a clean stop."""
         previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -71,18 +71,18 @@ class CoordinatorServer(HttpServer):
                 signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so when the first worker is ready."""
+        """Listen, and announce it when the first worker is ready."""
         await super().startup(sockets)
         if sockets:
             host, port = sockets[0].getsockname()[:2]
             self._announcing = asyncio.create_task(self._announce(host, port))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say so first, and go on serving until everybody who sends requests can know; then finish replies."""
+        """Report unhealthy, keep serving for the drain delay, then stop listening and finish replies."""
         self._readiness.stopping = True
         if self._settings.drain_delay_s:
-            log.info("stops to listen in %g s", self._settings.drain_delay_s)
-            # Clients that keep connections would go on using them, and some send in the moment of the end.
+            log.info("stops listening in %g s", self._settings.drain_delay_s)
+            # Otherwise clients would keep using their connections, some at the moment of the end.
             self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
             await asyncio.sleep(self._settings.drain_delay_s)
         await super().shutdown(sockets)

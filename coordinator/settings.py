@@ -50,7 +50,7 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSettings:
-    """How messages are rendered."""
+    """Rendering of messages."""
 
     source: str | None = option(
         None,
@@ -85,7 +85,7 @@ class TemplateSettings:
 
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
-    """What is told about requests."""
+    """Traces and logs of requests."""
 
     otlp_traces_endpoint: str | None = option(
         None,
@@ -103,7 +103,7 @@ class ObservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """What a coordinator serves, and its limits."""
+    """All settings of a coordinator."""
 
     workers: tuple[str, ...] = option(
         REQUIRED,
@@ -114,7 +114,7 @@ class CoordinatorSettings:
         ),
     )
     host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
-    """On loopback names of other hosts are refused."""
+    """On loopback, other host names are rejected."""
     port: int = option(8000, Option("--port", "Port to listen on; 0: any.", bounds=Bounds(at_least=0, at_most=65535)))
     processes: int = option(
         1, Option("--processes", "Coordinator processes that share the port.", bounds=Bounds(at_least=1, at_most=256))
@@ -135,7 +135,7 @@ class CoordinatorSettings:
         ),
     )
     cache_dir: Path | None = option(None, CACHE_DIR)
-    """Tokenizer files are kept there by digest; None: not kept."""
+    """Cache of tokenizer files by digest; None: not cached."""
     expected_models: tuple[str, ...] = option(
         (),
         Option(
@@ -174,7 +174,7 @@ class CoordinatorSettings:
         ),
     )
     link: LinkSettings = field(default_factory=LinkSettings)
-    """What workers are shown."""
+    """The coordinator's name towards workers."""
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     liveness: LivenessSettings = field(default_factory=LivenessSettings)
     https: HttpsSettings = field(default_factory=HttpsSettings)
@@ -230,7 +230,7 @@ class CoordinatorSettings:
     control: ControlSettings = field(default_factory=ControlSettings)
     observation: ObservationSettings = field(default_factory=ObservationSettings)
     siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))
-    """Where processes that share a port find each other; None: there is one process."""
+    """Directory in which processes that share a port find each other; None: there is one process."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -241,4 +241,4 @@ class CoordinatorSettings:
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
         if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
-            raise InvalidRequest("With API keys, routes that steer workers need an admin key: --admin-key-file")
+            raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")

@@ -1,4 +1,4 @@
-"""The nouns: what every route translates its request into, and what comes back."""
+"""The types of a request: its prompt and options, which every route translates to, and its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ ENGINE_DEFAULTS: dict[str, float | int] = {
     "top_k": 0,
     "min_p": 0.0,
 }
-"""What holds where neither the request nor the model's generation config says anything, as in vLLM."""
+"""Defaults of neither the request nor the model's generation config, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Adapter:
     """A LoRA adapter that requests may name."""
 
     model: str
-    """First name of the model that it changes."""
+    """First name of its base model."""
     lora: pb.LoraAdapter
 
 
@@ -49,14 +49,14 @@ class ServedModel:
     token_texts: TokenTexts
     parsers: Parsers
     adapter: Adapter | None = None
-    """The LoRA adapter that this name stands for; None for a model itself."""
+    """The LoRA adapter with this name; None for a model itself."""
 
     fleet_name: str = field(init=False)
-    """The name under which the fleet knows the model: an adapter's is the model's own."""
+    """The model's name in the fleet; for adapters, of their base model."""
     stop_token_ids: Sequence[int] = field(init=False)
-    """Those of the generation config, which end every reply."""
+    """Stop tokens of the generation config, which end every reply."""
     sampling_defaults: pb.SamplingParams = field(init=False, repr=False)
-    """What holds for sampling where a request says nothing, but for stop tokens. Not to be changed."""
+    """Sampling defaults except stop tokens. Read-only."""
 
     def __post_init__(self) -> None:
         given = self.default_sampling_params
@@ -68,43 +68,43 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class KnownPrefix:
-    """Ids that a client knows its conversation to begin with."""
+    """Ids with which a conversation starts, from the client."""
 
     token_ids: Sequence[int]
     message: int | None
-    """Position of the assistant message that they end with; None: they end before there is any."""
+    """Position of the assistant message that they end with; None: they end before the first."""
     param: str
-    """The field that they came in, for error messages."""
+    """The field of the ids, for error messages."""
     required: bool = False
-    """Whether a prompt that does not begin with them is wrong."""
+    """Whether a prompt that does not start with them is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactHistory:
-    """That a chat's prompt is to re-use the ids of earlier prompts and completions, and whose these are."""
+    """Makes a chat's prompt reuse the ids of earlier prompts and completions within a scope."""
 
     tenant: str = ""
     cache_salt: str | None = None
     session_id: str | None = None
     prefix: KnownPrefix | None = None
     keeps: bool = True
-    """Whether the replies are kept for the requests that follow."""
+    """Whether the replies are stored for later requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Messages that the chat template turns into text."""
+    """Messages, rendered by the chat template."""
 
     messages: Sequence[Mapping[str, Any]]
     options: TemplateOptions = field(default=TemplateOptions())
     add_special_tokens: bool = False
     history: ExactHistory | None = None
-    """None: the prompt is what the template renders, whatever was said before."""
+    """None: the template renders the whole prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """Text that the tokenizer turns into ids."""
+    """Text, which is tokenized."""
 
     text: str
     add_special_tokens: bool = True
@@ -116,7 +116,7 @@ class TokenPrompt:
 
     token_ids: Sequence[int]
     param: str = "prompt"
-    """The field that they came in, for error messages."""
+    """The field of the ids, for error messages."""
 
 
 Prompt = ChatPrompt | TextPrompt | TokenPrompt
@@ -124,60 +124,60 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Cuts a prompt that is too long, as the client asked for."""
+    """Truncates a prompt that is too long, as requested."""
 
     length: int
-    """Tokens to keep; -1 keeps what fits into the model's context."""
+    """Tokens to keep; -1: as many as fit in the model's context."""
     side: Literal["left", "right"] | None = None
-    """Where to cut, special tokens or not. None: at the left of the text, and special tokens stay."""
+    """The side to cut, including special tokens. None: the left of the text, keeping special tokens."""
 
 
 @dataclass(slots=True)
 class GenerationRequest:
-    """One request, whichever route it came through. Choice i of prompt p has index p * n + i."""
+    """One request of any route. Choice i of prompt p has index p * n + i."""
 
     request_id: str
     model: str
     prompts: Sequence[Prompt]
     sampling: pb.SamplingParams
-    """As the client asked: absent fields are filled from the model's defaults."""
+    """As requested; absent fields are filled from the model's defaults."""
     n: int = 1
     text: TextRules = field(default=TextRules())
     max_tokens_param: str | None = "max_tokens"
-    """The field that max_tokens came from, for error messages; None: more than the context is no error."""
+    """The field of max_tokens, for error messages; None: a value beyond the context is not an error."""
     priority: int = 0
     cache_salt: str | None = None
     session_id: str | None = None
     data_parallel_rank: int | None = None
     truncation: Truncation | None = None
     stream_interval: int = 1
-    """Tokens of a choice to gather for each streamed chunk, but for the first and the last."""
+    """Tokens of a choice per streamed chunk, except the first and the last."""
     returns_ids: bool = False
-    """Whether the client gets ids: those of one run, or an error."""
+    """Whether the response has ids: then they are of one run, or the request fails."""
     token_by_token: bool = False
-    """Whether replies need every token by itself: parsers read some markup only so."""
+    """Whether replies need tokens one by one, as some parsers of markup do."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     reasoning_parser_kwargs: Mapping[str, Any] | None = None
     plan: ParserPlan | None = None
-    """How the output is parsed; None: it is content as it is."""
+    """How the output is parsed; None: it is plain content."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens that a reply cost; completion tokens count what the client was given."""
+    """Token counts of a reply; completion tokens are those that the client received."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int | None = None
-    """Prompt tokens that came from the worker's prefix cache; None where nobody asked."""
+    """Prompt tokens found in the worker's prefix cache; None: not requested."""
     created_cache_tokens: int | None = None
-    """Prompt tokens that went into the prefix cache; None where the engine does not say."""
+    """Prompt tokens added to the prefix cache; None: not reported by the engine."""
     reasoning_tokens: int | None = None
-    """Completion tokens that were reasoning; None without a reasoning parser."""
+    """Reasoning tokens of the completion; None without a reasoning parser."""
 
     def as_whole_dict(self) -> dict[str, Any]:
-        """Return OpenAI's usage object with every field that vLLM has, null where there is nothing to say."""
+        """Return OpenAI's usage object with all of vLLM's fields, null if unknown."""
         usage = {"prompt_tokens_details": None, "completion_tokens_details": None, **self.as_dict()}
         if self.cached_tokens is not None:
             nothing = {"created_cache_tokens": None, "multimodal_tokens": None}
@@ -185,7 +185,7 @@ class Usage:
         return usage
 
     def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's usage object; details only where there are some."""
+        """Return OpenAI's usage object, with details only if there are any."""
         usage: dict[str, Any] = {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
@@ -207,7 +207,7 @@ class Prefill:
     cached_tokens: int
     created_cache_tokens: int | None = None
     logprobs: Sequence[ScoredPosition | None] | None = None
-    """One entry per prompt token, the first one None; None where nobody asked."""
+    """One entry per prompt token, the first one None; None: not requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +221,15 @@ class WeightSpan:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why a choice ended, in OpenAI's and vLLM's words."""
+    """Why a choice ended, in OpenAI's and vLLM's terms."""
 
     reason: str
     """stop, length, abort or repetition."""
     stop_reason: int | str | None = None
     """The stop string or stop id that matched; None for end of sequence."""
     kv_transfer_params: Any = None
-    """What a prefill worker hands on to a decode worker."""
+    """What a prefill worker passes on to a decode worker."""
     resumed: bool = False
-    """Whether another worker went on with it than had begun."""
+    """Whether it was resumed on another worker."""
     weight_versions: Sequence[WeightSpan] | None = None
-    """Which weights made which tokens, without gaps; None where the worker does not label its weights."""
+    """The weight versions of all tokens; None if the worker does not label its weights."""

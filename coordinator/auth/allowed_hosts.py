@@ -1,4 +1,4 @@
-"""Protection against DNS rebinding: on loopback only names that nobody can register are accepted."""
+"""Protection against DNS rebinding: on loopback, only host names that cannot be registered are accepted."""
 
 import ipaddress
 from collections.abc import Collection

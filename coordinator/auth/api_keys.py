@@ -19,9 +19,9 @@ _HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _LIMITS = ("max_concurrent", "requests_per_minute", "tokens_per_minute")
 _FIELDS = {"tenant", "key", "sha256", "min_priority", "models", *_LIMITS}
 _MAX_LIMIT = 2**53
-"""Limits are computed with as floats, which hold whole numbers up to here."""
+"""Limits are computed as floats, which represent integers exactly up to here."""
 _PRIORITIES = range(-(2**63), 2**63)
-"""Those that the wire holds."""
+"""The protocol's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:
 def parse_keys(text: str, source: str) -> list[Key]:
     """Parse keys: a JSON list of objects, or one per line, each after its tenant's name if it has one.
 
-    Raises InvalidRequest, which names the source and the entry, and never what it holds.
+    Raises an InvalidRequest that names the source and the entry, never its contents.
     """
     keys = _parse_json(text, source) if text.lstrip().startswith("[") else _parse_lines(text, source)
     if not keys:
@@ -130,7 +130,7 @@ def _parse_json(text: str, source: str) -> list[Key]:
     try:
         entries = json.loads(text)
     except ValueError as error:
-        # Not the error itself, which a traceback would show with the whole text.
+        # Not `from error`: a traceback would contain the whole text.
         raise InvalidRequest(f"{source} is not JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(f"{source} is nested too deeply") from None
@@ -139,7 +139,7 @@ def _parse_json(text: str, source: str) -> list[Key]:
 
 def _parse_entry(entry: Any, where: str) -> Key:
     if not isinstance(entry, dict):
-        raise InvalidRequest(f"{where} is no object")
+        raise InvalidRequest(f"{where} is not an object")
     if unknown := sorted(entry.keys() - _FIELDS):
         raise InvalidRequest(f"{where} has the unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
     if ("key" in entry) == ("sha256" in entry):

@@ -1,4 +1,4 @@
-"""Who may use the admin routes, and which of them there are."""
+"""Settings of the admin routes: which are enabled, and their key."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from tokenwire.options import Bounds, Option, Section, check_bounds, option
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
-    """Who may steer workers over HTTP, and how long that may take."""
+    """The admin routes' settings."""
 
     admin_key: AdminKey | None = option(
         None,
@@ -21,12 +21,12 @@ class ControlSettings:
             parse=AdminKey,
         ),
     )
-    """None: whoever reaches these routes may use them."""
+    """None: the routes need no key."""
     timeout_s: float = option(
         600.0,
         Option(
             "--control-timeout",
-            "Seconds that a worker may take for an admin operation.",
+            "Timeout in seconds of an admin operation on a worker.",
             Section.ADMIN,
             bounds=Bounds(above=0),
         ),

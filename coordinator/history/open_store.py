@@ -1,4 +1,4 @@
-"""Opens the configured history store: this process's own, in front of one that other processes share."""
+"""Opens the configured history store: this process's own, backed by one that processes share."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from tokenwire.errors import InvalidRequest
 
 
 def open_store(settings: HistorySettings) -> HistoryStore:
-    """Return this process's store, in front of Redis if that is configured. Raises InvalidRequest."""
+    """Return this process's store, backed by Redis if configured. Raises InvalidRequest."""
     own = MemoryStore(settings.max_bytes, settings.ttl_s)
     if settings.store_url is None:
         return own

@@ -56,6 +56,4 @@ class HistorySettings:
         if url.scheme not in _SCHEMES:
             raise InvalidRequest(f"--history-store must be a URL with one of the schemes {', '.join(_SCHEMES)}.")
         if url.password:
-            raise InvalidRequest(
-                "--history-store must not hold a password, which others could read: use --history-store-password-file."
-            )
+            raise InvalidRequest("--history-store must not contain a password; use --history-store-password-file.")

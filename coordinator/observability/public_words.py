@@ -1,4 +1,4 @@
-"""The API's own words, which may be logged anywhere because they are not a client's text."""
+"""The API's own words, which may always be logged because they are not a client's text."""
 
 from collections.abc import Iterator
 from functools import cache

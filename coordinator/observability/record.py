@@ -60,7 +60,7 @@ class RequestRecord:
     finishes: Sequence[Finish] = ()
     """Of the finished choices."""
     error: TokenwireError | None = None
-    """The error that ended a reply in mid-stream."""
+    """The error that ended a reply mid-stream."""
     requested_model: str = ""
     """The model named by a rejected request: the client's own text, so never a metric label."""
     reason: str = ""

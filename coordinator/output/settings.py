@@ -1,4 +1,4 @@
-"""What replies contain, where clients do not say."""
+"""Settings of replies: the defaults of what they contain."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,7 +31,7 @@ class ApiSettings:
         Option(
             "--token-history",
             "Prompts of continued conversations: exact reuses the token ids of earlier turns, template "
-            "renders all turns again, auto is exact where clients ask for token ids or name a session.",
+            "renders all turns again, auto is exact if clients request token ids or name a session.",
             Section.HISTORY,
         ),
     )
@@ -62,4 +62,4 @@ class ApiSettings:
         ),
     )
     abort_all: bool = shared(False, "--enable-rl")
-    """Whether a client may end everybody's requests at once."""
+    """Whether a client may abort the requests of all clients at once."""

@@ -15,7 +15,7 @@ _FOLDER_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 
 @contextmanager
 def folder_of(files: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield a temporary folder with these files. Raises ParserUnusable for a name that leads out of it."""
+    """Yield a temporary folder with these files. Raises ParserUnusable for a name outside of it."""
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as folder:
         for name, content in files.items():
             path = Path(folder) / name

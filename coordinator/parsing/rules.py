@@ -149,7 +149,7 @@ def copy_body(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class NoParsers:
-    """Parsers of a model that has none: refuses what would need them, and needs no vLLM for that."""
+    """Parsers of a model without any: rejects what would need them, without vLLM."""
 
     counts_reasoning = False
     reads_messages = False

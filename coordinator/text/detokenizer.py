@@ -219,14 +219,14 @@ class StoppingTextStream(TextStream):
 
 
 def _prime(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: bool) -> tuple[DecodeStream, str]:
-    """Return a stream that has seen the prompt, and what its first text will repeat of the prompt: almost always ""."""
+    """Return a stream primed with the prompt, and what its first text will repeat of the prompt: almost always ""."""
     ids = _stand_in(tokenizer, prompt, skip_special_tokens)
     tail = ids[-_SUFFIX_LENGTHS[-1] :]
     if not tokenizer.decode(tail, skip_special_tokens).endswith(_BROKEN):
         return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), ""
-    # The prompt ends inside a character. Primed with all of it, a stream would give the whole prompt out again, so
-    # this one gets only the tokens of that character.
-    for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never a cut one
+    # The prompt ends inside a character. Primed with all of it, a stream would repeat the whole prompt, so this one
+    # gets only the tokens of that character.
+    for size in range(1, len(tail) + (len(tail) == len(ids))):  # all of a short prompt, but never of a truncated one
         if not tokenizer.decode(tail[:-size], skip_special_tokens).endswith(_BROKEN):
             ids = tail[-size:]
             return DecodeStream(ids=ids, skip_special_tokens=skip_special_tokens), tokenizer.decode(
@@ -236,8 +236,8 @@ def _prime(tokenizer: Tokenizer, prompt: Sequence[int], skip_special_tokens: boo
 
 
 def _without_echo(text: str, echo: str) -> str:
-    """Cut from a stream's first text what it repeats of a prompt that ended inside a character."""
-    if text.startswith(echo):  # the character stayed broken
+    """Remove from a stream's first text what it repeats of a prompt that ended inside a character."""
+    if text.startswith(echo):  # the character remained incomplete
         return text[len(echo) :]
     return text.removeprefix(echo.rstrip(_BROKEN))
 

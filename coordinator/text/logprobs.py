@@ -20,7 +20,7 @@ class ScoredToken(NamedTuple):
     """Decoded text; empty for a part of a character that later tokens complete."""
     logprob: float
     rank: int
-    """Rank in the vocabulary at this position; 1 is the likeliest."""
+    """Rank in the vocabulary at this position; 1 is the most likely."""
 
 
 ScoredPosition = Sequence[ScoredToken]
@@ -55,7 +55,7 @@ class TokenTexts:
         text = self._tokenizer.decode([token_id], skip_special_tokens=False)
         if self._space is None:
             return text
-        # Decoders of this kind drop a leading blank as the one that the tokenizer prepended.
+        # Decoders of this kind drop a leading space, assuming that the tokenizer prepended it.
         piece = self._tokenizer.token_to_str(token_id) or ""
         blanks = len(piece) - len(piece.lstrip(self._space))
         return " " * (blanks - (len(text) - len(text.lstrip(" ")))) + text
@@ -64,13 +64,13 @@ class TokenTexts:
         for count in range(1, len(before) + 1):
             text = self._tokenizer.decode([*before[-count:], token_id], skip_special_tokens=False)
             if not text.endswith(_BROKEN):
-                # The shortest run: each token is a part of the character, so none had a text of its own.
+                # The shortest run whose text is complete: its earlier tokens were parts of the character, without text.
                 return text
         return ""
 
 
 def _space_marker(tokenizer: Tokenizer) -> str | None:
-    """Return the vocabulary's character for a blank, if decoding a single token may lose it."""
+    """Return the vocabulary's character for a space, if decoding a single token may lose it."""
     if tokenizer.backend.pre_tokenizer is None:
         return None
     pre_tokenizer = json.loads(tokenizer.backend.pre_tokenizer.__getstate__())
@@ -110,5 +110,5 @@ class LogprobDecoder:
             for token_id in token_ids
         ]
         tokens = map(ScoredToken, token_ids, texts, logprobs, (rank, *range(1, len(token_ids))))
-        # The token itself comes first, and again among the likeliest if it is one of them.
+        # The token itself comes first, and again among the most likely if it is one of them.
         return list(dict(zip(token_ids, tokens, strict=True)).values())

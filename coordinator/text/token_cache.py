@@ -56,7 +56,7 @@ def _is_found_anywhere(token: AddedToken, others: Iterable[str]) -> bool:
 
 
 def _touches_words(character: str) -> bool:
-    # Blanks may be part of a neighbour's match, and a letter may prevent a neighbour from matching as a single word.
+    # Whitespace may be part of a neighbour's match; a letter may prevent a neighbour from matching as a single word.
     return character.isspace() or character.isalnum() or character == "_"
 
 

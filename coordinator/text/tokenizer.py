@@ -136,7 +136,7 @@ class Tokenizer:
     def _template_tokens(self) -> list[str]:
         templates = self.chat_template.values() if isinstance(self.chat_template, dict) else [self.chat_template or ""]
         named = set(self.special_tokens.values())
-        # Tokens that the template writes around messages, by id: those that open a message usually come early.
+        # Tokens that the template inserts around messages, by id: those that start a message usually have low ids.
         return [
             text
             for _, text in sorted(self.added_token_ids.items())

@@ -160,7 +160,7 @@ def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
     ):
         assert "connection" not in client.get(f"{service.url}/health").headers
         service.coordinator.signal(signal.SIGTERM)
-        service.coordinator.wait_for("stops to listen")
+        service.coordinator.wait_for("stops listening")
 
         health = httpx.get(f"{service.url}/health")
         answer = client.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 2})

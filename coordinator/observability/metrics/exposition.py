@@ -47,7 +47,7 @@ class Exposition:
 
 
 class _Families:
-    """Families in the shape of a registry."""
+    """Families with the interface of a registry."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""What a template may cost: a deadline, and how many characters it may make. Both end it with words for the client."""
+"""Limits the cost of a rendering: a deadline, and a number of characters, with errors for the client."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -8,28 +8,28 @@ from jinja2 import TemplateError
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """Bounds of one rendering, far beyond what any prompt takes."""
+    """Limits of one rendering, far beyond the needs of any prompt."""
 
     seconds: float = 10.0
-    made: int = 100_000_000
-    """Characters, list items and the like, of all values that the template makes on its way."""
+    characters: int = 100_000_000
+    """Characters, list items and the like, of all values that the template creates."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What is left to one rendering. The attributes are for those that count more cheaply than by a call."""
+    """The remaining budget of one rendering. Hot paths use the attributes directly."""
 
     limits: RenderLimits
     deadline: float
-    left: int
+    remaining: int
 
     def charge(self, size: int) -> None:
-        """Pay for something before it is made. Raises TemplateError when that is more than is left."""
-        self.left -= size
-        if self.left < 0:
-            raise TemplateError(f"The chat template made more than {self.limits.made} characters.")
+        """Charge for a value before it is created. Raises TemplateError if the budget is exceeded."""
+        self.remaining -= size
+        if self.remaining < 0:
+            raise TemplateError(f"The chat template created more than {self.limits.characters} characters.")
 
     def tick(self) -> None:
-        """Note that the template still runs. Raises TemplateError beyond the deadline."""
+        """Check the deadline. Raises TemplateError if it has passed."""
         if monotonic() > self.deadline:
             raise TemplateError(f"The chat template took longer than {self.limits.seconds:g} seconds.")

@@ -16,28 +16,28 @@ from tokenwire.errors import InvalidRequest
 
 # Below this weight rendering takes less than about a millisecond.
 _INLINE_WEIGHT = 16_384
-# What an object costs by itself, in characters' worth of rendering.
+# Cost of an object itself, in characters.
 _OBJECT_WEIGHT = 96
 
 _PLAIN = TemplateOptions()
-"""What most requests say: nothing."""
+"""The options of most requests."""
 
-# What templates get whether they name it or not.
+# Variables that all templates get.
 _ALWAYS = ("add_generation_prompt", "documents", "tools")
 
-# A template may put whole conversations into its complaint.
+# A template's error message may contain whole conversations.
 _MAX_REASON = 4096
 
 
 class UntrustedRenderer(Protocol):
-    """Renders templates that requests bring; see tokenwire.coordinator.text.template.renderer_process."""
+    """Renders templates from requests; see tokenwire.coordinator.text.template.renderer_process."""
 
     async def render(self, template: str, job: Mapping[str, Any]) -> str:
-        """Render messages by a template out of harm's way. Raises InvalidRequest."""
+        """Render messages by a template, isolated from other work. Raises InvalidRequest."""
 
 
 class ChatTemplate:
-    """A model's chat template, or several by name, of which requests with tools take "tool_use"."""
+    """A model's chat template, or several by name; requests with tools use "tool_use"."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ChatTemplate:
         untrusted: UntrustedRenderer | None = None,
         limits: RenderLimits | None = None,
     ) -> None:
-        """untrusted: renders templates that come with requests; without it these are refused."""
+        """untrusted: renders templates from requests; without it they are rejected."""
         sources = {"default": source} if isinstance(source, str) else dict(source or {})
         self._templates = {name: compile_template(text) for name, text in sources.items()}
         self._special_tokens = dict(special_tokens)
@@ -60,11 +60,11 @@ class ChatTemplate:
         self._limits = limits or RenderLimits()
 
     def content_format(self, tools: Sequence[Any] | None = None) -> ContentFormat:
-        """Return how this template wants message content: as a string, or as a list of parts."""
+        """Return the form of message content that this template expects: a string, or a list of parts."""
         return self._format(self._select(tools, None))
 
     def identity(self, options: TemplateOptions) -> list[Any]:
-        """Return, as JSON, all that a rendering depends on beside messages and what is asked for at their end."""
+        """Return, as JSON, everything that a rendering depends on except the messages and their ending."""
         values = self.values(options)
         source = options.template()
         if not self._is_foreign(source):
@@ -74,18 +74,18 @@ class ChatTemplate:
         return [source, self._special_tokens, self._content_format, given]
 
     def form(self, options: TemplateOptions) -> ContentFormat:
-        """Return the content_format for a request; lists of parts, which say most, for a template of its own."""
+        """Return the content_format of a request; for its own template lists of parts, which lose nothing."""
         name = options.template()
         return "openai" if self._is_foreign(name) else self._format(self._select(self.values(options)["tools"], name))
 
     def values(self, options: TemplateOptions) -> dict[str, Any]:
-        """Return every value that a request and the server give to templates; parsers of replies want them too."""
+        """Return all template values of a request and the server; parsers of replies use them too."""
         return options.values(self._default_kwargs)
 
     async def render_messages_async(
         self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
     ) -> str:
-        """Render OpenAI messages without ever blocking the event loop for long. Raises InvalidRequest."""
+        """Render OpenAI messages without blocking the event loop for long. Raises InvalidRequest."""
         options, template, values = options or _PLAIN, None, self._plain_values
         if options != _PLAIN:
             template = options.template()
@@ -97,14 +97,14 @@ class ChatTemplate:
         return await asyncio.to_thread(self.render_values, messages, values, template)
 
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        """Render OpenAI messages at once; options are those of TemplateOptions, and template kwargs."""
+        """Render OpenAI messages synchronously; options are those of TemplateOptions, and template kwargs."""
         given = TemplateOptions.of(options)
         return self.render_values(messages, self.values(given), given.template())
 
     def render_values(
         self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str | None = None
     ) -> str:
-        """Render OpenAI messages with the values that options gave. Raises InvalidRequest."""
+        """Render OpenAI messages with the values of options. Raises InvalidRequest."""
         compiled = self._select(values["tools"], name)
         return self._render(compiled, parse_messages(messages, self._format(compiled)), values)
 
@@ -118,7 +118,7 @@ class ChatTemplate:
         unfinished = values["continue_final_message"]
         _check(messages, values)
         conversation = list(messages)
-        if not compiled.knows_developer and "developer" in [message["role"] for message in conversation]:
+        if not compiled.handles_developer and "developer" in [message["role"] for message in conversation]:
             conversation = developer_as_system(conversation)
         final = ""
         if unfinished:
@@ -127,7 +127,7 @@ class ChatTemplate:
         variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
         try:
             text = compiled.environment.render(compiled.template, variables, self._limits)
-        except Exception as error:  # a template can raise anything, and it is the request that made it do so
+        except Exception as error:  # a template can raise anything, and the request is the cause
             raise InvalidRequest(_reason(error)) from error
         return continuation.cut_at_mark(text, final) if unfinished else text
 
@@ -195,7 +195,7 @@ def _refused() -> InvalidRequest:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the template's own words where it has some: that tells the client what it accepts."""
+    """Return the template's own error message, if any: it explains what the template accepts."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, TemplateError):
@@ -205,16 +205,16 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_light(value: object) -> bool:
-    """Return whether rendering this takes less than a turn of the event loop may."""
-    left, queue = _INLINE_WEIGHT, [value]
+    """Return whether a value is small enough to render on the event loop."""
+    remaining, queue = _INLINE_WEIGHT, [value]
     for item in queue:  # grows while it runs
-        left -= _OBJECT_WEIGHT
+        remaining -= _OBJECT_WEIGHT
         if isinstance(item, str):
-            left -= len(item)
+            remaining -= len(item)
         elif isinstance(item, Mapping):
             queue.extend(item.values())
         elif isinstance(item, list | tuple):
             queue.extend(item)
-        if left < 0 or len(queue) * _OBJECT_WEIGHT > _INLINE_WEIGHT:
+        if remaining < 0 or len(queue) * _OBJECT_WEIGHT > _INLINE_WEIGHT:
             return False
     return True

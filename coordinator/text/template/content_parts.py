@@ -1,4 +1,4 @@
-"""A message's content, text or parts of text, in the form that a chat template takes."""
+"""Converts a message's content, text or parts of text, to the form that a chat template expects."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.errors import InvalidRequest, Malformed
 
-# Types of parts that are text, and the field that holds it.
+# Types of text parts, and the field of the text.
 _TEXT_FIELDS = {
     "text": "text",
     "input_text": "text",
@@ -19,7 +19,7 @@ _MEDIA = (
     *("image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
     *("video_url", "video_embeds", "prompt_embeds", "file"),
 )
-# Fields that mean something by themselves; all others go to the template with the text.
+# Fields handled here; all others are passed to the template with the text.
 _OWN_FIELDS = frozenset(
     {*_MEDIA, "closed", "data", "name", "prompt_cache_breakpoint", "refusal", "text", "thinking", "type", "uuid"}
 )
@@ -27,7 +27,7 @@ _BILLING_HEADER = re.compile("x-anthropic-billing-header:[^\r\n\x85\u2028\u2029]
 
 
 def parse_content(content: object, role: str, where: str, form: ContentFormat) -> str | list[dict[str, Any]]:
-    """Bring a message's content into the form. Raises InvalidRequest that names the part."""
+    """Convert a message's content. Raises an InvalidRequest that names the part."""
     if content is None:
         content = []
     elif isinstance(content, str):
@@ -38,23 +38,23 @@ def parse_content(content: object, role: str, where: str, form: ContentFormat) -
     parts = [part for part in parsed if part is not None]
     if role == "system":
         parts = [part for part in map(_without_billing_header, parts) if part is not None]
-    # Tool results are a string in every template, save for references that only templates can expand.
+    # Tool results are a string in every template, except references that only templates can expand.
     if form == "openai" and not (role == "tool" and all(part["type"] == "text" for part in parts)):
         return parts
     return join_texts(parts)
 
 
 def without_billing_header(text: str) -> str:
-    """Return a system prompt without the first line that Claude Code gives it, and with all that follows.
+    """Return a system prompt without the billing header that Claude Code puts in its first line.
 
-    The line has a hash that changes with every request, and would defeat every prefix cache behind it.
+    The header has a hash that changes with every request and would invalidate all cached prefixes.
     """
     line = _BILLING_HEADER.match(text)
     return text if line is None else text[line.end() :]
 
 
 def join_texts(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Join the texts of parts, one a line."""
+    """Join the texts of parts with newlines."""
     return "\n".join(part["text"] if "text" in part else part["name"] for part in parts)
 
 

@@ -129,7 +129,7 @@ class _Formatter(SandboxedFormatter):
 
 
 def formatter(environment: Environment, meter: Metered, method: Any) -> Callable[..., str]:
-    """Return a metered replacement of a text's format or format_map."""
+    """Return a metered replacement of a string's format or format_map."""
     text: str = method.__self__
     is_map = method.__name__ == "format_map"
     form = _Formatter(environment, meter)

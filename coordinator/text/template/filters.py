@@ -122,7 +122,7 @@ def _formatted(form: Any, *args: Any, **kwargs: Any) -> int:
 def _wrapped(
     text: str, width: int = 79, break_long_words: bool = True, wrapstring: str | None = None, *_: Any, **__: Any
 ) -> int:
-    # It rescans the rest of a line for every piece that it breaks off, and a piece has at least one character.
+    # It rescans the rest of a line for each piece that it splits off, and a piece has at least one character.
     return len(text) * (1 + len(wrapstring or "")) + len(text) ** 2 // max(width, 1)
 
 

@@ -1,4 +1,4 @@
-"""The sandbox that chat templates run in, as transformers defines it, and what is known of each template."""
+"""Compiles chat templates in a sandbox like that of transformers, and analyzes them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,18 +21,18 @@ class CompiledTemplate:
     source: str
     template: Template
     variables: frozenset[str]
-    """Names that the template takes from outside."""
+    """The template's undeclared variables."""
     content_format: ContentFormat
 
     environment: BoundedEnvironment
-    """The sandbox that it renders in."""
-    knows_developer: bool
+    """The sandbox in which it is rendered."""
+    handles_developer: bool
     """Whether the template has a case for the role "developer"."""
 
 
 @lru_cache(maxsize=64)
 def compile_template(source: str) -> CompiledTemplate:
-    """Compile a template, once per source. Raises InvalidRequest where it is wrong."""
+    """Compile a template, once per source. Raises InvalidRequest if it is invalid."""
     try:
         tree = _ENVIRONMENT.parse(source)
         variables, content_format = frozenset(meta.find_undeclared_variables(tree)), detect(tree)
@@ -42,14 +42,14 @@ def compile_template(source: str) -> CompiledTemplate:
             f"The chat template does not parse: {error.message} (line {error.lineno}).", param="chat_template"
         ) from error
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        # What Jinja lets through and Python does not: expressions or loops too deep, numbers too long.
+        # Accepted by Jinja but not by Python: too deeply nested expressions or loops, too long numbers.
         raise InvalidRequest(f"The chat template cannot be compiled: {error}", param="chat_template") from error
-    knows_developer = "'developer'" in source or '"developer"' in source
-    return CompiledTemplate(source, template, variables, content_format, _ENVIRONMENT, knows_developer)
+    handles_developer = "'developer'" in source or '"developer"' in source
+    return CompiledTemplate(source, template, variables, content_format, _ENVIRONMENT, handles_developer)
 
 
 class _Generation(Extension):
-    """{% generation %} marks what the model wrote, for training; here it is only a scope."""
+    """{% generation %} marks the model's output for training; here it is only a scope."""
 
     tags = {"generation"}  # noqa: RUF012, declared so by Extension
 
@@ -67,7 +67,7 @@ def _strftime_now(form: str) -> str:
 
 
 def _environment() -> BoundedEnvironment:
-    # No autoescaping: what is rendered is a prompt, not HTML.
+    # No autoescaping: prompts are not HTML.
     environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now

@@ -1,4 +1,4 @@
-"""OpenAI messages to the conversation that a chat template takes, as vLLM does it, for text."""
+"""Converts OpenAI messages to the conversation that a chat template gets, as vLLM does for text."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ _MAY_BE_EMPTY = frozenset({"assistant", "function"})
 
 
 def parse_messages(messages: object, content_format: ContentFormat) -> list[Message]:
-    """Check messages and bring them into the template's form. Raises InvalidRequest that names the message."""
+    """Check messages and convert them to the template's form. Raises an InvalidRequest that names the message."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise Malformed("messages must be a list.", param="messages")
     if len(messages) > MAX_MESSAGES:
@@ -28,7 +28,7 @@ def parse_messages(messages: object, content_format: ContentFormat) -> list[Mess
 
 
 def developer_as_system(messages: Iterable[Message]) -> list[Message]:
-    """Turn developer messages, which the template does not know, into system messages, and those into one."""
+    """Convert developer messages, which the template does not handle, to system messages, and merge these."""
     conversation = list(messages)
     if not any(message["role"] == "developer" for message in conversation):
         return conversation
@@ -41,7 +41,7 @@ def developer_as_system(messages: Iterable[Message]) -> list[Message]:
     system = [message for message in converted if message["role"] == "system"]
     if len(system) == 1 and converted[0] is system[0]:
         return converted
-    # Many templates accept a system message only in first place.
+    # Many templates accept only a leading system message.
     texts = [text for message in system if (text := _text(message.get("content")))]
     rest = [message for message in converted if message["role"] != "system"]
     return [{"role": "system", "content": "\n\n".join(texts)}, *rest]
@@ -92,7 +92,7 @@ def _add_assistant_fields(result: Message, message: Mapping[str, Any], where: st
     if reasoning is not None:
         if not isinstance(reasoning, str):
             raise Malformed(f"{where}.reasoning must be a string.", param="messages")
-        # Templates know it by either name.
+        # Templates use either name.
         result["reasoning"] = result["reasoning_content"] = reasoning
 
 
@@ -105,19 +105,19 @@ def _tool_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(function.get("name"), str):
         raise Malformed(f"{where}.function.name is required and must be a string.", param="messages")
     arguments = parse_arguments(function.get("arguments"), where)
-    # The order is vLLM's, since templates print these objects as JSON.
+    # In vLLM's order, because templates render these objects as JSON.
     return _ordered(call, ("id", "function", "type")) | {
         "function": _ordered({**function, "arguments": arguments}, ("arguments", "name"))
     }
 
 
 def parse_arguments(value: object, where: str) -> dict[str, Any]:
-    """Return arguments as an object. Broken ones are from an earlier turn, and must not end the conversation."""
+    """Return arguments as an object. Invalid ones are from an earlier turn and must not end the conversation."""
     if isinstance(value, str) and value:
         try:
             value = json.loads(value)
         except ValueError:
-            log.warning("%s has arguments that are not JSON; taking none", where)
+            log.warning("%s has arguments that are not JSON; using none", where)
             return {}
     return dict(value) if isinstance(value, Mapping) else {}
 

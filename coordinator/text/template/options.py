@@ -1,4 +1,4 @@
-"""What a request may say about the rendering of its messages, put together as vLLM does it."""
+"""A request's options of rendering, combined with the server's as in vLLM."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -9,7 +9,7 @@ from tokenwire.errors import InvalidRequest
 # Values that have their own arguments, or that would bypass the template.
 _RESERVED = frozenset({"conversation", "messages", "tokenize"})
 
-# Arguments of transformers' apply_chat_template: they end there, and no template ever sees them.
+# Arguments of transformers' apply_chat_template, which it does not pass to templates.
 _NOT_FOR_TEMPLATES = frozenset(
     {
         *("max_length", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors"),
@@ -25,7 +25,7 @@ class TemplateOptions:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     tools: Sequence[Mapping[str, Any]] | None = None
-    """In the form of tokenwire.coordinator.text.template.tools."""
+    """As parsed by tokenwire.coordinator.text.template.tools."""
     documents: Sequence[Mapping[str, Any]] | None = None
     reasoning_effort: str | None = None
     chat_template: str | None = None
@@ -35,17 +35,17 @@ class TemplateOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TemplateOptions":
-        """Take options by name; those that have no name here are template kwargs."""
+        """Return options by name; undeclared names are template kwargs."""
         names = {option.name for option in fields(cls)}
         kwargs = {name: value for name, value in options.items() if name not in names}
         return cls(**{name: value for name, value in options.items() if name in names}, kwargs=kwargs)
 
     def template(self) -> str | None:
-        """Return the template that the request brings, in either place."""
+        """Return the request's template, from either field."""
         return self.chat_template if self.chat_template is not None else self.kwargs.get("chat_template")
 
     def values(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return every named value, the server's defaults where the request has none. Raises InvalidRequest."""
+        """Return all template values, with the server's defaults. Raises InvalidRequest."""
         reserved = sorted(_RESERVED & self.kwargs.keys())
         if reserved:
             raise InvalidRequest(
@@ -58,14 +58,14 @@ class TemplateOptions:
             "reasoning_effort": self.reasoning_effort,
         }
         if self.reasoning_effort is not None and "enable_thinking" not in self.kwargs:
-            # Who asks for reasoning wants it from templates that think only when told to.
+            # A requested effort also enables thinking in templates where that is optional.
             named["enable_thinking"] = self.reasoning_effort != "none"
-        # Like this a tools argument wins over the request's field, and the fields win over all other arguments.
+        # In this order a tools argument overrides the request's field, and the fields override all other arguments.
         values = {**defaults, **_given({"tools": self.tools}), **_given({**self.kwargs, **_given(named)})}
         values = {name: value for name, value in values.items() if name not in _NOT_FOR_TEMPLATES}
         return {"tools": None, "documents": None, **values}
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    # As in vLLM null and "auto" mean: as if it was not there.
+    # As in vLLM, null and "auto" count as absent.
     return {name: value for name, value in values.items() if value is not None and value != "auto"}

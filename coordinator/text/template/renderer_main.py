@@ -23,10 +23,10 @@ def render(job: Mapping[str, Any], limits: RenderLimits) -> dict[str, Any]:
         return {"message": "The chat template needed too much memory.", "param": "chat_template"}
 
 
-def main(seconds: float, made: int, memory_mb: int) -> None:
+def main(seconds: float, characters: int, memory_mb: int) -> None:
     """Render jobs from standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
-    limits = RenderLimits(seconds, made)
+    limits = RenderLimits(seconds, characters)
     source = sys.stdin.buffer
     _write(READY)
     while head := source.read(LENGTH.size):

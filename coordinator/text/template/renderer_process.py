@@ -94,7 +94,7 @@ class IsolatedRenderer:
         fresh = not self._is_alive()
         if fresh:
             await self.close()
-            limits = [self._limits.seconds, self._limits.made, self._memory_mb]
+            limits = [self._limits.seconds, self._limits.characters, self._memory_mb]
             self._child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "tokenwire.coordinator.text.template.renderer_main", *map(str, limits)),
                 stdin=asyncio.subprocess.PIPE,

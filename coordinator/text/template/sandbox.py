@@ -1,7 +1,7 @@
-"""A Jinja sandbox that no template can run in for long, nor fill memory from.
+"""A Jinja sandbox that bounds the time and memory of templates.
 
-Loops, macros and blocks check the deadline wherever they begin another round: a pass over the syntax tree puts a tick
-there. What makes a large value in one step (joining, repeating, padding) pays for its size before it is made.
+A pass over the syntax tree inserts a deadline check, a tick, into each iteration of loops and the bodies of macros and
+blocks. Operations that create large values in one step (joining, repeating, padding) charge their size first.
 """
 
 import threading
@@ -20,11 +20,11 @@ from tokenwire.coordinator.text.template import cost_guards as guards
 from tokenwire.coordinator.text.template.budget import Budget, RenderLimits
 from tokenwire.coordinator.text.template.filters import BoundedFilters
 
-# Filters that the pass puts in place of + and ~; no template can spell these names.
+# Filters that replace + and ~; templates cannot use these names.
 _ADD = " add"
 _CONCAT = " concat"
 
-_HANDFUL = 4096
+_BATCH = 4096
 
 
 class _Current(threading.local):
@@ -32,7 +32,7 @@ class _Current(threading.local):
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """The sandbox. Templates from compile_tree may be rendered by several threads at once."""
+    """The sandbox. Templates from compile_tree may be rendered in several threads at once."""
 
     intercepted_binops = frozenset(guards.OPERATORS)
 
@@ -42,16 +42,16 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bounded = BoundedFilters(self, self)
         self.filters |= bounded.by_name() | {_ADD: self._add, _CONCAT: self._concat}
         self.globals["lipsum"] = bounded.lipsum
-        # Jinja joins the output of macros and blocks with this.
+        # Jinja's function for joining the output of macros and blocks.
         self.concat = self._join  # type: ignore[method-assign]
 
     def compile_tree(self, tree: nodes.Template) -> Template:
-        """Compile a syntax tree, which is changed."""
+        """Compile a syntax tree, which is modified."""
         return self.from_string(_Instrument().visit(tree))
 
     def render(self, template: Template, values: Mapping[str, Any], limits: RenderLimits) -> str:
-        """Render within limits. Raises TemplateError beyond them, and whatever else the template raises."""
-        self._current.budget = Budget(limits, monotonic() + limits.seconds, limits.made)
+        """Render within limits. Raises TemplateError if they are exceeded, and any error of the template."""
+        self._current.budget = Budget(limits, monotonic() + limits.seconds, limits.characters)
         try:
             return self._join(template.root_render_func(template.new_context(dict(values))))
         finally:
@@ -59,7 +59,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @property
     def budget(self) -> Budget:
-        """What is left to the rendering under way. While a template is compiled nothing is, so nothing is folded."""
+        """The budget of the current rendering. Raises outside of one, which prevents constant folding."""
         budget = self._current.budget
         if budget is None:
             raise RuntimeError("nothing is being rendered")
@@ -67,7 +67,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @property
     def tick(self) -> bool:
-        """Check the deadline: an attribute, because that is the cheapest thing that a template can be made to do."""
+        """Check the deadline; an attribute, because templates evaluate attributes at the lowest cost."""
         budget = self._current.budget
         if budget is None or monotonic() > budget.deadline:
             self.budget.tick()
@@ -77,13 +77,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """Call something from a template."""
         if type(__obj) is BuiltinMethodType and (cost := guards.METHODS.get(__obj.__name__)):
             if cost is guards.joined:
-                args = tuple(map(list, args))  # an iterator could be counted only once
-            given = {name: value for name, value in kwargs.items() if not name.startswith("_")}  # the rest is Jinja's
+                args = tuple(map(list, args))  # iterators can be consumed only once
+            given = {name: value for name, value in kwargs.items() if not name.startswith("_")}  # others are Jinja's
             __self.budget.charge(cost(__obj.__self__, *args, **given))
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Compute what +'s siblings give."""
+        """Compute binary operators other than +."""
         self.budget.charge(guards.OPERATORS[operator](left, right))
         return super().call_binop(context, operator, left, right)
 
@@ -93,12 +93,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def _join(self, pieces: Iterable[str]) -> str:
         budget, rest, kept = self.budget, iter(pieces), []
-        # In handfuls: an output that never ends must not be waited for.
-        while handful := list(islice(rest, _HANDFUL)):
-            budget.left -= sum(map(len, handful)) + len(handful)  # without a call: macros come here by the thousand
-            if budget.left < 0:
+        # In batches, because the output may be endless.
+        while batch := list(islice(rest, _BATCH)):
+            budget.remaining -= sum(map(len, batch)) + len(batch)  # inline: macros join thousands of times
+            if budget.remaining < 0:
                 budget.charge(0)
-            kept += handful
+            kept += batch
         return "".join(kept)
 
     def _concat(self, values: tuple[Any, ...]) -> str:
@@ -115,13 +115,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 class _Instrument(NodeTransformer):
-    """Puts ticks where rounds begin, and checked operations in place of + and ~."""
+    """Inserts ticks, and replaces + and ~ with checked filters."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
         node.body.insert(0, _tick())
         if node.test is not None:
-            # What the condition turns away never reaches the body.
+            # Items that the condition rejects never reach the body.
             node.test = nodes.And(nodes.EnvironmentAttribute("tick"), node.test)
         return node
 
@@ -137,7 +137,7 @@ class _Instrument(NodeTransformer):
         return _filter(_CONCAT, node.nodes, node.lineno)
 
     def visit_Add(self, node: nodes.Add) -> nodes.Node:
-        # All of a + b + c at once: one check, and none of the sums between.
+        # All of a + b + c at once: one check, and no intermediate sums.
         operands: list[nodes.Expr] = []
         left: nodes.Expr = node
         while isinstance(left, nodes.Add):

@@ -59,7 +59,7 @@ def test_keys_have_limits_in_json() -> None:
         ("one hidden\ntwo hidden", "file holds a key twice"),
         ("[", "file is not JSON"),
         ("[" * 100_000, "file is nested too deeply"),
-        ("[3]", "file, entry 1 is no object"),
+        ("[3]", "file, entry 1 is not an object"),
         ('[{"key": "hidden", "rpm": 3}]', "file, entry 1 has the unknown field 'rpm'"),
         ('[{"tenant": "a"}]', "file, entry 1 needs one of `key` and `sha256`"),
         ('[{"key": "hidden", "max_concurrent": 0}]', "file, entry 1: max_concurrent must be at least 1"),

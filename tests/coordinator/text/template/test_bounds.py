@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.template.renderer_process import MAX_SOURCE, IsolatedRenderer
 from tokenwire.errors import InvalidRequest
 
-LIMITS = RenderLimits(seconds=0.2, made=2_000_000)
+LIMITS = RenderLimits(seconds=0.2, characters=2_000_000)
 HELLO = [{"role": "user", "content": "hi"}]
 LONG = "{% set a = 'a' * 100000 %}"
 
@@ -49,7 +49,7 @@ def growing(step: str) -> str:
 )
 def test_endless_templates_end_in_time(source: str) -> None:
     """Loops, conditions, macros, calls, recursion and blocks are refused if they run for too long."""
-    with pytest.raises(InvalidRequest, match=r"took longer than 0\.2 seconds|made more than"):
+    with pytest.raises(InvalidRequest, match=r"took longer than 0\.2 seconds|created more than"):
         render(source)
 
 
@@ -101,7 +101,7 @@ def test_endless_templates_end_in_time(source: str) -> None:
 )
 def test_templates_with_too_much_output_are_refused(source: str) -> None:
     """Operations that amplify their input are refused before they run."""
-    with pytest.raises(InvalidRequest, match="made more than 2000000 characters"):
+    with pytest.raises(InvalidRequest, match="created more than 2000000 characters"):
         render(source)
 
 
