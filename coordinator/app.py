@@ -67,7 +67,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         desired,
         link=Link(settings.link),
         router=Router(settings.routing),
-        on_model_gone=models.left,
+        on_model_gone=models.on_workers_gone,
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
     )
@@ -77,8 +77,8 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     failover = Failover(queue, settings.failover, pool)
     if settings.siblings_dir is not None:
         failover.poison.journal = PoisonJournal(settings.siblings_dir)
-    pool.watch_drains(failover.drained)
-    pool.watch_losses(failover.poison.lost, failover.poison.survived)
+    pool.set_drain_callback(failover.on_draining)
+    pool.set_loss_callbacks(failover.poison.on_worker_lost, failover.poison.on_survived)
     generation = Generation(
         failover,
         models,

@@ -8,7 +8,10 @@ from pathlib import Path
 import grpc
 
 from tokenwire import protocol
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.request_handle import NEW, PlacedRequest, Placement
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
+from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.peer_auth.grpc_options import SERVER
 from tokenwire.v1 import inference_pb2 as pb
@@ -55,6 +58,19 @@ def submission(max_tokens: int = 5, request_id: str = "request", slots: list[int
         prompt_token_ids=PROMPT,
         sampling_params=pb.SamplingParams(max_tokens=max_tokens),
     )
+
+
+def send(
+    pool: WorkerPool,
+    submit: pb.Submit,
+    listeners: Sequence[SlotListener],
+    model: str = "simulated",
+    placement: Placement = NEW,
+) -> PlacedRequest:
+    """Submit a request to a worker, one of which must have free capacity."""
+    placed = pool.try_submit(model, submit, listeners, placement)
+    assert placed is not None, pool.unavailable_reason(model) or "no worker has free capacity"
+    return placed
 
 
 @asynccontextmanager

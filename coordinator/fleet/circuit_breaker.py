@@ -1,10 +1,14 @@
-"""Backs off from a worker that is lost repeatedly, and limits its traffic after it returns."""
+"""Reconnection backoff after losses, and the half-open state in which a worker that returned gets little traffic."""
 
+import random
 import time
 from collections.abc import Callable
 
 _FIRST_BACKOFF_S = 0.2
+_MAX_RETRY_S = 5.0
+"""Of a worker that cannot be connected to."""
 _MAX_BACKOFF_S = 30.0
+"""Of a worker that is lost repeatedly."""
 _FACTOR = 4.0
 _FORGET_S = 60.0
 _STALL_LOSSES = 3
@@ -20,8 +24,21 @@ class CircuitBreaker:
         self._clock = clock
         self._losses = 0
         self._lost_at = 0.0
+        self._backoff_s = _FIRST_BACKOFF_S
 
-    def lost(self, stalled: bool = False) -> float:
+    def backoff_s(self) -> float:
+        """Return the seconds until the next attempt to connect, with jitter."""
+        return self._backoff_s * random.uniform(0.8, 1.2)  # noqa: S311 (spreads retries, no secret)
+
+    def record_failure(self) -> None:
+        """Record an attempt that did not connect."""
+        self._backoff_s = min(self._backoff_s * 2, _MAX_RETRY_S)
+
+    def record_drain(self) -> None:
+        """Record the end of a session that the worker announced."""
+        self._backoff_s = _FIRST_BACKOFF_S
+
+    def record_loss(self, stalled: bool = False) -> float:
         """Record a loss and return the backoff in seconds."""
         now = self._clock()
         self._losses = self._losses + 1 if self._losses and now - self._lost_at < _FORGET_S else 1
@@ -29,7 +46,8 @@ class CircuitBreaker:
             self._losses = max(self._losses, _STALL_LOSSES)
         self._lost_at = now
         self.half_open = True
-        return min(_FIRST_BACKOFF_S * _FACTOR ** (self._losses - 1), _MAX_BACKOFF_S)
+        self._backoff_s = min(_FIRST_BACKOFF_S * _FACTOR ** (self._losses - 1), _MAX_BACKOFF_S)
+        return self._backoff_s
 
     def record_success(self) -> None:
         """Record that the worker generates tokens."""

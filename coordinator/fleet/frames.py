@@ -1,4 +1,4 @@
-"""Deals a frame out: each slot's tokens to its listener. The hot path."""
+"""Dispatches a frame: each slot's tokens to its listener. The hot path."""
 
 import logging
 from collections.abc import Callable
@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 
 
 def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = False) -> list[int]:
-    """Hand a frame to its listeners and free the slots that it ends. Returns slots whose listeners want no more.
+    """Call the listeners of a frame and free the slots that it ends; return slots to abort: their listeners stopped.
 
-    Raises ProtocolError for what a worker must not send; listeners have what came before it.
+    Raises ProtocolError for what a worker must not send; listeners were called with what came before it.
     """
     _check_lengths(frame)
-    broken = _tell_weights(frame.weight_version, slots) if has_new_weights else []
+    failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
     for info in frame.prefills:
-        if not _tell(slots, info.slot, slots.holder(info.slot).prefilled, info):
-            broken.append(info.slot)
+        if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
+            failed.append(info.slot)
     for scores in frame.logprobs:
-        if not _tell(slots, scores.slot, slots.holder(scores.slot).scored, scores.rows):
-            broken.append(scores.slot)
+        if not _call(slots, scores.slot, slots.holder(scores.slot).scored, scores.rows):
+            failed.append(scores.slot)
     stopped = _step_mixed(frame, slots) if frame.finishes or frame.counts else _step_plain(frame, slots)
-    # A slot that broke may have ended in the same frame, or broken twice.
-    return stopped + [slot for slot in set(broken) if slots.is_open(slot)] if broken else stopped
+    # A slot that failed may have ended in the same frame, or failed twice.
+    return stopped + [slot for slot in set(failed) if slots.is_open(slot)] if failed else stopped
 
 
 def _check_lengths(frame: pb.StepFrame) -> None:
@@ -37,13 +37,14 @@ def _check_lengths(frame: pb.StepFrame) -> None:
         )
 
 
-def _tell_weights(version: str, slots: SlotTable) -> list[int]:
+def _dispatch_weights(version: str, slots: SlotTable) -> list[int]:
+    """Call all listeners with a new weight version; return the slots whose listeners raised."""
     taken = [slot for slot in range(len(slots.listeners)) if slots.is_open(slot)]
-    return [slot for slot in taken if not _tell(slots, slot, slots.holder(slot).weights, version)]
+    return [slot for slot in taken if not _call(slots, slot, slots.holder(slot).weights, version)]
 
 
 def _step_plain(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
-    """Hand out the usual frame: one token for each slot, and no sequence ends."""
+    """Dispatch the usual frame: one token for each slot, and no sequence ends."""
     stopped: list[int] = []
     listeners = slots.listeners
     for slot, token_id in zip(frame.slots, frame.token_ids, strict=True):
@@ -51,7 +52,7 @@ def _step_plain(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
             if listeners[slot].step([token_id], None):
                 stopped.append(slot)
         except Exception as error:
-            _break(slots, slot, error)
+            _fail_slot(slots, slot, error)
             stopped.append(slot)
     return stopped
 
@@ -67,10 +68,10 @@ def _step_mixed(frame: pb.StepFrame, slots: SlotTable) -> list[int]:
     for slot, count in zip(frame.slots, counts, strict=True):
         end = start + count
         finish = finishes.pop(slot, None)
-        wants_no_more = _step(slots, slot, token_ids[start:end], finish)
+        stops = _step(slots, slot, token_ids[start:end], finish)
         if finish is not None:
             slots.release(slot)
-        elif wants_no_more:
+        elif stops:
             stopped.append(slot)
         start = end
     for slot, finish in finishes.items():
@@ -83,22 +84,23 @@ def _step(slots: SlotTable, slot: int, token_ids: list[int], finish: pb.Finish |
     try:
         return slots.listeners[slot].step(token_ids, finish)
     except Exception as error:
-        _break(slots, slot, error)
+        _fail_slot(slots, slot, error)
         return True
 
 
-def _tell(slots: SlotTable, slot: int, hear: Callable[[Any], None], what: Any) -> bool:
+def _call(slots: SlotTable, slot: int, callback: Callable[[Any], None], argument: Any) -> bool:
+    """Call a listener; if it raises, fail its slot and return False."""
     try:
-        hear(what)
+        callback(argument)
     except Exception as error:
-        _break(slots, slot, error)
+        _fail_slot(slots, slot, error)
         return False
     return True
 
 
-def _break(slots: SlotTable, slot: int, error: Exception) -> None:
-    """End a reply that cannot be decoded or written, and not its neighbours. Raises ProtocolError for a free slot."""
+def _fail_slot(slots: SlotTable, slot: int, error: Exception) -> None:
+    """End only this reply, which cannot be decoded or written. Raises ProtocolError for a free slot."""
     listener = slots.holder(slot)
-    log.error("slot %d broke", slot, exc_info=error)
+    log.error("the listener of slot %d failed", slot, exc_info=error)
     slots.give_up(slot)
     fail_listener(listener, reply_error(error))

@@ -4,7 +4,8 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tokenwire.errors import Unavailable
@@ -77,15 +78,18 @@ class LivenessMonitor:
         self._worker = worker
         self._checked_at = 0.0
 
-    async def watch(self) -> str:
-        """Wait until the heartbeat timeout has expired, and return the error message."""
-        if not self._settings.heartbeat_timeout_s:
-            await asyncio.Event().wait()
-        self.start()
-        while not self.is_overdue():  # noqa: ASYNC110 (it waits for time to pass)
-            await asyncio.sleep(_CHECK_INTERVAL_S)
-        self.loss_reason = LossReason.HEARTBEAT_TIMEOUT
-        return f"no heartbeat for {self._settings.heartbeat_timeout_s:g} s"
+    @asynccontextmanager
+    async def heartbeat_timeout(self) -> AsyncIterator[None]:
+        """Raise Unavailable in the body of the `async with` when the heartbeat timeout expires."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.timeout(None) as timeout:
+                watching.add_done_callback(lambda done: None if done.cancelled() else timeout.reschedule(0))
+                yield
+        except TimeoutError:
+            raise Unavailable(watching.result()) from None
+        finally:
+            watching.cancel()
 
     def on_connected(self) -> None:
         """Reset for a new session."""
@@ -126,6 +130,16 @@ class LivenessMonitor:
         if self.stalled:
             self.stalled = False
             log.info("worker %s recovered from its stall", self._worker)
+
+    async def _watch(self) -> str:
+        """Wait until the heartbeat timeout has expired, and return the error message."""
+        if not self._settings.heartbeat_timeout_s:
+            await asyncio.Event().wait()
+        self.start()
+        while not self.is_overdue():  # noqa: ASYNC110 (it waits for time to pass)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+        self.loss_reason = LossReason.HEARTBEAT_TIMEOUT
+        return f"no heartbeat for {self._settings.heartbeat_timeout_s:g} s"
 
     def _stall(self, heartbeat: pb.Heartbeat) -> str:
         """Return a description of the engine's stall; empty within the timeout."""

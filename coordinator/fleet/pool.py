@@ -1,4 +1,4 @@
-"""All workers of this coordinator, as they come and go, and the choice among them."""
+"""The workers of this coordinator: adds and removes their sessions, and submits requests to one of them."""
 
 import asyncio
 import contextlib
@@ -13,38 +13,36 @@ from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.reconciler import Reconciler
 from tokenwire.coordinator.fleet.request_handle import NEW, PlacedRequest, Placement
 from tokenwire.coordinator.fleet.routing import Router
-from tokenwire.coordinator.fleet.session import Prepare, SessionState, WorkerSession
-from tokenwire.coordinator.fleet.session_listener import SessionListener
+from tokenwire.coordinator.fleet.session import Prepare, WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import StatsByModel
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
-from tokenwire.errors import Unavailable
 from tokenwire.for_each import for_each
 from tokenwire.peer_auth.client import Link
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-Lost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
+OnWorkerLost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
 """Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent starts."""
 
-_RETRY_AFTER_S = 1.0
 _IDLE_CHECK_S = 0.1
-"""How often a worker that leaves is looked at: to be told of its last slot would cost something for every frame."""
+"""Polling interval for the last slot of a worker to be removed: a callback would cost something in every frame."""
 
 
 @dataclass(slots=True)
 class _Member:
     session: WorkerSession
     running: asyncio.Task[None]
-    leaving: asyncio.Task[None] | None = None
-    """Waits for the last slot of a worker that is not wanted any more."""
+    removal: asyncio.Task[None] | None = None
+    """Removes a worker that is no longer listed, once its last slot has ended."""
 
 
 class WorkerPool(SessionListener):
-    """Sessions with workers that may come and go. Workers that fell behind their target are brought along."""
+    """Sessions with workers that may come and go. Workers that have drifted are reconciled."""
 
     def __init__(
         self,
@@ -60,29 +58,29 @@ class WorkerPool(SessionListener):
     ) -> None:
         """`on_model_gone` is called with the first name of a model when its last worker is gone."""
         self.stats_by_model: StatsByModel = {}
-        """What sessions have counted."""
+        """Statistics of all sessions."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._on_model_gone = on_model_gone
         self._desired = desired or DesiredStates()
         self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
-        """By address, in the order in which they came."""
+        """By address, in order of arrival."""
         self._candidates: dict[tuple[str, int], list[WorkerSession]] = {}
-        """Who can take requests, by model and adapter: kept until a session changes."""
+        """Sessions that can take requests, by model and adapter: cached until a session changes."""
         self._link = link or Link()
         self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
         self._liveness = liveness
         self._changed = asyncio.Event()
         self._subscribers: list[Callable[[], None]] = []
-        self._drained: Callable[[WorkerSession], None] = lambda session: None
-        self._lost: Lost = lambda model, instance_id, certain, recent_starts: None
-        self._survived: Callable[[str, pb.Submit], None] = lambda model, submit: None
+        self._on_draining: Callable[[WorkerSession], None] = lambda session: None
+        self._on_lost: OnWorkerLost = lambda model, instance_id, certain, recent_starts: None
+        self._on_survived: Callable[[str, pb.Submit], None] = lambda model, submit: None
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
-        """All sessions at this moment, connected or not, and those with workers that leave."""
+        """All current sessions, connected or not, including those to be removed."""
         return [member.session for member in self._members.values()]
 
     @property
@@ -91,32 +89,32 @@ class WorkerPool(SessionListener):
         return sum(session.open_slots for session in self.sessions)
 
     def update(self, addresses: Iterable[str]) -> None:
-        """Connect to workers that are new, and leave those that are not named any more.
+        """Connect to new workers, and remove those that are no longer listed.
 
-        One that is left gets no new requests; its session closes when its last slot has ended.
+        A worker to be removed gets no new requests; its session closes when its last slot has ended.
         """
-        wanted = dict.fromkeys(addresses)
-        for address in wanted:
+        listed = dict.fromkeys(addresses)
+        for address in listed:
             member = self._members.get(address)
             if member is None:
-                self._join(address)
-            elif member.leaving is not None:
-                member.leaving.cancel()
-                member.leaving = None
+                self._add(address)
+            elif member.removal is not None:
+                member.removal.cancel()
+                member.removal = None
                 member.session.readmit()
         for address, member in self._members.items():
-            if address not in wanted and member.leaving is None:
+            if address not in listed and member.removal is None:
                 member.session.retire()
-                member.leaving = asyncio.create_task(self._leave(member))
+                member.removal = asyncio.create_task(self._remove_when_idle(member))
 
     async def stop(self) -> None:
-        """Close all sessions; workers abort what still runs."""
+        """Close all sessions; workers abort their requests."""
         members = list(self._members.values())
         self._members.clear()
         self._candidates.clear()
         for member in members:
-            if member.leaving is not None:
-                member.leaving.cancel()
+            if member.removal is not None:
+                member.removal.cancel()
             member.running.cancel()
         await asyncio.gather(*(member.running for member in members), return_exceptions=True)
         await self._reconciler.stop()
@@ -132,12 +130,12 @@ class WorkerPool(SessionListener):
         return any(session.state is SessionState.READY and not self.out_of_sync(session) for session in self.sessions)
 
     def serves(self, address: str) -> bool:
-        """Return whether the worker at an address takes requests, as far as it is concerned."""
+        """Return whether the session with the worker at an address is ready, in sync or not."""
         member = self._members.get(address)
         return member is not None and member.session.state is SessionState.READY
 
     def out_of_sync(self, session: WorkerSession, adapter_id: int = 0) -> str:
-        """Say why a connected worker gets no new requests (for an adapter); empty when it does."""
+        """Return why a connected worker gets no new requests (for an adapter); empty when it is in sync."""
         out_of_sync = self._desired.out_of_sync(session.name, session.serving, adapter_id)
         error = self._reconciler.reconcile_error(session)
         return f"{out_of_sync} ({error})" if out_of_sync and error else out_of_sync
@@ -146,83 +144,63 @@ class WorkerPool(SessionListener):
         """Return the last error of reconciling a worker; empty without one."""
         return self._reconciler.reconcile_error(session)
 
-    def lives(self, instance_id: str) -> bool | None:
-        """Return whether a worker's process still runs; None while that has yet to show, after its session was lost."""
-        return next((session.lives for session in self.sessions if session.instance_id == instance_id), False)
+    def is_alive(self, instance_id: str) -> bool | None:
+        """Return whether a worker's process still runs; None while unknown, after its session was lost."""
+        return next((session.alive for session in self.sessions if session.instance_id == instance_id), False)
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        """Have something called whenever a worker may have got room: it became ready, or sequences ended."""
-        self._subscribers.append(changed)
+    def subscribe(self, on_capacity: Callable[[], None]) -> None:
+        """Register a callback for whenever a worker may have gained capacity: it became ready, or sequences ended."""
+        self._subscribers.append(on_capacity)
 
-    def room(self, model: str, adapter_id: int = 0) -> int:
-        """Return how many more sequences the workers of a model could begin at once."""
-        return sum(max(0, _free_capacity(session)) for session in self._able(model, adapter_id))
+    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
+        """Return the free capacity of a model's workers, in sequences."""
+        return sum(max(0, _free_capacity(session)) for session in self._candidates_for(model, adapter_id))
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return what all workers of a model can that could take a request now; nothing where there are none."""
-        return common_capabilities(session.capabilities for session in self._able(model, adapter_id))
+        """Return the capabilities common to a model's workers that can take a request now; none without workers."""
+        return common_capabilities(session.capabilities for session in self._candidates_for(model, adapter_id))
 
     def capacity(self, model: str) -> int:
-        """Return how many sequences the workers of a model run at a time, those included that are away."""
+        """Return how many sequences the workers of a model run at a time, including disconnected ones."""
         return sum(each.workload.capacity for each in self.sessions if each.model and model in each.model.names)
 
-    def absence(self, model: str, adapter_id: int = 0) -> str:
-        """Say why no worker can take a request for a model; empty when one can."""
-        if self._able(model, adapter_id):
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+        """Return why no worker can take a request for a model; empty when one can."""
+        if self._candidates_for(model, adapter_id):
             return ""
-        reasons = "; ".join(self._reason(session, adapter_id) for session in self.sessions) or "no workers found"
+        reasons = "; ".join(self._describe(session, adapter_id) for session in self.sessions) or "no workers found"
         return f"No worker serves {model} right now: {reasons}"
-
-    def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> PlacedRequest:
-        """Send a request to a worker of a model, whether or not one has free capacity. Raises Unavailable."""
-        placed = self.try_submit(model, submit, listeners, placement)
-        if placed is not None:
-            return placed
-        candidates = self._able(model, submit.lora.id)
-        if not candidates:
-            raise Unavailable(self.absence(model, submit.lora.id), retry_after_s=_RETRY_AFTER_S)
-        return self._place(candidates, submit, listeners, placement)
 
     def try_submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
-        """Send a request to a worker of a model with free capacity, at best for all of it; None where none has any."""
-        free = {session: _free_capacity(session) for session in self._able(model, submit.lora.id)}
+        """Send a request to a worker of a model with free capacity, preferably for all of it; None without one."""
+        free = {session: _free_capacity(session) for session in self._candidates_for(model, submit.lora.id)}
         candidates = [session for session in free if free[session] >= len(listeners)]
         candidates = candidates or [session for session in free if free[session] > 0]
-        return self._place(candidates, submit, listeners, placement) if candidates else None
-
-    def watch_losses(self, lost: "Lost", survived: Callable[[str, pb.Submit], None]) -> None:
-        """Have something called when a worker died, or may have, with what it had just begun with; and when a worker
-        got past the beginning of a request."""
-        self._lost, self._survived = lost, survived
-
-    def watch_drains(self, drained: Callable[[WorkerSession], None]) -> None:
-        """Have something called when a worker says that it is about to stop."""
-        self._drained = drained
-
-    def _place(
-        self,
-        candidates: Sequence[WorkerSession],
-        submit: pb.Submit,
-        listeners: Sequence[SlotListener],
-        placement: Placement,
-    ) -> PlacedRequest:
+        if not candidates:
+            return None
         decision = self._router.choose(candidates, submit, placement)
         session, new_tokens = decision.worker, decision.new
         placement.on_placed(session)
         return PlacedRequest(decision, session.submit(submit, listeners, new_tokens), listeners)
 
-    def _able(self, model: str, adapter_id: int) -> list[WorkerSession]:
+    def set_loss_callbacks(self, on_lost: OnWorkerLost, on_survived: Callable[[str, pb.Submit], None]) -> None:
+        """Set the callbacks for a worker that died, or may have, and for a worker that survived a request's start."""
+        self._on_lost, self._on_survived = on_lost, on_survived
+
+    def set_drain_callback(self, on_draining: Callable[[WorkerSession], None]) -> None:
+        """Set the callback for a worker that announced its shutdown."""
+        self._on_draining = on_draining
+
+    def _candidates_for(self, model: str, adapter_id: int) -> list[WorkerSession]:
         found = self._candidates.get((model, adapter_id))
         if found is None:
-            found = [session for session in self.sessions if self._is_able(session, model, adapter_id)]
+            found = [session for session in self.sessions if self._is_candidate(session, model, adapter_id)]
             self._candidates[model, adapter_id] = found
         return found
 
-    def _is_able(self, session: WorkerSession, model: str, adapter_id: int) -> bool:
+    def _is_candidate(self, session: WorkerSession, model: str, adapter_id: int) -> bool:
         return (
             session.state is SessionState.READY
             and session.model is not None
@@ -230,14 +208,14 @@ class WorkerPool(SessionListener):
             and not self._desired.out_of_sync(session.name, session.serving, adapter_id)
         )
 
-    def _reason(self, session: WorkerSession, adapter_id: int) -> str:
-        reason = f"{session.address} is {session.state.value}"
+    def _describe(self, session: WorkerSession, adapter_id: int) -> str:
+        description = f"{session.address} is {session.state.value}"
         if session.state is SessionState.CONNECTING:
-            return f"{reason} ({session.last_error})"
+            return f"{description} ({session.last_error})"
         out_of_sync = self.out_of_sync(session, adapter_id)
-        return f"{reason}, but {out_of_sync}" if out_of_sync else reason
+        return f"{description}, but {out_of_sync}" if out_of_sync else description
 
-    def _join(self, address: str) -> None:
+    def _add(self, address: str) -> None:
         is_vllm_http = address.startswith(("http://", "https://"))
         open_transport = (
             partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._link)
@@ -247,7 +225,7 @@ class WorkerPool(SessionListener):
         )
         self._members[address] = _Member(session, asyncio.create_task(session.run()))
 
-    async def _leave(self, member: "_Member") -> None:
+    async def _remove_when_idle(self, member: "_Member") -> None:
         session = member.session
         while session.open_slots:  # noqa: ASYNC110 (see _IDLE_CHECK_S)
             await asyncio.sleep(_IDLE_CHECK_S)
@@ -258,45 +236,45 @@ class WorkerPool(SessionListener):
         member.running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await member.running
-        log.info("worker %s was left", session.address)
+        log.info("worker %s removed", session.address)
 
-    # What sessions report.
+    # Callbacks of the sessions.
 
     def is_covered(self, session: WorkerSession) -> bool:
         """Return whether another worker of the model takes requests."""
-        return any(each is not session and self._is_able(each, session.name, 0) for each in self.sessions)
+        return any(each is not session and self._is_candidate(each, session.name, 0) for each in self.sessions)
 
     def on_cache_change(self, session: WorkerSession, change: pb.CacheChange) -> None:
-        """Update the index of prefixes."""
+        """Update the prefix index."""
         self._router.on_cache_change(session, change)
 
     def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
-        """Pass on that a worker got past the beginning of a request."""
-        self._survived(session.name, submit)
+        """Pass on that a worker survived the start of a request."""
+        self._on_survived(session.name, submit)
 
     def on_session_change(self, session: WorkerSession) -> None:
-        """Pass on losses, drains and free capacity, and bring drifted workers to the desired state."""
+        """Pass on losses, drains and free capacity, and reconcile drifted workers."""
         self._changed.set()
         self._candidates.clear()
         lost = session.state is SessionState.CONNECTING and not session.worker_drains
         if lost or session.engine_died:
-            certain = session.engine_died or session.lives is False
-            self._lost(session.name, session.instance_id, certain, session.recent_starts.take_all())
+            certain = session.engine_died or session.alive is False
+            self._on_lost(session.name, session.instance_id, certain, session.recent_starts.take_all())
         if session.state is SessionState.CONNECTING:
             if not any(each.name == session.name and each.control is not None for each in self.sessions):
                 self._on_model_gone(session.name)
             return
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
-            self._drained(session)
+            self._on_draining(session)
         changed = self._desired.observe(session.name, session.serving)
-        self._candidates.clear()  # what was computed before, in a callback, knew the old desired state
+        self._candidates.clear()  # a callback may have filled it by the old desired state
         for_each(self.sessions if changed else (session,), self._reconciler.consider)
         self.on_slots_freed()
 
     def on_slots_freed(self) -> None:
         """Notify subscribers that a worker may have free capacity."""
-        for_each(self._subscribers, lambda changed: changed())
+        for_each(self._subscribers, lambda on_capacity: on_capacity())
 
 
 def _free_capacity(session: WorkerSession) -> int:

@@ -1,4 +1,4 @@
-"""What the layers of the fleet hand each other: a request on its way to a worker, and the way to end it."""
+"""The interface between the fleet's layers: submitting a request with its placement, and the handle to abort it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ def _ignore(session: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What is to be known of a request beside what its worker gets."""
+    """How a request is queued and placed, in addition to what its worker gets."""
 
     avoid: frozenset[str] = frozenset()
-    """Instance ids of workers that are to be tried last: the request was lost with them."""
+    """Instance ids of workers to try last, because the request was lost with them."""
     resumed: bool = False
-    """Whether the client has a part of the reply: such a request goes before new ones, and is not refused."""
+    """Whether the client has a part of the reply: such a request is queued before new ones, and never rejected."""
     joins: bool = False
-    """Whether it is a further prompt of a request whose first one was taken: such a one is not refused either."""
+    """Whether it is a further prompt of a request whose first one was admitted: it is never rejected either."""
     exact: bool = False
-    """Whether its client gets ids: those of one run, or an error."""
+    """Whether the client gets token ids: those of a single run, or an error."""
     tenant: str = ""
-    """Whose request it is; tenants have equal shares of what is scarce."""
+    """The tenant of the request; tenants get equal shares of the capacity."""
     on_placed: "Callable[[WorkerSession], None]" = _ignore
-    """Called with every worker that gets the request, or goes on with a part of it, just before it does."""
+    """Called with each worker that gets the request or resumes a part of it, just before it is sent."""
 
 
 NEW = Placement()
@@ -41,15 +41,15 @@ class RequestHandle(Protocol):
     """One submitted request."""
 
     def abort(self) -> None:
-        """End whatever still runs, or stop waiting. Safe at any time, more than once."""
+        """Abort what still runs or is queued. Safe at any time, more than once."""
 
     def explain(self) -> str:
-        """Say which worker has the request and why, for a debug header; empty while none has it."""
+        """Return which worker has the request and why, for a debug header; empty while none has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRequest:
-    """The handle of a request that a worker has."""
+    """The handle of a request that was sent to a worker."""
 
     decision: "Decision[WorkerSession]"
     slots: Sequence[int]
@@ -57,7 +57,7 @@ class PlacedRequest:
 
     @property
     def session(self) -> "WorkerSession":
-        """The session with the worker that has it."""
+        """The session with the worker."""
         return self.decision.worker
 
     def abort(self) -> None:
@@ -71,15 +71,15 @@ class PlacedRequest:
             self.session.abort(running)
 
     def explain(self) -> str:
-        """Say which worker has the request, and why."""
+        """Return which worker has the request, and why."""
         return self.decision.explain()
 
 
 class Fleet(Protocol):
-    """Takes requests. Its layers, from the outside: going on after losses, waiting in line, the choice of a worker."""
+    """A layer that takes requests. From the outside: failover, the admission queue, the worker pool."""
 
     def check_open(self, model: str, adapter_id: int) -> None:
-        """Check that one more request would be admitted, before anything is done for it. Raises as `submit`."""
+        """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW

@@ -2,14 +2,15 @@
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Generic, Literal, Protocol, TypeVar
 
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
-from tokenwire.coordinator.fleet.ttl_cache import TTLCache
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
@@ -17,27 +18,27 @@ from tokenwire.v1 import inference_pb2 as pb
 Policy = Literal["affinity", "load", "round-robin"]
 
 SESSION_TOKENS = 512
-"""What the worker of a session's last request is preferred by: it may hold more of it than was sent there."""
+"""Discount for the worker of a session's last request: it may hold more of the session than was sent to it."""
 ADAPTER_TOKENS = 256
-"""What a worker is preferred by that used the adapter last: another may have to load it."""
+"""Discount for the worker that used the adapter last: another one may have to load it."""
 _SESSIONS, _SESSION_TTL_S = 65_536, 1800.0
 _ADAPTERS, _ADAPTER_TTL_S = 1024, 300.0
 
 
 class Candidate(Protocol):
-    """What is asked of a worker's session."""
+    """The part of a WorkerSession that routing uses."""
 
     @property
     def address(self) -> str:
-        """Where the worker listens."""
+        """The worker's address."""
 
     @property
     def instance_id(self) -> str:
-        """Names the worker's process."""
+        """Identifies the worker's process."""
 
     @property
     def workload(self) -> Workload:
-        """What it has to do."""
+        """The worker's workload."""
 
 
 W = TypeVar("W", bound=Candidate)
@@ -45,15 +46,15 @@ WCo = TypeVar("WCo", bound=Candidate, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What the choice depends on beside the workers' load."""
+class RoutingInputs:
+    """What the choice depends on besides the workers' load."""
 
     tokens: int
     """Length of the prompt."""
     hashes: Sequence[int] = ()
-    """Names of its prefixes."""
+    """Block hashes of its prefixes."""
     cached: Mapping[str, int] = field(default_factory=dict)
-    """How many leading tokens workers hold, by instance id."""
+    """How many leading tokens each worker has cached, by instance id."""
     session: bytes = b""
     session_worker: str | None = None
     adapter: int = 0
@@ -62,46 +63,73 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[WCo]):
-    """A worker and what spoke for it. All figures are prompt tokens to compute."""
+    """The chosen worker and the reasons. All figures are prompt tokens to compute."""
 
     worker: WCo
-    question: Question
+    inputs: RoutingInputs
     ahead: int
-    """Work ahead of the request, when it was sent."""
+    """Work ahead of the request when it was sent."""
     rivals: int
-    """Other workers that could have taken it."""
+    """How many other workers could have taken it."""
     policy: Policy
 
     @property
     def cached(self) -> int:
-        """Tokens of the prompt that the worker is believed to hold: of these, the last one is computed in any case."""
-        return min(self.question.cached.get(self.worker.instance_id, 0), max(0, self.question.tokens - 1))
+        """Prompt tokens that the worker is believed to have cached; the prompt's last token is always computed."""
+        return min(self.inputs.cached.get(self.worker.instance_id, 0), max(0, self.inputs.tokens - 1))
 
     @property
     def new(self) -> int:
         """Tokens of the prompt that the worker has to compute."""
-        return self.question.tokens - self.cached
+        return self.inputs.tokens - self.cached
 
     def explain(self) -> str:
-        """Say which worker it was and why, on one line."""
+        """Return the worker and the reasons, on one line."""
         return f'{self.worker.address}; cached={self.cached}; ahead={self.ahead}; why="{self._why()}"'
 
     def _why(self) -> str:
-        question, instance = self.question, self.worker.instance_id
+        inputs, instance = self.inputs, self.worker.instance_id
         if not self.rivals:
             return "no other can take it"
         if self.policy != "affinity":
             return "least sequences" if self.policy == "load" else "its turn"
         reasons = [
             (self.cached > 0, "holds a part of the prompt"),
-            (question.session_worker == instance, "had the session last"),
-            (question.adapter_worker == instance, "used the adapter last"),
+            (inputs.session_worker == instance, "had the session last"),
+            (inputs.adapter_worker == instance, "used the adapter last"),
         ]
         return ", ".join(reason for holds, reason in reasons if holds) or "least work ahead"
 
 
+class TTLCache:
+    """Maps keys to the workers that used them last: an LRU cache, bounded in size, whose entries expire."""
+
+    def __init__(self, capacity: int, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._capacity = capacity
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._entries: OrderedDict[Hashable, tuple[str, float]] = OrderedDict()
+        """Least recently used first."""
+
+    def __len__(self) -> int:
+        """The number of entries, expired ones included."""
+        return len(self._entries)
+
+    def get(self, key: Hashable) -> str | None:
+        """Return the worker of a key; None if absent or expired."""
+        worker, used_at = self._entries.get(key, (None, 0.0))
+        return worker if self._clock() - used_at <= self._ttl_s else None
+
+    def put(self, key: Hashable, worker: str) -> None:
+        """Store the worker of a key."""
+        self._entries[key] = worker, self._clock()
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
+
+
 class Router:
-    """Scores workers by `cost`; among equals the one that waited longest is taken."""
+    """Chooses the worker with the lowest `cost`; among equals, the one that was chosen least recently."""
 
     def __init__(self, policy: Policy = "affinity") -> None:
         self._policy = policy
@@ -111,38 +139,38 @@ class Router:
         self._sessions = TTLCache(_SESSIONS, _SESSION_TTL_S)
         self._adapters = TTLCache(_ADAPTERS, _ADAPTER_TTL_S)
         self._caches: dict[str, tuple[str, str]] = {}
-        """Whose cache it is that the index knows of, by address."""
-        # Sessions are secrets of their clients: what is kept of them cannot be read back.
+        """The instance and weights whose cache is in the index, by address."""
+        # Session ids are secrets of clients, so only keyed digests of them are stored.
         self._secret = os.urandom(16)
 
     def choose(self, candidates: Sequence[W], submit: pb.Submit, placement: Placement) -> Decision[W]:
-        """Choose among workers that can take a request; there is at least one."""
-        wanted = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
-        question = self._question(submit)
-        chosen = wanted[0] if len(wanted) == 1 else self._cheapest(wanted, question)
-        decision = Decision(chosen, question, chosen.workload.ahead(), len(wanted) - 1, self._policy)
+        """Choose among the workers that can take a request, at least one."""
+        preferred = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
+        inputs = self._inputs(submit)
+        chosen = preferred[0] if len(preferred) == 1 else self._cheapest(preferred, inputs)
+        decision = Decision(chosen, inputs, chosen.workload.ahead(), len(preferred) - 1, self._policy)
         self._remember(decision)
         return decision
 
-    def _cheapest(self, workers: Sequence[W], question: Question) -> W:
-        return min(workers, key=lambda each: (self.cost(each, question), self._last_turn.get(each.instance_id, -1)))
+    def _cheapest(self, workers: Sequence[W], inputs: RoutingInputs) -> W:
+        return min(workers, key=lambda each: (self.cost(each, inputs), self._last_turn.get(each.instance_id, -1)))
 
-    def cost(self, worker: Candidate, question: Question) -> int:
-        """Return what a request's first token costs there, in prompt tokens to compute."""
+    def cost(self, worker: Candidate, inputs: RoutingInputs) -> int:
+        """Return the cost of a request's first token on a worker, in prompt tokens to compute."""
         if self._policy == "round-robin":
             return 0
         if self._policy == "load":
             return worker.workload.sequences
         instance = worker.instance_id
-        cost = question.tokens - question.cached.get(instance, 0) + worker.workload.ahead()
-        if instance == question.session_worker:
+        cost = inputs.tokens - inputs.cached.get(instance, 0) + worker.workload.ahead()
+        if instance == inputs.session_worker:
             cost -= SESSION_TOKENS
-        if instance == question.adapter_worker:
+        if instance == inputs.adapter_worker:
             cost -= ADAPTER_TOKENS
         return cost
 
     def on_worker_state(self, worker: Candidate, weights: str) -> None:
-        """Hear of a worker, and of its weights: with another process or other weights its cache is an empty one."""
+        """Record a worker's process and weights: when either changes, its cache is empty."""
         cache = worker.instance_id, weights
         known = self._caches.get(worker.address)
         if known != cache:
@@ -153,7 +181,7 @@ class Router:
             self._caches[worker.address] = cache
 
     def on_cache_change(self, worker: Candidate, change: pb.CacheChange) -> None:
-        """Hear what a worker's cache stored and dropped."""
+        """Update the prefix index from the blocks that a worker's cache stored and evicted."""
         if self._policy == "affinity":
             if change.cleared:
                 self._prefixes.forget(worker.instance_id)
@@ -161,21 +189,21 @@ class Router:
             self._prefixes.add(worker.instance_id, change.stored)
 
     def forget(self, worker: Candidate) -> None:
-        """Forget a worker that does not come back."""
+        """Forget a removed worker."""
         self._caches.pop(worker.address, None)
         self._last_turn.pop(worker.instance_id, None)
         self._prefixes.forget(worker.instance_id)
 
-    def _question(self, submit: pb.Submit) -> Question:
+    def _inputs(self, submit: pb.Submit) -> RoutingInputs:
         tokens, adapter = len(submit.prompt_token_ids), submit.lora.id
-        # Where there is only one worker there is nothing to choose, and hashes would cost for nothing.
+        # With only one worker there is nothing to choose, so hashing would be wasted.
         if self._policy != "affinity" or len(self._caches) < 2:
-            return Question(tokens)
+            return RoutingInputs(tokens)
         hashes = _hashes(submit) if tokens >= BLOCK_TOKENS else ()
         session = b""
         if submit.session_id:
             session = blake2b(submit.session_id.encode(), key=self._secret, digest_size=16).digest()
-        return Question(
+        return RoutingInputs(
             tokens=tokens,
             hashes=hashes,
             cached=self._prefixes.match(hashes) if hashes and _reads_cache(submit.sampling_params) else {},
@@ -186,15 +214,15 @@ class Router:
         )
 
     def _remember(self, decision: Decision[Candidate]) -> None:
-        instance, question = decision.worker.instance_id, decision.question
+        instance, inputs = decision.worker.instance_id, decision.inputs
         self._last_turn[instance] = next(self._turns)
-        if question.hashes:
-            # What was sent there is there, or will be before a request that follows is computed.
-            self._prefixes.add(instance, question.hashes)
-        if question.session:
-            self._sessions.put(question.session, instance)
-        if question.adapter:
-            self._adapters.put(question.adapter, instance)
+        if inputs.hashes:
+            # The prompt is in the worker's cache, or will be before a later request is computed.
+            self._prefixes.add(instance, inputs.hashes)
+        if inputs.session:
+            self._sessions.put(inputs.session, instance)
+        if inputs.adapter:
+            self._adapters.put(inputs.adapter, instance)
 
 
 def _hashes(submit: pb.Submit) -> list[int]:

@@ -1,5 +1,6 @@
-"""What a session with a worker reports to whoever keeps the sessions."""
+"""What a session reports to its pool: its state, and callbacks."""
 
+import enum
 from typing import TYPE_CHECKING
 
 from tokenwire.v1 import inference_pb2 as pb
@@ -8,21 +9,31 @@ if TYPE_CHECKING:
     from tokenwire.coordinator.fleet.session import WorkerSession
 
 
+class SessionState(enum.Enum):
+    """The state of a session."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    STALLED = "stalled"
+    """Connected, but its engine makes no steps, and no other worker could take over."""
+    DRAINING = "draining"
+
+
 class SessionListener:
-    """Callbacks of a session. This one takes none of them: it is for a session by itself."""
+    """Callbacks of a session; these do nothing, for a session outside a pool."""
 
     def on_session_change(self, session: "WorkerSession") -> None:
-        """Handle that the session's state or its worker's may have changed."""
+        """Called when the state of the session or of its worker may have changed."""
 
     def on_slots_freed(self) -> None:
-        """Handle that sequences ended, or that a worker may begin with more than before."""
+        """Called when sequences ended or the worker's capacity grew."""
 
     def on_cache_change(self, session: "WorkerSession", change: pb.CacheChange) -> None:
-        """Handle what the worker's prefix cache stored and dropped."""
+        """Called with the blocks that the worker's prefix cache stored and evicted."""
 
     def on_survived(self, session: "WorkerSession", submit: pb.Submit) -> None:
-        """Handle that the worker got past the beginning of a request."""
+        """Called when the worker survived the start of a request."""
 
     def is_covered(self, session: "WorkerSession") -> bool:
-        """Return whether another worker could go on with the requests of one that stalls."""
+        """Return whether another worker could take over the requests of one that stalls."""
         return True

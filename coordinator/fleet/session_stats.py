@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from tokenwire.v1 import inference_pb2 as pb
+
 TOKEN_GAP_BOUNDS_S = (
     0.001,
     0.0025,
@@ -39,6 +41,21 @@ class SessionStats:
         """Count tokens by the time since the previous ones."""
         self.gaps[bisect_left(TOKEN_GAP_BOUNDS_S, seconds)] += tokens
         self.gaps_s += seconds * tokens
+
+
+class TokenGaps:
+    """Measures the time between the frames of one session."""
+
+    def __init__(self, stats: SessionStats, started_at: float) -> None:
+        self._stats = stats
+        self._frame_at = started_at
+
+    def on_frame(self, frame: pb.StepFrame, now: float) -> None:
+        """Count the tokens of a frame with slots, without first tokens, by the time since the frame before."""
+        gap_s, self._frame_at = now - self._frame_at, now
+        decoding = len(frame.slots) - len(frame.prefills)
+        if decoding > 0:
+            self._stats.add_gap(gap_s, decoding)
 
 
 StatsByModel = dict[str, SessionStats]

@@ -1,4 +1,4 @@
-"""Slots of one session: small integers, each with the listener that its tokens go to."""
+"""The slots of one session: small integers, each with the listener of its sequence."""
 
 import logging
 from typing import Protocol
@@ -14,26 +14,26 @@ class SlotListener(Protocol):
     """Receives one sequence. Exactly one ending: `step` with a finish, `step` returning True, or `fail`."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Hear how the prompt was computed, before the first tokens."""
+        """Called before the first tokens with how the prompt was computed."""
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Take the log-probabilities of the tokens that the next step brings, if the request asked for them."""
+        """Called with the log-probabilities of the next step's tokens, if the request asked for them."""
 
     def weights(self, version: str) -> None:
-        """Hear which weights make the tokens from now on: first of all, and when that changes."""
+        """Called with the weight version of the following tokens: before anything else, and when it changes."""
 
     def resumed(self) -> None:
-        """Hear that another worker goes on with the sequence."""
+        """Called when another worker continues the sequence."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Take new tokens, with the finish if these are the last. Return True to want no more."""
+        """Called with new tokens, and the finish if these are the last. Return True to stop the sequence."""
 
     def fail(self, error: TokenwireError) -> None:
-        """Hear that no more tokens will come because something went wrong."""
+        """Called when the sequence ends with an error."""
 
 
 class DiscardListener:
-    """Stands in a slot that was given up until the worker's terminal event arrives; counts what comes in vain."""
+    """Occupies an aborted slot until the worker's terminal event, and counts the overshoot tokens."""
 
     def __init__(self, stats: SessionStats | None = None) -> None:
         self.stats = stats or SessionStats()
@@ -59,7 +59,7 @@ class DiscardListener:
 
 
 class _Free(DiscardListener):
-    """Stands in a slot that nobody has: the hot path need not ask whether a slot is open."""
+    """Occupies a free slot, so that the hot path need not check whether a slot is open."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         raise ProtocolError("the worker sent a prefill for a slot that is not open")
@@ -75,17 +75,18 @@ _FREE: SlotListener = _Free()
 
 
 def fail_listener(listener: SlotListener, error: TokenwireError) -> None:
-    """Fail a listener; what it raises itself is logged, because others wait for theirs."""
+    """Call a listener's `fail`; log what that raises, because other listeners are still to be called."""
     try:
         listener.fail(error)
     except Exception:
-        log.exception("a reply could not be failed")
+        log.exception("ending a reply with an error failed")
 
 
 class SlotTable:
     """Maps slots to listeners. A slot is reused only after `release`.
 
-    A worker that names a slot which is not open has lost count, or this side has: whose tokens come next nobody knows.
+    A worker that names a slot which is not open disagrees with this side about the slots: its tokens can no longer be
+    attributed, which is a ProtocolError.
     """
 
     def __init__(self) -> None:
@@ -93,12 +94,12 @@ class SlotTable:
         """Indexed by slot; read directly by the frame loop."""
         self._free: list[int] = []
         self.open = 0
-        """Slots without their terminal event, given up or not."""
+        """Slots without their terminal event, aborted or not."""
         self.discard = DiscardListener()
-        """For slots that are given up."""
+        """The listener of aborted slots."""
 
     def take(self, listener: SlotListener) -> int:
-        """Give a listener a slot."""
+        """Assign a slot to a listener and return it."""
         self.open += 1
         if self._free:
             slot = self._free.pop()
@@ -108,21 +109,21 @@ class SlotTable:
         return len(self.listeners) - 1
 
     def is_open(self, slot: int) -> bool:
-        """Return whether a slot's terminal event has yet to come."""
+        """Return whether a slot's terminal event is outstanding."""
         return slot < len(self.listeners) and self.listeners[slot] is not _FREE
 
     def holder(self, slot: int) -> SlotListener:
-        """Return the listener of an open slot. Raises ProtocolError for another one."""
+        """Return the listener of an open slot. Raises ProtocolError for any other slot."""
         if not self.is_open(slot):
             raise ProtocolError(f"the worker named slot {slot}, which is not open")
         return self.listeners[slot]
 
     def give_up(self, slot: int) -> None:
-        """Have nobody hear what still comes for a slot."""
+        """Discard what still arrives for a slot."""
         self.listeners[slot] = self.discard
 
     def release(self, slot: int) -> SlotListener:
-        """Free a slot whose terminal event arrived; returns its listener. Raises ProtocolError if it was free."""
+        """Free a slot whose terminal event arrived; return its listener. Raises ProtocolError if it was free."""
         listener = self.holder(slot)
         self.listeners[slot] = _FREE
         self._free.append(slot)
@@ -130,7 +131,7 @@ class SlotTable:
         return listener
 
     def release_all(self) -> list[SlotListener]:
-        """Free all slots, because the session is gone; returns listeners that still wait."""
+        """Free all slots, because the session ended; return the listeners that have not ended."""
         waiting = [listener for listener in self.listeners if not isinstance(listener, DiscardListener)]
         self.listeners, self._free, self.open = [], [], 0
         return waiting

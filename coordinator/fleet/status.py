@@ -6,7 +6,8 @@ from typing import Any
 
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.v1 import inference_pb2 as pb
 
 

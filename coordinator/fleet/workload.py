@@ -1,4 +1,4 @@
-"""What one worker has to do, and how much more it can take, as far as this coordinator can tell."""
+"""This coordinator's estimate of one worker's workload and free capacity."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,52 +7,52 @@ from tokenwire.coordinator.fleet.slots import SlotTable
 from tokenwire.v1 import inference_pb2 as pb
 
 SEQUENCE_TOKENS = 32
-"""What a running sequence is taken to cost: it slows every step of those beside it a little."""
+"""Assumed cost of a running sequence: it slows every step of the others a little."""
 QUEUED_TOKENS = 512
-"""What a sequence is taken to cost that waits for a place or for memory, or whose prompt is not known here."""
+"""Assumed cost of a sequence that waits in the worker for its turn or for memory, or whose prompt is unknown here."""
 _MEMORY_FULL = 0.95
 _UNLIMITED = 1_000_000
-"""The capacity of a worker that does not say how many sequences it runs at a time."""
+"""The capacity of a worker that announces no maximum."""
 _LEAD_SHARE = 16
 _LEAST_LEAD = 2
 _HALF_OPEN_SEQUENCES = 8
-"""Sequences that a worker gets after a loss until it has made a token."""
+"""Maximum sequences of a worker after a loss, until it has generated a token."""
 _FULL_CACHE = 0.9
 _STALE_S = 2.0
-"""Workers tell their load with each step and twice a second; what a silent one said before does not hold."""
+"""Workers report their load with each step and twice a second; older reports are ignored."""
 
 
 class Workload:
-    """Prompt tokens to compute, from here and by what the worker says of all coordinators' sequences."""
+    """Prompt tokens and sequences: this coordinator's own, and others' by the worker's load reports."""
 
     def __init__(self, slots: SlotTable, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
         self._clock = clock
         self._prompts: dict[int, int] = {}
-        """Tokens of prompts on their way, by slot; they go with the slot's first tokens or its end."""
+        """Tokens of prompts in flight, by slot; removed with the slot's first tokens or its end."""
         self._prompt_tokens = 0
-        self._places = 0
+        self._max_sequences = 0
         self.capacity = 0
         """How many sequences the worker runs at a time; 0 before it was ever connected."""
         self.tokens = 0
-        """Tokens that came from there, ever."""
+        """Total tokens received."""
         self.load = pb.Load()
-        """As the worker told it last."""
+        """The worker's last load report."""
         self.unseen = 0
         """Sequences sent since then."""
         self._load_at = 0.0
         self._own_at_load = 0
 
-    def begin(self, places: int, load: pb.Load) -> None:
-        """Start over with a worker that runs so many sequences at the same time; 0: nobody knows."""
+    def begin(self, max_sequences: int, load: pb.Load) -> None:
+        """Reset for a new session; `max_sequences` is how many the worker runs at a time, 0 if unknown."""
         self._prompts.clear()
         self._prompt_tokens = 0
-        self._places = places
-        self.capacity = places or _UNLIMITED
+        self._max_sequences = max_sequences
+        self.capacity = max_sequences or _UNLIMITED
         self.on_load(load)
 
     def on_frame(self, frame: pb.StepFrame) -> None:
-        """Take what a frame says, before it is dealt out."""
+        """Update from a frame, before it is dispatched."""
         self.tokens += len(frame.token_ids)
         for info in frame.prefills:
             self.on_prefilled(info.slot)
@@ -61,40 +61,40 @@ class Workload:
         self.on_load(frame.load, len(frame.finishes))
 
     def on_load(self, load: pb.Load, ended: int = 0) -> None:
-        """Take a worker's load; so many of the slots that are open have ended for it."""
+        """Record a load report; `ended` is how many of the open slots it no longer includes."""
         self.load, self._load_at, self._own_at_load = load, self._clock(), self._slots.open - ended
         self.unseen = 0
 
     def on_submit(self, slots: Sequence[int], tokens: int) -> None:
-        """Count a request's sequences, and its prompt, of which so many tokens are to be computed."""
+        """Add a request's sequences, and the prompt tokens to compute."""
         self.unseen += len(slots)
         self._prompts[slots[0]] = tokens
         self._prompt_tokens += tokens
 
     def on_prefilled(self, slot: int) -> None:
-        """Count a slot's prompt no longer."""
+        """Remove a slot's prompt."""
         self._prompt_tokens -= self._prompts.pop(slot, 0)
 
     @property
     def sequences(self) -> int:
-        """Sequences that run or wait there, from here and from others."""
+        """Sequences running or waiting there, this coordinator's and others'."""
         return self._slots.open + self._others()
 
     def free_capacity(self, half_open: bool = False) -> int:
         """Return how many more sequences may be sent to a ready worker; zero or less: none.
 
-        A few more than it runs at a time: the lead, with which it fills a place in the step that freed it.
-        half_open: the worker was lost, and a few requests show whether it is well again.
+        A few more than it runs at a time (the lead), so that a sequence that ends is replaced in the next step.
+        half_open: the worker was lost, and a few requests probe it.
         """
         sequences = self._slots.open + self._others()
         if half_open:
             return min(self.capacity, _HALF_OPEN_SEQUENCES) - sequences
-        if not self._places:
+        if not self._max_sequences:
             return self.capacity
-        lead = max(_LEAST_LEAD, self._places // _LEAD_SHARE)
-        load, free = self.load, self._places + lead - sequences
+        lead = max(_LEAST_LEAD, self._max_sequences // _LEAD_SHARE)
+        load, free = self.load, self._max_sequences + lead - sequences
         if self._slots.open and load.waiting and load.kv_cache_usage >= _FULL_CACHE:
-            # The worker has run out of memory, not of places.
+            # The worker's limit is memory, not its maximum of sequences.
             free = min(free, lead - load.waiting - self.unseen)
         return free
 
@@ -105,8 +105,8 @@ class Workload:
         waiting = max(0, load.waiting - len(self._prompts)) if others else 0
         if load.kv_cache_usage > _MEMORY_FULL and self._slots.open:
             waiting = load.waiting
-        if self._places:
-            waiting = max(waiting, sequences + 1 - self._places)
+        if self._max_sequences:
+            waiting = max(waiting, sequences + 1 - self._max_sequences)
         return self._prompt_tokens + sequences * SEQUENCE_TOKENS + waiting * QUEUED_TOKENS
 
     def _others(self) -> int:

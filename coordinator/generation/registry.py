@@ -97,7 +97,7 @@ class ModelDirectory:
         """List the adapters of all models."""
         return (adapter for adapter in self._targets.adapters() if adapter.model in self._models)
 
-    def left(self, name: str) -> None:
+    def on_workers_gone(self, name: str) -> None:
         """Hear that a model, by its first name, has no worker any more."""
         self._absent.setdefault(name, self._clock())
 

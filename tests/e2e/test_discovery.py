@@ -36,7 +36,7 @@ def test_workers_change_under_a_running_stream(folder: Path) -> None:
             process.wait_for(rf"worker {second}: .* ready")
             assert client.post(url + CHAT, json={**ASKED, "max_tokens": 2}).status_code == 200
             assert list(lines)[-2:] == ["data: [DONE]", ""]
-        process.wait_for(f"worker {first} was left")
+        process.wait_for(f"worker {first} removed")
 
 
 def names(url: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_several_models_come_and_go(folder: Path) -> None:
         assert ask("blue").json()["model"] == "blue"
 
         listed.write_text("")
-        process.wait_for(f"worker {red} was left")
+        process.wait_for(f"worker {red} removed")
         gone = ask("red")
         assert gone.status_code == 503
         assert int(gone.headers["retry-after"]) >= 1

@@ -125,7 +125,7 @@ def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
 
         service.workers[0].signal(signal.SIGTERM)
         service.workers[0].wait_for("draining 1 open slots")
-        service.coordinator.wait_for("drains")
+        service.coordinator.wait_for("is draining")
         refused = httpx.post(service.url + CHAT, json=body)
 
         thread.join()

@@ -45,12 +45,12 @@ async def test_a_seeded_reply_of_a_killed_worker_goes_on(tmp_path: Path) -> None
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
             undisturbed = await ask(client, SEEDED, asyncio.Event())
             announce(tmp_path, 0)
-            await asyncio.to_thread(process.wait_for, r"worker unix:\S+/1.sock was left")
+            await asyncio.to_thread(process.wait_for, r"worker unix:\S+/1.sock removed")
             begun = asyncio.Event()
             asked = asyncio.create_task(ask(client, SEEDED, begun))
             await begun.wait()
             announce(tmp_path, 0, 1)
-            await asyncio.to_thread(process.wait_for, r"(?s)was left.*worker unix:\S+/1.sock: .*, ready")
+            await asyncio.to_thread(process.wait_for, r"(?s)removed.*worker unix:\S+/1.sock: .*, ready")
             assert not asked.done()
             os.killpg(workers[0].popen.pid, signal.SIGKILL)
             answer = await asked

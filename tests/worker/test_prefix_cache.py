@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.worker.simulated_engine.simulation import simulation
-from tests.workers import Listener, accept, running_worker, unix_address, until
+from tests.workers import Listener, accept, running_worker, send, unix_address, until
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import PlacedRequest
 from tokenwire.coordinator.fleet.routing import Candidate, Router
-from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.prefix_cache import CacheChange, KvEventPublisher
@@ -96,9 +96,9 @@ async def compute(pool: WorkerPool, prompt: list[int]) -> PlacedRequest:
     """Run a request to its end and return it."""
     listener = Listener()
     submit = pb.Submit(prompt_token_ids=prompt, sampling_params=pb.SamplingParams(max_tokens=1))
-    ticket = pool.submit("simulated", submit, [listener])
+    placed = send(pool, submit, [listener])
     await listener.ended.wait()
-    return ticket
+    return placed
 
 
 async def test_coordinators_receive_what_others_have_computed(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _RETRY_AFTER_S = 1.0
 class Workers(Protocol):
     """What the queue needs of the workers; see WorkerPool."""
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
+    def subscribe(self, on_capacity: Callable[[], None]) -> None:
         """Register a callback for whenever a worker may have gained capacity."""
 
     def try_submit(
@@ -37,7 +37,7 @@ class Workers(Protocol):
     def capacity(self, model: str) -> int:
         """Return the maximum sequences that the workers of a model run at a time."""
 
-    def absence(self, model: str, adapter_id: int = 0) -> str:
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
         """Return why no worker can take a request for a model; empty when one can."""
 
 
@@ -114,7 +114,7 @@ class AdmissionQueue:
         # One that is larger than the whole queue is admitted to an empty one: else it never would be.
         if limit and (not queue.sequences or queue.sequences + sequences <= limit) and self._has_memory():
             return
-        absence = self._workers.absence(model, adapter_id)
+        absence = self._workers.unavailable_reason(model, adapter_id)
         self._rejections[model, "no_worker" if absence else "full"] += 1
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
@@ -186,7 +186,7 @@ class AdmissionQueue:
         model, queue = entry.model, self._queues[entry.model]
         self._remove(entry)
         self._rejections[model, "timeout"] += 1
-        absence = self._workers.absence(model, entry.submit.lora.id)
+        absence = self._workers.unavailable_reason(model, entry.submit.lora.id)
         timed_out = f"No worker had capacity for this request within {self._settings.queue_timeout_s:g} s."
         error = Unavailable(absence or timed_out, retry_after_s=self._throughput(model).wait_s(queue.sequences))
         for listener in entry.listeners:

@@ -1,4 +1,4 @@
-"""The outermost layer of the fleet: what a worker leaves unfinished goes on at another one."""
+"""The outermost layer of the fleet: resumes the sequences of lost and draining workers on others."""
 
 import asyncio
 import functools
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
-from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, remainder, wants_one_run
+from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, needs_single_run, remainder
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.05
-"""How soon a request is sent again that a worker refused, and how often trials and moves are looked at."""
+"""Interval for resending refused requests, deciding on suspects and moving sequences off draining workers."""
 _MOVED_AT_ONCE = 8
 
 Capabilities = Callable[[str, int], pb.EngineCapabilities]
@@ -43,44 +43,44 @@ _LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_
 
 
 class Workers(Protocol):
-    """What has to be known of all workers; see WorkerPool."""
+    """What failover needs of the workers; see WorkerPool."""
 
-    def room(self, model: str, adapter_id: int = 0) -> int:
-        """Return how many sequences the workers of a model could begin at once."""
+    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
+        """Return the free capacity of a model's workers, in sequences."""
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return what all workers of a model can."""
+        """Return the capabilities common to a model's workers."""
 
-    def lives(self, instance_id: str) -> bool | None:
-        """Return whether the process of a lost worker still runs; None while that has yet to show."""
+    def is_alive(self, instance_id: str) -> bool | None:
+        """Return whether the process of a lost worker still runs; None while unknown."""
 
 
 class Failover:
-    """Wraps listeners so that they never hear of a lost worker, as long as another one can go on."""
+    """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
 
     def __init__(self, below: Fleet, settings: FailoverSettings, workers: Workers) -> None:
         self.stats = FailoverStats()
         self._below = below
         self._settings = settings
         self._workers = workers
-        self._detector = PoisonDetector(workers.lives)
-        self.poison = PoisonCache(workers.lives)
+        self._detector = PoisonDetector(workers.is_alive)
+        self.poison = PoisonCache(workers.is_alive)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
-        """Workers that stop, as long as they have something that can be moved."""
+        """Draining workers with sequences that can be moved."""
         self._waiting: list[ResumableSequence] = []
         self._tick: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def check_open(self, model: str, adapter_id: int) -> None:
-        """Check that the layer below would admit one more request."""
+        """Check that the queue would admit one more request."""
         self._below.check_open(model, adapter_id)
 
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
-        """Send a request to a worker of a model, and what is left of it to another one when that is lost."""
+        """Send a request to a worker of a model, and its remainder to another one when that is lost."""
         poison = self.poison
         if poison.deaths or poison.refused or poison.journal is not None:
             poison.check(model, submit)
@@ -94,88 +94,89 @@ class Failover:
         return request
 
     def end(self, request_ids: Collection[str] | None) -> int:
-        """End requests by their ids, None: all, for which the layers below have done so; returns how many sequences
-        ended that no worker had.
+        """Abort requests by their ids (None: all) after the layers below; return how many sequences without a worker
+        ended.
 
-        Those that a worker has it ends itself. Should it be lost before it says so, they do not go on elsewhere.
+        The other sequences are ended by their workers. Should a worker be lost first, they are not resumed.
         """
-        wanted = [each for each in self._live if request_ids is None or each.request.submit.request_id in request_ids]
-        for sequence in wanted:
+        found = [each for each in self._live if request_ids is None or each.request.submit.request_id in request_ids]
+        for sequence in found:
             sequence.request.aborted = True
-        between = [sequence for sequence in wanted if sequence.session is None]
-        _each(between, ResumableSequence.end_as_aborted)
-        return len(between)
+        unplaced = [sequence for sequence in found if sequence.session is None]
+        _each(unplaced, ResumableSequence.end_as_aborted)
+        return len(unplaced)
 
     def stop(self) -> None:
-        """Go on with nothing any more."""
+        """Resume nothing from now on."""
         self._stopped = True
         if self._tick is not None:
             self._tick.cancel()
 
-    def drained(self, session: "WorkerSession") -> None:
-        """Move what a worker has that stops, as far as it goes on elsewhere without the client noticing."""
+    def on_draining(self, session: "WorkerSession") -> None:
+        """Move the sequences of a draining worker that can continue elsewhere without a visible effect."""
         if not self._stopped and session not in self._draining:
             self._draining.append(session)
             self._schedule()
 
-    # What sequences say.
+    # Callbacks of the sequences.
 
-    def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
-        """Decide when all of the worker's sequences are known that were lost with this one."""
+    def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
+        """Schedule a decision for when all sequences lost with the same worker are known."""
         if not self._lost:
-            asyncio.get_running_loop().call_soon(self._settle)
+            asyncio.get_running_loop().call_soon(self._process_losses)
         self._lost.append((sequence, loss))
 
-    def diverged(self, sequence: ResumableSequence, position: int) -> None:
-        """Go on from the tokens that the client has, or end the sequence where that will not do."""
+    def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
+        """Continue from the tokens that the client has, or end the sequence where that is not valid."""
         request = sequence.request
         where = f"a second run of the request differs from the first at token {position}"
         if self._is_exact(request) or not can_continue_plausibly(request.submit.sampling_params):
             message = f"The worker that generated this reply is gone, and {where}: it cannot be continued."
             sequence.end_with(EngineFailed(message))
             return
-        log.warning("request %s goes on from its tokens: %s", sequence.request.submit.request_id, where)
-        sequence.leave()
+        log.warning("request %s continues from its tokens: %s", sequence.request.submit.request_id, where)
+        sequence.detach()
         sequence.forked = True
         self._waiting.append(sequence)
         self._schedule()
 
-    def ended(self, sequence: ResumableSequence) -> None:
-        """Forget a sequence, and with the last one its request."""
+    def on_ended(self, sequence: ResumableSequence) -> None:
+        """Forget a sequence, and its request with the last one."""
         self._live.discard(sequence)
         request = sequence.request
         request.running -= 1
         if not request.running:
             self._detector.forget(request)
 
-    # What becomes of them.
+    # Decisions.
 
-    def _settle(self) -> None:
+    def _process_losses(self) -> None:
         losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
         self._lost = []
-        dead: dict[tuple[str, bool], list[ResumableSequence]] = {}
-        _each(losses, lambda sequence: self._decide(sequence, losses[sequence], dead))
-        for_each(dead, lambda death: self._judge(*death, dead[death]))
+        deaths: dict[tuple[str, bool], list[ResumableSequence]] = {}
+        _each(losses, lambda sequence: self._decide(sequence, losses[sequence], deaths))
+        for_each(deaths, lambda death: self._on_death(*death, deaths[death]))
         self._schedule()
 
-    def _judge(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
+    def _on_death(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
         verdict = self._detector.classify(instance_id, sequences, certain)
-        log.warning("a worker was lost: %d sequences go on elsewhere", len(verdict.cleared))
-        self._carry_out(verdict)
+        log.warning("worker lost: resuming %d sequences elsewhere", len(verdict.cleared))
+        self._apply(verdict)
 
-    def _carry_out(self, verdict: Verdict) -> None:
+    def _apply(self, verdict: Verdict) -> None:
         _each(verdict.poisoned, self._stop_poison)
         _each(verdict.cleared, self._resume)
 
     def _decide(
-        self, sequence: ResumableSequence, loss: Loss, dead: dict[tuple[str, bool], list[ResumableSequence]]
+        self, sequence: ResumableSequence, loss: Loss, deaths: dict[tuple[str, bool], list[ResumableSequence]]
     ) -> None:
+        """Resume or end a lost sequence, or add it to the deaths that the detector classifies."""
         if sequence.request.aborted:
             sequence.end_as_aborted()
         elif self._stopped or sequence.losses > self._settings.attempts or not self._can_resume(sequence):
             self._give_up(sequence)
         elif loss.died:
-            dead.setdefault((loss.instance_id, loss.certain), []).append(sequence)
+            deaths.setdefault((loss.instance_id, loss.certain), []).append(sequence)
         elif loss.refused:
             self._waiting.append(sequence)
         else:
@@ -208,43 +209,43 @@ class Failover:
         self.stats.resumed += not replayed
 
     def _is_exact(self, request: ResumableRequest) -> bool:
-        """Return whether an error is wanted rather than a reply that no single run has given."""
+        """Return whether to prefer an error to a reply that no single run has generated."""
         policy, params = self._settings.resume, request.submit.sampling_params
-        return policy == "exact" or (policy == "auto" and (request.placement.exact or wants_one_run(params)))
+        return policy == "exact" or (policy == "auto" and (request.placement.exact or needs_single_run(params)))
 
     def _recovery(self, sequence: ResumableSequence, capabilities: Capabilities | None = None) -> Recovery:
-        """Return how a sequence goes on that has tokens."""
-        request, known = sequence.request, capabilities or self._workers.capabilities
-        return sequence.recovery(known(request.model, request.submit.lora.id), self._is_exact(request))
+        """Return how a sequence with tokens is resumed; `capabilities` defaults to those of the workers."""
+        request, capabilities = sequence.request, capabilities or self._workers.capabilities
+        return sequence.recovery(capabilities(request.model, request.submit.lora.id), self._is_exact(request))
 
     def _can_resume(self, sequence: ResumableSequence) -> bool:
         return not sequence.token_ids or self._recovery(sequence) is not Recovery.NONE
 
     def _is_movable(self, sequence: ResumableSequence, capabilities: Capabilities) -> bool:
-        """Return whether a running sequence goes on elsewhere without the client noticing."""
+        """Return whether a running sequence can continue elsewhere without a visible effect."""
         continues = not sequence.token_ids or self._recovery(sequence, capabilities) is Recovery.CONTINUE
         return continues and not sequence.request.aborted
 
     def _schedule(self) -> None:
         work = self._waiting or self._draining or self._detector.retrying
         if self._tick is None and work and not self._stopped:
-            self._tick = asyncio.get_running_loop().call_later(_TICK_S, self._look_again)
+            self._tick = asyncio.get_running_loop().call_later(_TICK_S, self._on_tick)
 
-    def _look_again(self) -> None:
+    def _on_tick(self) -> None:
         self._tick = None
         waiting, self._waiting = self._waiting, []
         _each(waiting, self._resume)
         self._draining = [session for session in self._draining if self._move_some(session)]
-        self._carry_out(self._detector.review())
+        self._apply(self._detector.review())
         isolated = self._detector.next_isolated_retry(_is_retried_alone)
         for sequence in isolated:
-            log.warning("request %s is tried alone: two workers died near it", sequence.request.submit.request_id)
+            log.warning("request %s is retried in isolation: two workers died", sequence.request.submit.request_id)
         _each(isolated, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
         self.stats.poisoned += 1
-        log.error("request %s is stopped: the workers that began with it died", sequence.request.submit.request_id)
+        log.error("request %s is stopped: the workers that started it died", sequence.request.submit.request_id)
         request = sequence.request
         self.poison.add(request.model, request.submit)
         sequence.end_with(
@@ -252,44 +253,44 @@ class Failover:
         )
 
     def _move_some(self, session: "WorkerSession") -> bool:
-        """Move a few sequences from a worker that stops; returns whether there are more.
+        """Move a few sequences from a draining worker; return whether it may have more.
 
-        All at once would all wait for the last one's prompt; those that wait their turn get tokens meanwhile.
+        Moved all at once, each would wait for the others' prompts; sequences not yet moved get tokens meanwhile.
         """
         capabilities = functools.cache(self._workers.capabilities)  # the same for many sequences, and looked up often
         running = (sequence for sequence in self._live if sequence.session is session)
         movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
-        rooms: dict[tuple[str, int], int] = {}
+        free: dict[tuple[str, int], int] = {}
         for sequence in movable:
             request = sequence.request
-            wanted = request.model, request.submit.lora.id
-            rooms[wanted] = rooms.get(wanted, self._workers.room(*wanted)) - 1
-            if rooms[wanted] >= 0:
+            key = request.model, request.submit.lora.id
+            free[key] = free.get(key, self._workers.free_capacity(*key)) - 1
+            if free[key] >= 0:
                 _each([sequence], lambda sequence: self._move(sequence, session))
         return bool(movable)
 
     def _move(self, sequence: ResumableSequence, session: "WorkerSession") -> None:
         request = sequence.request
-        # Those that began as a whole are moved as a whole: they can only be given up together.
-        together = [sequence] if sequence.handle is not None else request.running_whole()
+        # Sequences submitted together are moved together, because they can only be aborted together.
+        together = [sequence] if sequence.handle is not None else request.running_together()
         for each in together:
-            each.leave()
+            each.detach()
         if sequence.handle is not None:
             sequence.handle.abort()
         else:
-            request.leave_first_worker()
+            request.abort_first_submission()
         for each in together:
             each.avoid |= {session.instance_id}
         _each(together, self._resume)
 
 
 def _each(sequences: Iterable[ResumableSequence], act: Callable[[ResumableSequence], None]) -> None:
-    """Do something with each of many: what one raises ends that one alone."""
-    for_each(sequences, act, _break)
+    """Call a function for each sequence; an error ends only the sequence that raised it."""
+    for_each(sequences, act, _fail)
 
 
-def _break(sequence: ResumableSequence, error: Exception) -> None:
-    log.error("request %s cannot go on", sequence.request.submit.request_id, exc_info=error)
+def _fail(sequence: ResumableSequence, error: Exception) -> None:
+    log.error("request %s cannot be resumed", sequence.request.submit.request_id, exc_info=error)
     sequence.end_with(reply_error(error))
 
 

@@ -49,9 +49,9 @@ class Death:
 class PoisonCache:
     """Suspects and poison requests by fingerprint."""
 
-    def __init__(self, lives: Callable[[str], bool | None], clock: Callable[[], float] = time.monotonic) -> None:
-        """`lives` returns whether a worker's process still runs, by its instance id; None while unknown."""
-        self._lives = lives
+    def __init__(self, is_alive: Callable[[str], bool | None], clock: Callable[[], float] = time.monotonic) -> None:
+        """`is_alive` returns whether a worker's process still runs, by its instance id; None while unknown."""
+        self._is_alive = is_alive
         self._clock = clock
         self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
         """The losses of the last minutes."""
@@ -83,7 +83,7 @@ class PoisonCache:
         if len(mine) > 1:
             self._retry_isolated(fingerprint)
 
-    def lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
         """Record the loss of a worker (`certain`: it died) with the requests that it had just started."""
         suspects = {fingerprint_of(model, submit) for submit in recent_starts}
         if not suspects:
@@ -92,7 +92,7 @@ class PoisonCache:
         if self._isolated is not None and self._isolated[0] in suspects and certain:
             self._add(self._isolated[0])
 
-    def survived(self, model: str, submit: pb.Submit) -> None:
+    def on_survived(self, model: str, submit: pb.Submit) -> None:
         """Record that a worker survived the start of a request."""
         if not self.deaths:
             return
@@ -165,7 +165,7 @@ class PoisonCache:
         return sum(any(suspect in other.suspects for other in others) for suspect in death.suspects)
 
     def _is_death(self, death: Death) -> bool:
-        return death.certain or self._lives(death.instance_id) is False
+        return death.certain or self._is_alive(death.instance_id) is False
 
     def _expire(self) -> None:
         now = self._clock()

@@ -22,7 +22,7 @@ _WINDOW_S = 60.0
 _DECISION_S = 30.0
 """Maximum time for which a suspect waits until it is known whether its workers died."""
 
-Lives = Callable[[str], bool | None]
+IsAlive = Callable[[str], bool | None]
 """Returns whether a worker's process still runs, by its instance id; None while unknown."""
 
 
@@ -58,9 +58,11 @@ class _Suspects:
 class PoisonDetector:
     """Tracks the suspects of worker deaths."""
 
-    def __init__(self, lives: Lives = lambda instance_id: False, clock: Callable[[], float] = time.monotonic) -> None:
-        """`lives` returns whether a worker's process still runs; None: not known yet."""
-        self._lives = lives
+    def __init__(
+        self, is_alive: IsAlive = lambda instance_id: False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`is_alive` returns whether a worker's process still runs; None: not known yet."""
+        self._is_alive = is_alive
         self._clock = clock
         self._deaths: dict[ResumableRequest, dict[str, _Death]] = {}
         """By request and worker process."""
@@ -76,7 +78,7 @@ class PoisonDetector:
 
         They wait for `review` or an isolated retry. `certain`: the worker is already known to be dead.
         """
-        certain = certain or self._lives(instance_id) is False
+        certain = certain or self._is_alive(instance_id) is False
         cleared: list[ResumableSequence] = []
         suspects: dict[ResumableRequest, list[ResumableSequence]] = {}
         for sequence in lost:
@@ -148,13 +150,13 @@ class PoisonDetector:
     def _is_cleared(self, request: ResumableRequest, instance_id: str) -> bool:
         """Drop losses that were not deaths; return whether the loss of this worker was not, or was the only one."""
         deaths = self._deaths[request]
-        for other in [other for other, death in deaths.items() if not death.certain and self._lives(other)]:
+        for other in [other for other, death in deaths.items() if not death.certain and self._is_alive(other)]:
             del deaths[other]
         last = deaths.get(instance_id)
         return last is None or sum(last.when - death.when <= _WINDOW_S for death in deaths.values()) < 2
 
     def _is_certain(self, request: ResumableRequest) -> bool:
-        return all(death.certain or self._lives(other) is False for other, death in self._deaths[request].items())
+        return all(death.certain or self._is_alive(other) is False for other, death in self._deaths[request].items())
 
 
 def is_undecided(sequence: ResumableSequence) -> bool:

@@ -58,7 +58,7 @@ def recovery_of(params: pb.SamplingParams, engines: pb.EngineCapabilities, exact
     return Recovery.REPLAY
 
 
-def wants_one_run(params: pb.SamplingParams) -> bool:
+def needs_single_run(params: pb.SamplingParams) -> bool:
     """Return whether a request has log-probabilities, which would be misleading for tokens of different runs."""
     return params.HasField("logprobs") or bool(params.logprob_token_ids)
 

@@ -14,10 +14,10 @@ _ORDERED = frozenset({pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR})
 class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
 
-    def verified(self, count: int) -> None:
+    def on_verified(self, count: int) -> None:
         """Called when so many tokens were generated again."""
 
-    def diverged(self, position: int) -> None:
+    def on_diverged(self, position: int) -> None:
         """Called when the token at a position differs from the client's."""
 
 
@@ -61,10 +61,10 @@ class Replay:
         known = self._expected[self._seen : self._seen + len(token_ids)]
         for offset, token_id in enumerate(known):
             if token_ids[offset] != token_id:
-                self._downstream.diverged(self._seen + offset)
+                self._downstream.on_diverged(self._seen + offset)
                 return True
         self._seen += len(known)
-        self._downstream.verified(len(known))
+        self._downstream.on_verified(len(known))
         rows, self._rows = self._rows, None
         if finish is not None and finish.handed_back:
             return self._downstream.step([], finish)  # lost again, at any position
@@ -85,7 +85,7 @@ class Replay:
     def _end_early(self, finish: pb.Finish) -> bool:
         if finish.reason in _ORDERED:
             return self._downstream.step([], finish)
-        self._downstream.diverged(self._seen)
+        self._downstream.on_diverged(self._seen)
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""A request on its way through several workers: each sequence keeps its tokens for the next one."""
+"""A request that outlives its worker: each sequence keeps its tokens, so that another worker can resume it."""
 
 from array import array
 from collections.abc import Sequence
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A sequence without its worker."""
+    """How a sequence lost its worker."""
 
     instance_id: str
-    """The worker that it was lost with."""
+    """The lost worker."""
     died: bool
-    """Whether the worker ended unforeseen, and not the request alone or in good order."""
+    """Whether the worker ended unexpectedly, and not just the request, or after a drain."""
     certain: bool
-    """Whether the worker itself said that it dies: else only its connection is known to have ended."""
+    """Whether the worker reported that its engine died: else only its connection is known to have ended."""
     counts: bool
     """Whether it uses up one of the request's attempts."""
     refused: bool
-    """Whether the worker is there but did not take the request."""
+    """Whether the worker is there but refused the request."""
 
 
 class FailoverPolicy(Protocol):
-    """Who decides what becomes of lost sequences."""
+    """Decides how lost sequences are resumed."""
 
-    def lost(self, sequence: "ResumableSequence", loss: Loss) -> None:
-        """Go on with the sequence elsewhere, or end it."""
+    def on_lost(self, sequence: "ResumableSequence", loss: Loss) -> None:
+        """Called when a sequence lost its worker: resume it elsewhere, or end it."""
 
-    def diverged(self, sequence: "ResumableSequence", position: int) -> None:
-        """Decide about a sequence whose second run says something else at a position than its first."""
+    def on_diverged(self, sequence: "ResumableSequence", position: int) -> None:
+        """Called when a replay of the sequence generated another token at a position than the first run."""
 
-    def ended(self, sequence: "ResumableSequence") -> None:
-        """Forget a sequence."""
+    def on_ended(self, sequence: "ResumableSequence") -> None:
+        """Called when a sequence has ended."""
 
 
 @dataclass(eq=False, slots=True)
 class ResumableRequest:
-    """The handle of a request whose sequences go on elsewhere, each by itself, once they were lost."""
+    """The handle of a request whose sequences are resumed elsewhere, each by itself, once they were lost."""
 
     model: str
     submit: pb.Submit
@@ -57,38 +57,38 @@ class ResumableRequest:
     running: int = 0
     """Sequences that have not ended."""
     aborted: bool = False
-    """Whether it was ended by its id: what is lost of it does not go on elsewhere."""
+    """Whether it was aborted by its id: then lost sequences are not resumed."""
     whole: RequestHandle | None = None
-    """Where its sequences run together."""
+    """The first submission, of all sequences together."""
 
     def abort(self) -> None:
-        """End whatever still runs. Safe at any time, more than once."""
-        self.leave_first_worker()
+        """Abort what still runs. Safe at any time, more than once."""
+        self.abort_first_submission()
         for_each(self.sequences, ResumableSequence.abort)
 
-    def running_whole(self) -> "list[ResumableSequence]":
-        """Return the sequences that still run where the whole began."""
+    def running_together(self) -> "list[ResumableSequence]":
+        """Return the sequences that still run in the first submission."""
         return [
             sequence
             for sequence in self.sequences
             if sequence.handle is None and sequence.session is not None and not sequence.ended
         ]
 
-    def leave_first_worker(self) -> None:
-        """End what still runs of it as a whole."""
+    def abort_first_submission(self) -> None:
+        """Abort what still runs of the first submission."""
         if self.whole is not None:
             self.whole.abort()
 
     def explain(self) -> str:
-        """Say which worker has it and why, and what it was lost with."""
+        """Return which workers have it and why, and how often it was lost."""
         own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
         whole = [self.whole] if self.whole is not None else []
-        said = ", ".join(part.explain() for part in own or whole)
+        workers = ", ".join(part.explain() for part in own or whole)
         losses = sum(sequence.losses for sequence in self.sequences)
-        return f"{said}; lost {losses} times" if losses else said
+        return f"{workers}; lost {losses} times" if losses else workers
 
     def on_placed(self, session: "WorkerSession") -> None:
-        """Prepare for the loss of the worker that gets the request as a whole."""
+        """Prepare the first submission for the loss of its worker."""
         for sequence in self.sequences:
             sequence.set_worker(session)
         seed_for_replay(self.submit, session.capabilities)
@@ -96,11 +96,11 @@ class ResumableRequest:
 
 
 class ResumableSequence:
-    """Listens to a slot, keeps what comes, and passes it on: whoever listens behind it never hears of a loss."""
+    """A slot listener that keeps the tokens and passes them on, and hides losses from the listener behind it."""
 
     __slots__ = (
         "_began_at",
-        "_last_word",
+        "_last_result",
         "_listener",
         "_policy",
         "_prefilled",
@@ -122,59 +122,59 @@ class ResumableSequence:
         """Position among the sequences of its request."""
         self.token_ids = array("I")
         self.handle: RequestHandle | None = None
-        """Where it runs by itself; None while it runs with the rest of its request, or waits."""
+        """Its own submission; None while it runs in the request's first one, or waits."""
         self.losses = 0
         self.avoid: frozenset[str] = frozenset()
-        """Workers that it was lost with."""
+        """Instance ids of the workers that it lost."""
         self.ended = False
         self.engines: tuple[pb.EngineCapabilities, ...] = ()
-        """What each engine can that it was with."""
+        """Capabilities of the engines that it ran on."""
         self.forked = False
-        """Whether a second run said something else: now only its tokens count."""
+        """Whether a replay diverged: from then on it continues from its tokens."""
         self._listener = listener
         self._policy = policy
-        self._last_word: TokenwireError | pb.Finish | None = None
-        """What the worker said that it was lost with."""
+        self._last_result: TokenwireError | pb.Finish | None = None
+        """The error or finish of the lost worker."""
         self._session: WorkerSession | None = None
         self._began_at = 0
         self._prefilled = False
 
     @property
     def session(self) -> "WorkerSession | None":
-        """The worker that has it; None while none has."""
+        """The session with its worker; None while it has none."""
         return self._session
 
     @property
     def gained(self) -> int:
-        """Tokens from the worker that has it, or had it last."""
+        """Tokens from its current worker, or the last one."""
         return len(self.token_ids) - self._began_at
 
     @property
     def prompt_scored(self) -> bool:
-        """Whether what was asked of the prompt has been told."""
+        """Whether the listener got the prefill info, with the prompt's log-probabilities if requested."""
         return self._prefilled
 
     def recovery(self, workers: pb.EngineCapabilities, exact: bool) -> Recovery:
-        """Return how it goes on, once it has tokens, among workers that can so much; see `recovery_of`."""
+        """Return how it is resumed, once it has tokens, on workers with these capabilities; see `recovery_of`."""
         if self.forked:
             return Recovery.CONTINUE
         return recovery_of(self.request.submit.sampling_params, common_capabilities((workers, *self.engines)), exact)
 
     def on_placed(self, session: "WorkerSession") -> None:
-        """Note the worker that goes on with it."""
+        """Record the worker that resumes it."""
         self.set_worker(session)
         self.request.placement.on_placed(session)
 
     def set_worker(self, session: "WorkerSession") -> None:
-        """Note the worker that has it."""
+        """Set its worker."""
         self.engines += (session.capabilities,)
         self._session = session
         self._began_at = len(self.token_ids)
 
-    # What its worker says.
+    # The slot listener.
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Pass on the first time: usage is that of the request as the client sent it."""
+        """Pass on only the first one: usage is that of the request as the client sent it."""
         if not self._prefilled:
             self._prefilled = True
             self._listener.prefilled(info)
@@ -198,11 +198,11 @@ class ResumableSequence:
         return False
 
     def fail(self, error: TokenwireError) -> None:
-        """Take it as a loss if another worker may do better; else pass it on."""
+        """Treat the error as a loss if another worker may succeed; else pass it on."""
         if self.ended:
             return
         retried = (Unavailable, Overloaded) if self.token_ids else Unavailable
-        # Before any worker had it the error is that of the line in which it waited.
+        # Before it was placed, the error is the admission queue's.
         if self._session is None or not isinstance(error, retried):
             self.end_with(error)
             return
@@ -212,18 +212,18 @@ class ResumableSequence:
         counts = died or (isinstance(error, Unavailable) and refused)
         self._lose(died, False, counts, refused, error)
 
-    def verified(self, count: int) -> None:
-        """Hear from a replay that its worker makes tokens."""
+    def on_verified(self, count: int) -> None:
+        """Count tokens that a replay generated again as gained."""
         self._began_at -= count
 
-    def diverged(self, position: int) -> None:
-        """Hear from a replay that it says something else than before."""
-        self._policy.diverged(self, position)
+    def on_diverged(self, position: int) -> None:
+        """Pass on that a replay generated another token."""
+        self._policy.on_diverged(self, position)
 
-    # What its policy does.
+    # Called by the policy.
 
     def resumed(self) -> None:
-        """Tell that another worker goes on with what was said."""
+        """Pass on that another worker continues the sequence."""
         self._listener.resumed()
 
     def end_with(self, error: TokenwireError) -> None:
@@ -233,26 +233,26 @@ class ResumableSequence:
             self._listener.fail(error)
 
     def end_at_limit(self) -> None:
-        """End as one that has all tokens that it may have."""
+        """End with finish reason length: it has all tokens that it may have."""
         self._close([], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     def give_up(self, error: TokenwireError) -> None:
-        """End with what its worker said last; with this error where it said nothing."""
-        if isinstance(self._last_word, pb.Finish):
-            self._close([], self._last_word)
+        """End with the error or finish of the lost worker; with `error` if there is none."""
+        if isinstance(self._last_result, pb.Finish):
+            self._close([], self._last_result)
         else:
-            self.end_with(self._last_word or error)
+            self.end_with(self._last_result or error)
 
     def end_as_aborted(self) -> None:
-        """End with what it has, as its worker would on an abort."""
+        """End with its tokens so far, as its worker would on an abort."""
         self._close([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
 
-    def leave(self) -> None:
-        """Give the worker up that has it; nothing more is heard from there."""
+    def detach(self) -> None:
+        """Detach from its worker, before its slot there is aborted."""
         self._session = None
 
     def abort(self) -> None:
-        """End it silently, and what runs of it by itself: nobody listens any more."""
+        """End it without calling the listener, and abort its own submission."""
         if self.handle is not None:
             self.handle.abort()
         self._end()
@@ -267,23 +267,21 @@ class ResumableSequence:
         return False
 
     def _close(self, token_ids: list[int], finish: pb.Finish) -> bool:
-        # Not ended before it is told: a listener that breaks on its last tokens has to hear of the failure.
-        wants_no_more = self._listener.step(token_ids, finish)
+        # Ended only afterwards: a listener that raises on its last tokens must still be failed.
+        stops = self._listener.step(token_ids, finish)
         self._end()
-        return wants_no_more
+        return stops
 
-    def _lose(
-        self, died: bool, certain: bool, counts: bool, refused: bool, last_word: TokenwireError | pb.Finish
-    ) -> None:
+    def _lose(self, died: bool, certain: bool, counts: bool, refused: bool, result: TokenwireError | pb.Finish) -> None:
         session, self._session = self._session, None
         instance_id = session.instance_id if session is not None else ""
         self.avoid |= {instance_id}
         self.losses += counts
-        self._last_word = last_word
-        self._policy.lost(self, Loss(instance_id, died, certain, counts, refused))
+        self._last_result = result
+        self._policy.on_lost(self, Loss(instance_id, died, certain, counts, refused))
 
     def _end(self) -> None:
         if not self.ended:
             self.ended = True
             self._session = None
-            self._policy.ended(self)
+            self._policy.on_ended(self)

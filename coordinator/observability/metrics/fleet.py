@@ -8,7 +8,8 @@ from prometheus_client.registry import Collector
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.failover.settings import FailoverStats
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.session_stats import buckets
 
 _STATES = (*(state.value for state in SessionState), "out_of_sync")

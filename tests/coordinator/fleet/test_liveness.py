@@ -13,6 +13,7 @@ from tests.workers import (
     accept,
     running_worker,
     scripted_worker,
+    send,
     submission,
     unix_address,
     until,
@@ -21,7 +22,7 @@ from tests.workers import (
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import InvalidRequest, Unavailable, WorkerLost
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -94,10 +95,10 @@ def test_losses_in_a_row_make_longer_pauses() -> None:
     """Each is four times as long, up to half a minute; after a quiet minute all is forgotten; a hang is worse."""
     time = Clock()
     breaker = CircuitBreaker(time)
-    assert [breaker.lost() for _ in range(6)] == pytest.approx([0.2, 0.8, 3.2, 12.8, 30, 30])
+    assert [breaker.record_loss() for _ in range(6)] == pytest.approx([0.2, 0.8, 3.2, 12.8, 30, 30])
     time.now += 61
-    assert breaker.lost() == pytest.approx(0.2)
-    assert breaker.lost(stalled=True) == pytest.approx(3.2)
+    assert breaker.record_loss() == pytest.approx(0.2)
+    assert breaker.record_loss(stalled=True) == pytest.approx(3.2)
 
 
 async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
         pool.update([address])
         await pool.wait_ready()
         listener = Listener()
-        pool.submit("scripted", submission(), [listener])
+        send(pool, submission(), [listener], "scripted")
 
         await listener.ended.wait()
 
@@ -134,7 +135,7 @@ async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
         pool.update([address])
         await pool.wait_ready()
         listener = Listener()
-        pool.submit("simulated", submission(200), [listener])
+        send(pool, submission(200), [listener])
         pool.update([address, other])
 
         await listener.ended.wait()
@@ -171,7 +172,7 @@ async def test_an_engine_that_stalls_alone_keeps_its_requests(tmp_path: Path) ->
         await pool.wait_ready()
         (session,) = pool.sessions
         listener = Listener()
-        pool.submit("scripted", submission(), [listener])
+        send(pool, submission(), [listener], "scripted")
 
         await until(lambda: session.state is SessionState.STALLED)
         assert not pool.is_ready()
@@ -195,7 +196,7 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
         control = pool.sessions[0].control
         assert control is not None
         listener = Listener()
-        pool.submit("simulated", submission(500), [listener])
+        send(pool, submission(500), [listener])
         await until(lambda: len(listener.token_ids) > 100)
         await control.PauseGeneration(control_pb2.PauseGenerationRequest(mode=control_pb2.PAUSE_MODE_KEEP))
 
@@ -215,14 +216,14 @@ async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
     async with running_worker(address):
         await pool.wait_ready()
         (session,) = pool.sessions
-        assert pool.room("simulated") > 100
+        assert pool.free_capacity("simulated") > 100
     await until(lambda: session.state is SessionState.CONNECTING)
     async with running_worker(address):
         await pool.wait_ready()
-        assert pool.room("simulated") == 8
+        assert pool.free_capacity("simulated") == 8
         listener = Listener()
-        pool.submit("simulated", submission(), [listener])
-        assert pool.room("simulated") == 7
+        send(pool, submission(), [listener])
+        assert pool.free_capacity("simulated") == 7
         await listener.ended.wait()
-        assert pool.room("simulated") > 100
+        assert pool.free_capacity("simulated") > 100
         await pool.stop()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import Listener, accept, running_worker, submission, unix_address, until
+from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.peer_auth.grpc_options import open_channel
 from tokenwire.v1 import control_pb2, control_pb2_grpc
@@ -44,13 +44,14 @@ class Coordinator:
     async def takers(self, lora: pb.LoraAdapter | None = None) -> set[str]:
         """Send requests, when all earlier ones have ended; returns the addresses that got them."""
         await until(lambda: self.pool.open_slots == 0)
-        tickets = []
-        for _ in range(30):
+        adapter_id = 0 if lora is None else lora.id
+        placed = []
+        for _ in range(min(30, self.pool.free_capacity("simulated", adapter_id))):
             submit = submission(1)
             if lora is not None:
                 submit.lora.CopyFrom(lora)
-            tickets.append(self.pool.submit("simulated", submit, [Listener()]))
-        return {Path(ticket.session.address).stem for ticket in tickets}
+            placed.append(send(self.pool, submit, [Listener()]))
+        return {Path(each.session.address).stem for each in placed}
 
 
 class Fleet:
@@ -194,8 +195,8 @@ async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, 
 
     await coordinator.control.unload_lora("red")
 
-    with pytest.raises(Unavailable, match="the adapter is not loaded"):
-        await coordinator.takers(adapter.lora)
+    assert await coordinator.takers(adapter.lora) == set()
+    assert "the adapter is not loaded" in coordinator.pool.unavailable_reason("simulated", adapter.lora.id)
 
 
 async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:

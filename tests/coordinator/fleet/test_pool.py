@@ -1,4 +1,4 @@
-"""The choice among workers, over real sockets."""
+"""The pool with workers on real sockets: routing, capacity, and workers that come and go."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers import Listener, accept, running_worker, submission, unix_address, until
+from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import PlacedRequest
-from tokenwire.coordinator.fleet.session import SessionState
-from tokenwire.errors import Unavailable
+from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 
 MODEL = "simulated"
@@ -46,31 +46,31 @@ async def pool(workers: list[WorkerServer]) -> AsyncIterator[WorkerPool]:
         yield pool
 
 
-def send(
+def start(
     pool: WorkerPool, max_tokens: int = LONG, n: int = 1, model: str = MODEL
 ) -> tuple[PlacedRequest, list[Listener]]:
-    """Submit a request."""
+    """Submit a request; return it with its listeners."""
     listeners = [Listener() for _ in range(n)]
-    return pool.submit(model, submission(max_tokens), listeners), listeners
+    return send(pool, submission(max_tokens), listeners, model), listeners
 
 
 async def test_the_least_loaded_worker_is_taken(pool: WorkerPool) -> None:
-    """Load is counted in sequences, not in requests."""
-    first, _ = send(pool, n=3)
-    second, _ = send(pool, n=1)
-    third, _ = send(pool, n=2)
+    """Load is counted in sequences, not requests."""
+    first, _ = start(pool, n=3)
+    second, _ = start(pool, n=1)
+    third, _ = start(pool, n=2)
     assert {first.session, second.session, third.session} == set(pool.sessions)
 
-    assert send(pool)[0].session is second.session
-    assert {send(pool)[0].session, send(pool)[0].session} == {second.session, third.session}
+    assert start(pool)[0].session is second.session
+    assert {start(pool)[0].session, start(pool)[0].session} == {second.session, third.session}
 
 
 async def test_equally_loaded_workers_take_turns(pool: WorkerPool) -> None:
-    """An idle fleet gets requests one after the other, so that no worker is left cold."""
+    """Requests rotate through an idle fleet, so that no worker stays cold."""
     turns = []
     for _ in range(6):
-        ticket, (listener,) = send(pool, max_tokens=1)
-        turns.append(ticket.session.address)
+        placed, (listener,) = start(pool, max_tokens=1)
+        turns.append(placed.session.address)
         await listener.ended.wait()
 
     assert turns[:3] == turns[3:]
@@ -78,11 +78,11 @@ async def test_equally_loaded_workers_take_turns(pool: WorkerPool) -> None:
 
 
 async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers: list[WorkerServer]) -> None:
-    """A given-up request still loads its worker until that has ended it."""
-    ticket, (listener,) = send(pool)
+    """An aborted request counts as load until its worker has ended it."""
+    placed, (listener,) = start(pool)
     await listener.moved.wait()
 
-    ticket.abort()
+    placed.abort()
 
     assert pool.open_slots == 1
     await until(lambda: pool.open_slots == 0)
@@ -90,14 +90,14 @@ async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers:
 
 
 async def test_a_draining_worker_gets_no_new_requests(pool: WorkerPool, workers: list[WorkerServer]) -> None:
-    """From its announcement on, everything goes to the others; its own request runs to its end."""
-    running, (listener,) = send(pool, max_tokens=50)
+    """Once it has announced that it drains, new requests go to the others; its own request finishes."""
+    running, (listener,) = start(pool, max_tokens=50)
     await listener.moved.wait()
-    (drained,) = [worker for worker in workers if worker.address == running.session.address]
-    draining = asyncio.create_task(drained.drain(30))
+    (stopping,) = [worker for worker in workers if worker.address == running.session.address]
+    draining = asyncio.create_task(stopping.drain(30))
     await until(lambda: running.session.state is SessionState.DRAINING)
 
-    others = {send(pool)[0].session for _ in range(20)}
+    others = {start(pool)[0].session for _ in range(20)}
 
     assert others == set(pool.sessions) - {running.session}
     assert pool.is_ready()
@@ -107,23 +107,22 @@ async def test_a_draining_worker_gets_no_new_requests(pool: WorkerPool, workers:
 
 
 async def test_only_workers_of_the_model_are_taken(tmp_path: Path) -> None:
-    """A name leads to the workers that announced it, alias or not; an unknown one is unavailable."""
+    """A name, alias or not, selects the workers that announced it; an unknown one is unavailable."""
     one, two = unix_address(tmp_path, "one"), unix_address(tmp_path, "two")
     async with (
         running_worker(one, served_model_names=("red", "crimson")),
         running_worker(two, served_model_names=("blue",)),
         connected(one, two) as pool,
     ):
-        assert {send(pool, model="red")[0].session.address for _ in range(5)} == {one}
-        assert {send(pool, model="crimson")[0].session.address for _ in range(5)} == {one}
-        assert {send(pool, model="blue")[0].session.address for _ in range(5)} == {two}
-        with pytest.raises(Unavailable, match="No worker serves green") as caught:
-            send(pool, model="green")
-        assert caught.value.retry_after_s
+        assert {start(pool, model="red")[0].session.address for _ in range(5)} == {one}
+        assert {start(pool, model="crimson")[0].session.address for _ in range(5)} == {one}
+        assert {start(pool, model="blue")[0].session.address for _ in range(5)} == {two}
+        assert pool.try_submit("green", submission(), [Listener()]) is None
+        assert pool.unavailable_reason("green").startswith("No worker serves green")
 
 
-async def test_without_a_worker_the_reasons_are_told(tmp_path: Path) -> None:
-    """The error names each worker, its state, and what went wrong with it."""
+async def test_without_a_ready_worker_the_reasons_are_named(tmp_path: Path) -> None:
+    """The reason names each worker, its state and its last error."""
     missing, draining = unix_address(tmp_path, "missing"), unix_address(tmp_path, "draining")
     async with running_worker(draining) as worker:
         await worker.drain(0)
@@ -131,11 +130,10 @@ async def test_without_a_worker_the_reasons_are_told(tmp_path: Path) -> None:
             await until(lambda: pool.sessions[1].state is SessionState.DRAINING)
 
             assert not pool.is_ready()
-            with pytest.raises(Unavailable) as caught:
-                send(pool)
+            reason = pool.unavailable_reason(MODEL)
 
-    assert f"{missing} is connecting (" in caught.value.message
-    assert f"{draining} is draining" in caught.value.message
+    assert f"{missing} is connecting (" in reason
+    assert f"{draining} is draining" in reason
 
 
 async def test_a_pool_is_ready_with_its_first_worker(tmp_path: Path) -> None:
@@ -145,21 +143,21 @@ async def test_a_pool_is_ready_with_its_first_worker(tmp_path: Path) -> None:
         await asyncio.wait_for(pool.wait_ready(), 10)
 
         assert pool.is_ready()
-        assert send(pool)[0].session.address == present
+        assert start(pool)[0].session.address == present
 
 
-async def test_an_abort_spares_what_has_ended(pool: WorkerPool) -> None:
-    """A ticket ends its own sequences only, once, however late it is used."""
-    ticket, (listener,) = send(pool, max_tokens=1)
+async def test_an_abort_does_not_affect_the_next_request_of_a_slot(pool: WorkerPool) -> None:
+    """A handle aborts only its own sequences, once, however late it is called."""
+    placed, (listener,) = start(pool, max_tokens=1)
     await listener.ended.wait()
-    tickets = [send(pool) for _ in range(3)]
-    (next_one,) = [later for later, _ in tickets if later.session is ticket.session]
-    assert next_one.slots == ticket.slots
+    others = [start(pool) for _ in range(3)]
+    (next_one,) = [later for later, _ in others if later.session is placed.session]
+    assert next_one.slots == placed.slots
 
-    ticket.abort()
-    ticket.abort()
+    placed.abort()
+    placed.abort()
 
-    for later, (other,) in tickets:
+    for later, (other,) in others:
         await other.moved.wait()
         assert later.session.listens(later.slots[0], other)
 
@@ -167,7 +165,7 @@ async def test_an_abort_spares_what_has_ended(pool: WorkerPool) -> None:
 async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
     """When a pool stops, listeners fail and workers have no requests left."""
     async with connected(*(worker.address for worker in workers)) as pool:
-        listeners = [send(pool)[1][0] for _ in range(6)]
+        listeners = [start(pool)[1][0] for _ in range(6)]
         for listener in listeners:
             await listener.moved.wait()
 
@@ -177,67 +175,65 @@ async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
 
 
 async def test_workers_come_and_go(workers: list[WorkerServer]) -> None:
-    """A worker that is added gets requests; one that is left gets none, and its session closes."""
+    """A worker that is added gets requests; one that is removed gets none, and its session closes."""
     first, second, _ = (worker.address for worker in workers)
     async with connected() as pool:
-        with pytest.raises(Unavailable, match="no workers found"):
-            send(pool)
+        assert "no workers found" in pool.unavailable_reason(MODEL)
         assert not pool.is_ready()
 
         pool.update([first])
         await asyncio.wait_for(pool.wait_ready(), 10)
         pool.update([first, second])
         await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == 2)
-        assert {send(pool, max_tokens=1)[0].session.address for _ in range(4)} == {first, second}
+        assert {start(pool, max_tokens=1)[0].session.address for _ in range(4)} == {first, second}
 
         pool.update([second])
-        assert {send(pool, max_tokens=1)[0].session.address for _ in range(4)} == {second}
+        assert {start(pool, max_tokens=1)[0].session.address for _ in range(4)} == {second}
         await until(lambda: [session.address for session in pool.sessions] == [second])
         await until(lambda: workers[0].server_info().sessions == 0)
 
 
-async def test_a_worker_that_is_left_finishes_its_requests(workers: list[WorkerServer]) -> None:
+async def test_a_removed_worker_finishes_its_requests(workers: list[WorkerServer]) -> None:
     """Its session stays until the last slot has ended."""
     address = workers[0].address
     async with connected(address) as pool:
-        _, (listener,) = send(pool, max_tokens=100)
+        _, (listener,) = start(pool, max_tokens=100)
         await listener.moved.wait()
 
         pool.update([])
 
         assert not pool.is_ready()
-        with pytest.raises(Unavailable, match="is draining"):
-            send(pool)
+        assert "is draining" in pool.unavailable_reason(MODEL)
         await listener.ended.wait()
         assert listener.error is None
         assert len(listener.token_ids) == 100
         await until(lambda: not pool.sessions)
 
 
-async def test_a_worker_that_comes_back_keeps_its_session(workers: list[WorkerServer]) -> None:
-    """What was left by mistake, and is named again while it still works, goes on as if nothing had been."""
+async def test_a_worker_that_is_listed_again_keeps_its_session(workers: list[WorkerServer]) -> None:
+    """A worker removed by mistake and listed again while its requests still run continues unaffected."""
     address = workers[0].address
     async with connected(address) as pool:
-        ticket, (listener,) = send(pool)
+        placed, (listener,) = start(pool)
         await listener.moved.wait()
         pool.update([])
 
         pool.update([address])
 
-        again, _ = send(pool)
-        assert again.session is ticket.session
-        ticket.abort()
+        again, _ = start(pool)
+        assert again.session is placed.session
+        placed.abort()
         again.abort()
         await until(lambda: pool.open_slots == 0)
-        await asyncio.sleep(0.3)  # nothing tells that it is not left after all
-        assert pool.sessions == [ticket.session]
+        await asyncio.sleep(0.3)  # nothing signals that the removal was cancelled
+        assert pool.sessions == [placed.session]
 
 
-async def test_a_worker_that_drains_is_not_readmitted_by_its_name(workers: list[WorkerServer]) -> None:
-    """That it is named again does not make a worker take requests that refuses them."""
+async def test_a_draining_worker_is_not_readmitted_when_it_is_listed_again(workers: list[WorkerServer]) -> None:
+    """It refuses requests, whether it is listed or not."""
     address = workers[0].address
     async with connected(address) as pool:
-        ticket, (listener,) = send(pool)
+        placed, (listener,) = start(pool)
         await listener.moved.wait()
         draining = asyncio.create_task(workers[0].drain(30))
         await until(lambda: not pool.is_ready())
@@ -245,22 +241,78 @@ async def test_a_worker_that_drains_is_not_readmitted_by_its_name(workers: list[
         pool.update([])
         pool.update([address])
 
-        assert ticket.session.state is SessionState.DRAINING
-        ticket.abort()
+        assert placed.session.state is SessionState.DRAINING
+        placed.abort()
         await draining
 
 
-async def test_a_subscriber_that_breaks_breaks_alone(pool: WorkerPool) -> None:
-    """Others hear that sequences ended, and the session goes on."""
+async def test_a_subscriber_that_raises_affects_no_other(pool: WorkerPool) -> None:
+    """The others are still called when sequences end, and the session continues."""
     changed = asyncio.Event()
 
-    def break_down() -> None:
+    def raise_error() -> None:
         raise ValueError("broken")
 
-    pool.subscribe(break_down)
+    pool.subscribe(raise_error)
     pool.subscribe(changed.set)
-    _, (listener,) = send(pool, max_tokens=1)
+    _, (listener,) = start(pool, max_tokens=1)
     await listener.ended.wait()
 
     await asyncio.wait_for(changed.wait(), 10)
     assert all(session.state is SessionState.READY for session in pool.sessions)
+
+
+async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Path) -> None:
+    """Submitted sequences count at once; capacity is freed when they end, and subscribers are called."""
+    address = unix_address(tmp_path)
+    async with running_worker(address, max_num_seqs=4), connected(address) as pool:
+        assert (pool.free_capacity(MODEL), pool.capacity(MODEL)) == (6, 4)
+        assert pool.free_capacity("another") == 0
+        changes = asyncio.Queue[None]()
+        pool.subscribe(lambda: changes.put_nowait(None))
+
+        placed, _ = start(pool, n=4)
+        _, (short,) = start(pool, max_tokens=5)
+        assert pool.free_capacity(MODEL) == 1
+        start(pool, n=5)
+        assert pool.free_capacity(MODEL) == 0
+        assert pool.try_submit(MODEL, submission(), [Listener()]) is None
+
+        placed.abort()
+        await short.ended.wait()
+        await until(lambda: pool.free_capacity(MODEL) > 0)
+        assert not changes.empty()
+
+
+async def test_a_full_kv_cache_leaves_no_capacity(tmp_path: Path) -> None:
+    """Where sequences wait for memory, more of them would only wait there too."""
+    address = unix_address(tmp_path)
+    async with (
+        running_worker(address, max_num_seqs=64, kv_tokens=32_768, max_model_len=16_384) as _,
+        connected(address) as pool,
+    ):
+        (session,) = pool.sessions
+        start(pool, max_tokens=LONG)
+        await until(lambda: session.workload.load.running == 1)
+        assert pool.free_capacity(MODEL) == 67
+
+        session.workload.on_load(pb.Load(running=1, waiting=3, kv_cache_usage=0.97))
+        assert pool.free_capacity(MODEL) <= 1
+
+
+async def test_requests_go_to_a_worker_with_capacity(tmp_path: Path) -> None:
+    """A worker without free capacity gets no request while another one has some, whatever is in its cache."""
+    one, two = unix_address(tmp_path, "one"), unix_address(tmp_path, "two")
+    prompt = submission(LONG)
+    prompt.prompt_token_ids[:] = [65] * 8192
+    async with (
+        running_worker(one, max_num_seqs=1),
+        running_worker(two, max_num_seqs=1),
+        connected(one, two) as pool,
+    ):
+        first = Listener()
+        chosen = [send(pool, prompt, [first]).session.address]
+        await first.moved.wait()
+        chosen += [send(pool, prompt, [Listener()]).session.address for _ in range(5)]
+        assert (chosen.count(one), chosen.count(two)) == (3, 3)
+        assert not pool.free_capacity(MODEL)

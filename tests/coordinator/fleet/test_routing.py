@@ -6,9 +6,8 @@ import pytest
 
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
-from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router
+from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router, TTLCache
 from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
-from tokenwire.coordinator.fleet.ttl_cache import TTLCache
 from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tokenwire.v1 import inference_pb2 as pb
 

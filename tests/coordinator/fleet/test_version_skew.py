@@ -6,7 +6,17 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from tests.workers import Listener, Script, SessionContext, accept, scripted_worker, submission, unix_address, until
+from tests.workers import (
+    Listener,
+    Script,
+    SessionContext,
+    accept,
+    scripted_worker,
+    send,
+    submission,
+    unix_address,
+    until,
+)
 from tokenwire import protocol
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -28,7 +38,7 @@ async def open_transport(address: str, script: Script) -> Listener:
         try:
             await asyncio.wait_for(pool.wait_ready(), 10)
             listener = Listener()
-            pool.submit("scripted", submission(), [listener])
+            send(pool, submission(), [listener], "scripted")
             await asyncio.wait_for(listener.ended.wait(), 10)
             await until(lambda: pool.open_slots == 0)
         finally:

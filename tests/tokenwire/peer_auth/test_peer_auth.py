@@ -16,7 +16,8 @@ from tests.certificates import CLIENT, SERVER, Authority
 from tests.workers import until
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import FetchFiles, SessionState
+from tokenwire.coordinator.fleet.session import FetchFiles
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.peer_auth.client import Link
 from tokenwire.peer_auth.settings import SERVER_NAME, LinkSettings
 from tokenwire.v1 import control_pb2, inference_pb2

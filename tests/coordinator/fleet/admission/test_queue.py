@@ -55,7 +55,7 @@ class Workers:
         """Tell how many run at a time."""
         return 20
 
-    def absence(self, model: str, adapter_id: int = 0) -> str:
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
         """Return why there is no worker."""
         return self.absent
 

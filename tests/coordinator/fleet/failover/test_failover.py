@@ -48,7 +48,7 @@ class Workers:
         self.living: dict[str, bool | None] = {}
         self.refuses: Exception | None = None
 
-    def room(self, model: str, adapter_id: int = 0) -> int:
+    def free_capacity(self, model: str, adapter_id: int = 0) -> int:
         """There is some."""
         return 1
 
@@ -56,7 +56,7 @@ class Workers:
         """Promise nothing."""
         return pb.EngineCapabilities()
 
-    def lives(self, instance_id: str) -> bool | None:
+    def is_alive(self, instance_id: str) -> bool | None:
         """Say what a test said."""
         return self.living.get(instance_id)
 
@@ -147,7 +147,7 @@ async def test_what_was_aborted_by_id_is_not_moved(failover: Failover, workers: 
     failover.end(["r"])
 
     for session in sessions:
-        failover.drained(session)
+        failover.on_draining(session)
 
     assert (await workers.part(2)).submit.request_id == "other"
     assert (workers.parts[0].aborted, workers.parts[1].aborted) == (False, True)
@@ -205,7 +205,7 @@ async def test_a_sequence_that_nobody_takes_ends(failover: Failover, workers: Wo
     workers.refuses = error
 
     workers.parts[0].lose()
-    failover.drained(session)
+    failover.on_draining(session)
 
     for listener in (lost, moved):
         await listener.ended.wait()

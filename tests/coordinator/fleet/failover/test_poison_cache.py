@@ -41,7 +41,7 @@ def memory(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
 
 def lose(memory: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
     """Have a worker die that had just begun with these."""
-    memory.lost("m", instance_id, False, recent_starts)
+    memory.on_worker_lost("m", instance_id, False, recent_starts)
 
 
 def test_what_killed_twice_is_refused_for_a_while(memory: PoisonCache, time: Clock) -> None:
@@ -73,7 +73,7 @@ def test_a_worker_that_answers_again_did_not_die(memory: PoisonCache, living: di
 def test_a_request_that_a_worker_survived_is_cleared(memory: PoisonCache) -> None:
     """A frequent prompt is suspect in every death, and gets its tokens in between."""
     lose(memory, "a", POISON, OTHER)
-    memory.survived("m", OTHER)
+    memory.on_survived("m", OTHER)
     lose(memory, "b", POISON, OTHER)
 
     memory.check("m", OTHER)
@@ -89,7 +89,7 @@ def test_of_several_each_is_tried_without_the_others(memory: PoisonCache) -> Non
     memory.check("m", OTHER)
     with pytest.raises(Unavailable, match="tried first"):
         memory.check("m", POISON)
-    memory.survived("m", OTHER)
+    memory.on_survived("m", OTHER)
     with pytest.raises(DeadlyRequest):
         memory.check("m", POISON)
     memory.check("m", OTHER)
@@ -100,7 +100,7 @@ def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonCache) -
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
     memory.check("m", POISON)
-    memory.lost("m", "c", True, [POISON, submit(7)])
+    memory.on_worker_lost("m", "c", True, [POISON, submit(7)])
 
     with pytest.raises(DeadlyRequest):
         memory.check("m", POISON)
@@ -169,7 +169,7 @@ def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[Po
     one, other = siblings
     lose(one, "a", POISON, OTHER)
     other.check("m", OTHER)
-    other.survived("m", OTHER)
+    other.on_survived("m", OTHER)
     lose(one, "b", OTHER)
 
     one.check("m", OTHER)

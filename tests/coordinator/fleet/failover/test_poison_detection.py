@@ -13,13 +13,13 @@ from tokenwire.v1 import inference_pb2 as pb
 class FailoverPolicy:
     """Keeps nothing."""
 
-    def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
+    def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
         """Take no note."""
 
-    def diverged(self, sequence: ResumableSequence, position: int) -> None:
+    def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
         """Take no note."""
 
-    def ended(self, sequence: ResumableSequence) -> None:
+    def on_ended(self, sequence: ResumableSequence) -> None:
         """Take no note."""
 
 

@@ -8,10 +8,10 @@ from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.failover.recovery import (
     Recovery,
     can_continue_plausibly,
+    needs_single_run,
     recovery_of,
     remainder,
     seed_for_replay,
-    wants_one_run,
 )
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -103,9 +103,9 @@ def test_what_has_a_form_does_not_go_on_plausibly() -> None:
 
 def test_log_probabilities_are_those_of_one_run() -> None:
     """Those requested for the reply."""
-    assert wants_one_run(pb.SamplingParams(logprobs=0))
-    assert wants_one_run(pb.SamplingParams(logprob_token_ids=[3]))
-    assert not wants_one_run(pb.SamplingParams(prompt_logprobs=3))
+    assert needs_single_run(pb.SamplingParams(logprobs=0))
+    assert needs_single_run(pb.SamplingParams(logprob_token_ids=[3]))
+    assert not needs_single_run(pb.SamplingParams(prompt_logprobs=3))
 
 
 def test_engines_have_in_common_what_all_can() -> None:

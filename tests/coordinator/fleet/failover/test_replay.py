@@ -19,11 +19,11 @@ class Behind(Listener):
         self.checked = 0
         self.diverged_at: int | None = None
 
-    def verified(self, count: int) -> None:
+    def on_verified(self, count: int) -> None:
         """Remember."""
         self.checked += count
 
-    def diverged(self, position: int) -> None:
+    def on_diverged(self, position: int) -> None:
         """Remember."""
         self.diverged_at = position
 

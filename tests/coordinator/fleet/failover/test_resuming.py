@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.workers import PROMPT, Listener, accept, running_worker, unix_address, until
+from tests.workers import PROMPT, Listener, accept, running_worker, send, unix_address, until
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
-from tokenwire.coordinator.fleet.session import SessionState
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
@@ -32,7 +32,7 @@ class Cluster:
         self.pool = WorkerPool("test", accept)
         queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
         self.failover = Failover(queue, settings, self.pool)
-        self.pool.watch_drains(self.failover.drained)
+        self.pool.set_drain_callback(self.failover.on_draining)
 
     def connect(self) -> None:
         """Begin to connect to all workers, running or not."""
@@ -325,7 +325,7 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> RequestHandle:
             sent.append(submit)
-            return cluster.pool.submit(model, submit, listeners, placement)
+            return send(cluster.pool, submit, listeners, model, placement)
 
     failover = Failover(Below(), FailoverSettings(), cluster.pool)
     kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]

@@ -30,14 +30,14 @@ class FailoverPolicy:
         self.losses: list[Loss] = []
         self.ends = 0
 
-    def lost(self, sequence: ResumableSequence, loss: Loss) -> None:
+    def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
         """Remember."""
         self.losses.append(loss)
 
-    def diverged(self, sequence: ResumableSequence, position: int) -> None:
+    def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
         """Take no note."""
 
-    def ended(self, sequence: ResumableSequence) -> None:
+    def on_ended(self, sequence: ResumableSequence) -> None:
         """Remember."""
         self.ends += 1
 

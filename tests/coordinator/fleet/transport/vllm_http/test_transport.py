@@ -13,7 +13,8 @@ from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
 from tests.workers import PROMPT, Listener, accept, running_session, submission, until
 from tokenwire.coordinator.fleet.aborts import Aborts
 from tokenwire.coordinator.fleet.control_client import call_worker
-from tokenwire.coordinator.fleet.session import SessionState, WorkerSession
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.coordinator.observability.metrics.relay import Relay
@@ -53,7 +54,7 @@ async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIt
 async def session(server: FakeStockServer, directory: Path) -> AsyncIterator[WorkerSession]:
     """A session that takes requests."""
     async with connecting(server, directory) as session:
-        await asyncio.wait_for(session.ready.wait(), 10)
+        await until(lambda: session.state is SessionState.READY)
         yield session
 
 
@@ -185,7 +186,7 @@ async def test_a_session_that_ends_leaves_nothing_running(server: FakeStockServe
     """All connections are closed, and listeners hear that the worker is gone."""
     listener = Listener()
     async with connecting(server, directory) as session:
-        await asyncio.wait_for(session.ready.wait(), 10)
+        await until(lambda: session.state is SessionState.READY)
         session.submit(submission(), [listener])
         generation = await server.generations.get()
 
@@ -239,7 +240,7 @@ async def test_a_server_that_is_not_well_loses_everything(server: FakeStockServe
     first = session.instance_id
     server.healthy = True
 
-    await asyncio.wait_for(session.ready.wait(), 10)
+    await until(lambda: session.state is SessionState.READY)
     assert session.instance_id != first
 
 
