@@ -21,7 +21,7 @@ from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
 from tokenwire.paths import CACHE_DIR
-from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.settings import ClientLinkSettings
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -111,6 +111,7 @@ class CoordinatorSettings:
             "--worker",
             "Worker address: HOST:PORT, unix:PATH, file:PATH (one address per line), dns:HOST:PORT, "
             "k8s:NAMESPACE/SERVICE:PORT, or http://HOST:PORT for a plain vLLM server. Repeat for more.",
+            apart=True,
         ),
     )
     host: str = option("127.0.0.1", Option("--host", "Address to listen on."))
@@ -122,7 +123,11 @@ class CoordinatorSettings:
     tokenizer: Path | None = option(
         None,
         Option(
-            "--tokenizer", "Directory with tokenizer.json.", path="existing directory", default_text="ask the worker"
+            "--tokenizer",
+            "Directory with tokenizer.json.",
+            path="existing directory",
+            default_text="the worker's",
+            apart=True,
         ),
     )
     http_worker_key: str | None = option(
@@ -132,6 +137,7 @@ class CoordinatorSettings:
             "File with the API key of workers at http://; or set TOKENWIRE_HTTP_WORKER_KEY.",
             path="existing file",
             contents="key of HTTP workers",
+            apart=True,
         ),
     )
     cache_dir: Path | None = option(None, CACHE_DIR)
@@ -142,10 +148,17 @@ class CoordinatorSettings:
             "--expect-model",
             "Model that is listed, and whose requests are queued, before its first worker has connected. "
             "Repeat for more.",
+            apart=True,
         ),
     )
     model_linger_s: float = option(
-        300.0, Option("--model-linger", "Seconds that a model without workers stays listed.", bounds=Bounds(at_least=0))
+        300.0,
+        Option(
+            "--model-linger",
+            "Seconds that a model without workers stays listed.",
+            bounds=Bounds(at_least=0),
+            apart=True,
+        ),
     )
     max_body_bytes: int = option(
         32 * 2**20, Option("--max-body-mb", "Maximum size of a request body.", unit=Unit.MiB, bounds=Bounds(above=0))
@@ -173,7 +186,7 @@ class CoordinatorSettings:
             bounds=Bounds(above=0),
         ),
     )
-    link: LinkSettings = field(default_factory=LinkSettings)
+    link: ClientLinkSettings = field(default_factory=ClientLinkSettings)
     """The coordinator's name towards workers."""
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     liveness: LivenessSettings = field(default_factory=LivenessSettings)

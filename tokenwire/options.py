@@ -34,6 +34,7 @@ class Section(StrEnum):
     ADMIN = "Administration"
     LOGS = "Logs and traces"
     SIMULATION = "Simulated engine (--engine sim)"
+    CHAT = "Chat in the terminal"
 
 
 class Unit(IntEnum):
@@ -93,6 +94,8 @@ class Option:
     """Converts the given value to the field's. Raises ValueError or InvalidRequest."""
     hidden: bool = False
     """Whether only tokenwire's own processes use it."""
+    apart: bool = False
+    """Whether it is only for a coordinator or a worker that is started separately, not for `tokenwire serve`."""
 
     @property
     def name(self) -> str:

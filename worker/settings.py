@@ -18,7 +18,9 @@ def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
 class WorkerSettings:
     """Addresses, limits and paths of a worker."""
 
-    listen: str = option("127.0.0.1:50051", Option("--listen", "Address for coordinators: HOST:PORT or unix:PATH."))
+    listen: str = option(
+        "127.0.0.1:50051", Option("--listen", "Address for coordinators: HOST:PORT or unix:PATH.", apart=True)
+    )
     """Port 0: any."""
     drain_timeout_s: float = option(
         30.0,
@@ -42,6 +44,7 @@ class WorkerSettings:
         Option(
             "--health-listen",
             "Additional HOST:PORT with unauthenticated health checks only, for probes without certificates.",
+            apart=True,
         ),
     )
     metrics_listen: str | None = option(
@@ -85,7 +88,7 @@ class EngineSettings:
     cache_dir: Path | None = option(None, CACHE_DIR)
     """The embedded model is prepared there."""
     arguments: str = option(
-        "", Option("--engine-args", "Engine arguments, where a command line cannot carry them after --.")
+        "", Option("--engine-args", "Engine arguments, where a command line cannot carry them after --.", apart=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""`tokenwire chat`: a conversation in the terminal, with any server that has OpenAI's API."""
+"""`tokenwire chat`: a conversation in the terminal, with any server of OpenAI's API."""
 
 import contextlib
 import http.client
@@ -7,36 +7,52 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import click
 
-from tokenwire.cli.main import option
+from tokenwire.cli.options import Given, build, options_command
 from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.options import Option, Section, declared, option
 
 _HELP = """/help    this list
 /reset   forget the conversation
-/quit    leave, as Ctrl-D does
+/quit    leave; Ctrl-D too
 Ctrl-C   end a reply early"""
 
 
-@click.command()
-@option("--url", default="http://127.0.0.1:8000", help="The server, with or without /v1 at the end.")
-@option("--model", help="Model to talk to. [default: the server's first]")
-@option("--system", help="What the model is told before the conversation.")
-@click.option("--api-key", envvar="OPENAI_API_KEY", show_envvar=True, help="Key, where the server asks for one.")
-def command(url: str, model: str | None, system: str | None, api_key: str | None) -> None:
-    """Talk to a model in the terminal, by any server that has OpenAI's API."""
-    server = Server(url, api_key)
-    conversation = Conversation(server, model or server.first_model(), system)
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """Options of `tokenwire chat`."""
+
+    url: str = option(
+        "http://127.0.0.1:8000", Option("--url", "URL of the server, with or without /v1 at its end.", Section.CHAT)
+    )
+    model: str | None = option(
+        None, Option("--model", "Model to talk to.", Section.CHAT, default_text="the server's first")
+    )
+    system: str | None = option(None, Option("--system", "System message of the conversation.", Section.CHAT))
+    api_key: str | None = option(
+        None, Option("--api-key", "API key of the server.", Section.CHAT, variable="OPENAI_API_KEY")
+    )
+
+
+CHAT_OPTIONS = declared(ChatOptions)
+
+
+@options_command(CHAT_OPTIONS)
+def command(given: Given) -> None:
+    """Talk to a model in the terminal, through any server of OpenAI's API."""
+    options = build(ChatOptions, given.values)
+    server = Server(options.url, options.api_key)
+    conversation = Conversation(server, options.model or server.first_model(), options.system)
     terminal = sys.stdin.isatty()
     if terminal:
-        # Whoever started the shell's job in the background may have had it ignored: Ctrl-C ends replies here.
+        # A shell may start background jobs with SIGINT ignored; here Ctrl-C ends replies.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  (input() has history and editing then)
+            import readline  # noqa: F401  (gives input() history and editing)
         click.echo(f"{conversation.model} at {server.url}; /help for help, Ctrl-D to leave")
     while (line := _read("> " if terminal else "")) is not None and line != "/quit":
         match line:
@@ -47,13 +63,13 @@ def command(url: str, model: str | None, system: str | None, api_key: str | None
             case "/reset":
                 conversation.reset()
             case _ if line.startswith("/"):
-                click.echo(f"There is no {line.split()[0]}; /help lists what there is.", err=True)
+                click.echo(f"Unknown command {line.split()[0]}; /help lists the commands.", err=True)
             case _:
                 _answer(conversation, line)
 
 
 def _read(prompt: str) -> str | None:
-    """Read a line, None at the end of input. Ctrl-C gives up the line."""
+    """Read a line; None at the end of input. Ctrl-C discards the line."""
     try:
         return input(prompt).strip()
     except EOFError:
@@ -78,12 +94,12 @@ def _answer(conversation: "Conversation", line: str) -> None:
 
 
 def _printable(text: str) -> str:
-    """Leave out what would steer the terminal."""
+    """Return text without characters that control the terminal."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 
 class Server:
-    """Speaks OpenAI's API."""
+    """A client of OpenAI's API."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
@@ -92,22 +108,22 @@ class Server:
             self._headers["Authorization"] = f"Bearer {api_key}"
 
     def first_model(self) -> str:
-        """Ask which models there are. Raises Unavailable."""
+        """Return the first model of the server's list. Raises Unavailable."""
         with self._open("/v1/models") as answer:
             models = json.load(answer)["data"]
         if not models:
             raise Unavailable(f"{self.url} serves no model yet.")
         return str(models[0]["id"])
 
-    def stream(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the chunks of a streamed chat completion. Raises Unavailable."""
+    def stream(self, body: Mapping[str, object]) -> Iterator[bytes]:
+        """Yield the chunks of a streamed chat completion, as JSON. Raises Unavailable."""
         with self._open("/v1/chat/completions", json.dumps({**body, "stream": True}).encode()) as answer:
             try:
                 for line in answer:
                     if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
-                        yield json.loads(line[6:])
+                        yield line[6:]
             except (OSError, http.client.HTTPException) as error:
-                raise Unavailable(f"The reply broke off: {error}") from error
+                raise Unavailable(f"The connection broke during the reply: {error}") from error
 
     def _open(self, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
         request = urllib.request.Request(self.url + path, body, self._headers)  # noqa: S310  (the user's own)
@@ -126,7 +142,7 @@ class Server:
 
 @dataclass(slots=True)
 class Conversation:
-    """Turns so far; a reply that was ended early is kept as far as it was shown."""
+    """The turns so far, including the shown part of replies that ended early."""
 
     server: Server
     model: str
@@ -138,30 +154,31 @@ class Conversation:
         self.messages.clear()
 
     def ask(self, text: str) -> Generator[str, None, None]:
-        """Yield the reply in pieces. A question that got no reply is forgotten."""
-        asked = {"role": "user", "content": text}
-        told = [{"role": "system", "content": self.system}] if self.system else []
-        body = {"model": self.model, "messages": [*told, *self.messages, asked]}
-        said: list[str] = []
+        """Yield the reply in pieces. A question without a reply is not kept."""
+        question = {"role": "user", "content": text}
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        body = {"model": self.model, "messages": [*system, *self.messages, question]}
+        reply: list[str] = []
         try:
-            for chunk in self.server.stream(body):
+            for data in self.server.stream(body):
+                chunk = json.loads(data)
                 if "error" in chunk:
-                    raise Unavailable(_message(json.dumps(chunk).encode()) or "The server gave up on the reply.")
+                    raise Unavailable(_message(data) or "The server aborted the reply.")
                 for choice in chunk.get("choices", []):
                     piece = choice.get("delta", {}).get("content")
                     if piece:
-                        said.append(piece)
+                        reply.append(piece)
                         yield piece
         finally:
-            if said:
-                self.messages += [asked, {"role": "assistant", "content": "".join(said)}]
+            if reply:
+                self.messages += [question, {"role": "assistant", "content": "".join(reply)}]
 
 
 def _message(body: bytes) -> str:
-    """Find the message in an error's body, in OpenAI's shape or in FastAPI's."""
+    """Return the message of an error, in OpenAI's format or in FastAPI's."""
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
         return ""
-    error = told.get("error", told) if isinstance(told, dict) else {}
+    error = answer.get("error", answer) if isinstance(answer, dict) else {}
     return str((error.get("message") or error.get("detail") or "") if isinstance(error, dict) else error)

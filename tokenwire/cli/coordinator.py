@@ -1,4 +1,4 @@
-"""`tokenwire coordinator`: serves HTTP in this process, or in several that share the port."""
+"""`tokenwire coordinator`: serves HTTP in this process, or in several that share a port."""
 
 import logging
 import socket
@@ -21,24 +21,24 @@ _STOP_MARGIN_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorOptions:
-    """Everything that the command line says."""
+    """All options of the command."""
 
     settings: CoordinatorSettings
     logs: LogSettings = field(default_factory=LogSettings)
     listen_fd: int | None = option(None, Option("--listen-fd", hidden=True))
-    """A bound socket, of the process that started this one."""
+    """A bound socket inherited from the parent process."""
     ready_fd: int | None = option(None, Option("--ready-fd", hidden=True))
-    """The pipe that is told when requests can come."""
+    """The pipe for the readiness signal."""
 
     @property
     def front(self) -> PublicPort:
-        """Where clients find the service."""
+        """The address for clients."""
         settings = self.settings
         return PublicPort(settings.host, settings.port, settings.https.scheme, settings.status_page)
 
     @property
     def stop_timeout_s(self) -> float:
-        """How long the process may take to stop: replies are not to be cut that may still run on."""
+        """Maximum time to stop, including the drain."""
         return self.settings.drain_delay_s + self.settings.drain_timeout_s + _STOP_MARGIN_S
 
 
@@ -47,7 +47,7 @@ COORDINATOR_OPTIONS = declared(CoordinatorOptions)
 
 @options_command(COORDINATOR_OPTIONS)
 def command(given: Given) -> None:
-    """Run the text half: OpenAI's HTTP in front, workers behind."""
+    """Run the text half: an HTTP server with OpenAI's API in front of workers."""
     options = build(CoordinatorOptions, given.values)
     configure_logging("coordinator", options.logs.format, options.logs.level)
     settings = replace(options.settings, cache_dir=options.settings.cache_dir or default_cache_dir())
@@ -55,7 +55,7 @@ def command(given: Given) -> None:
     if options.listen_fd is None and settings.processes > 1:
         startup = Startup(settings.processes)
         sys.exit(supervise_coordinators(sys.argv[1:], options.front, startup, stop_timeout_s=options.stop_timeout_s))
-    # Not before it is needed: help comes sooner, and whoever only supervises stays small.
+    # Imported late: help is faster, and a supervising process stays small.
     from tokenwire.coordinator.server import CoordinatorServer
 
     if options.listen_fd is not None:

@@ -1,10 +1,9 @@
-"""The `tokenwire` command: loads only the half that was asked for."""
+"""The `tokenwire` command: imports only the subcommand that runs."""
 
 import importlib
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -12,21 +11,19 @@ from tokenwire import __version__
 from tokenwire.errors import TokenwireError
 from tokenwire.options import Section
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 _COMMANDS = {
     "serve": ("tokenwire.cli.serve", "Serve a model: a worker and a coordinator in one command."),
     "chat": ("tokenwire.cli.chat", "Talk to a model in the terminal."),
-    "coordinator": ("tokenwire.cli.coordinator", "Run the text half: HTTP in front, workers behind."),
-    "worker": ("tokenwire.cli.worker", "Run the token half: one engine behind a gRPC port."),
+    "coordinator": ("tokenwire.cli.coordinator", "Run the text half: an HTTP server in front of workers."),
+    "worker": ("tokenwire.cli.worker", "Run the token half: an engine with a gRPC port."),
 }
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand's module when it is used: the coordinator must not pay for the worker."""
+    """Imports a subcommand's module when it is used, so that coordinators do not load the worker."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order in which people need them."""
+        """Return the names of the commands, the most used first."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -43,7 +40,7 @@ class LazyGroup(click.Group):
 
 
 class SectionedOption(click.Option):
-    """An option that help shows under a heading."""
+    """An option with a heading in help."""
 
     def __init__(self, *arguments: Any, section: Section = Section.GENERAL, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -51,10 +48,10 @@ class SectionedOption(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help has a heading for each section of its options."""
+    """A command whose help groups options by section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what belongs together together."""
+        """Write the options of each section under its heading."""
         sections: dict[Section, list[tuple[str, str]]] = {section: [] for section in Section}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -66,21 +63,14 @@ class SectionedCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def option(*names: str, **attributes: Any) -> Callable[[Command], Command]:
-    """`click.option` that can also be set as TOKENWIRE_<NAME>."""
-    flag = names[0].split("/")[0].lstrip("-").replace("-", "_").upper()
-    shown = {"show_envvar": True, "show_default": attributes.get("default") is not None}
-    return click.option(*names, cls=SectionedOption, envvar=f"TOKENWIRE_{flag}", **{**shown, **attributes})
-
-
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Every option can be set in the environment too; `tokenwire COMMAND --help` names the variable.",
+    epilog="Every option can also be set in the environment; `tokenwire COMMAND --help` shows the variables.",
 )
 @click.version_option(__version__, prog_name="tokenwire")
 def group() -> None:
-    """Disaggregated LLM serving: coordinators own text, workers own token ids.
+    """Disaggregated LLM serving: coordinators handle text, workers handle token ids.
 
     \b
     Try:   tokenwire serve                              a small model, on the CPU
@@ -92,8 +82,8 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors that a user can mend are one line, not a traceback."""
-    # For every Python that a library starts, such as vLLM's engine: nothing is imported from the working directory.
+    """Run the command line; errors that users can fix are one line, not a traceback."""
+    # For Python processes of libraries, such as vLLM's engine: nothing is imported from the working directory.
     os.environ["PYTHONSAFEPATH"] = "1"
     arguments = sys.argv[1:]
     engine_arguments: list[str] = []

@@ -1,4 +1,4 @@
-"""What the name of a model leads to, looked at before anything heavy starts."""
+"""Checks a model's name or path before anything slow is imported."""
 
 import os
 import re
@@ -7,25 +7,25 @@ from pathlib import Path
 
 from tokenwire.errors import NotFound
 
-# NAME or ORG/NAME; of quantized models one kind, behind a colon, or one file.
+# NAME or ORG/NAME; for quantized models followed by a variant after a colon, or by a file.
 _HUB_ID = re.compile(r"([\w-][\w.-]*(?:/[\w.-]+)?)(?::[\w.-]+)?|([\w-][\w.-]*/[\w.-]+)/[\w./-]+\.gguf")
-# As transformers, Mistral and llama.cpp describe models.
+# The configuration files of transformers, Mistral and llama.cpp.
 _DESCRIPTIONS = ("config.json", "params.json", "*.gguf")
-# With these, vLLM asks somebody else, or with other rights than we have.
+# With these, vLLM uses another hub or other credentials.
 _OTHER_HUBS = ("VLLM_USE_MODELSCOPE", "VLLM_MODEL_REDIRECT_PATH")
 _OTHER_WAYS = ("--hf-token", "--hf-config-path")
 _TIMEOUT_S = 10.0
 
 
 def check_model(model: str, engine_arguments: Sequence[str] = ()) -> None:
-    """Refuse directories without a model, paths where nothing is, and names that no hub has. Raises NotFound.
+    """Reject directories without a model, missing paths, and names that are not on the hub. Raises NotFound.
 
-    What only vLLM can tell is left to it.
+    What only vLLM can decide is not checked.
     """
     path = Path(model)
     if path.is_dir():
         if not any(found for name in _DESCRIPTIONS for found in path.glob(name)):
-            raise NotFound(f"The directory {model} holds no model: it has no config.json.")
+            raise NotFound(f"The directory {model} contains no model: it has no config.json.")
     elif not path.exists() and "://" not in model:
         hub_id = _HUB_ID.fullmatch(model)
         if hub_id is None:
@@ -36,8 +36,8 @@ def check_model(model: str, engine_arguments: Sequence[str] = ()) -> None:
 
 def _is_found_elsewhere(engine_arguments: Sequence[str]) -> bool:
     names = {argument.partition("=")[0].replace("_", "-") for argument in engine_arguments}
-    asked = any(os.environ.get(name, "").strip().lower() not in ("", "0", "false") for name in _OTHER_HUBS)
-    return asked or not names.isdisjoint(_OTHER_WAYS)
+    redirected = any(os.environ.get(name, "").strip().lower() not in ("", "0", "false") for name in _OTHER_HUBS)
+    return redirected or not names.isdisjoint(_OTHER_WAYS)
 
 
 def _check_hub(repository: str) -> None:
@@ -55,9 +55,9 @@ def _check_hub(repository: str) -> None:
 
 
 def _missing_at_hub(repository: str, offline: bool, endpoint: str) -> str:
-    """Ask the hub; return why a model cannot come from there and what may help, or nothing."""
+    """Query the hub; return why a model cannot be loaded from there and a remedy; empty if it can."""
     if offline:
-        return "HF_HUB_OFFLINE keeps this machine from asking a hub. Unset it"
+        return "HF_HUB_OFFLINE disables the hub. Unset it"
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
@@ -66,10 +66,10 @@ def _missing_at_hub(repository: str, offline: bool, endpoint: str) -> str:
     except RepositoryNotFoundError:
         return f"no such repository at {endpoint}. Check the name (ORG/NAME), set HF_TOKEN if it is private"
     except HFValidationError:
-        return "it can be no name of a repository. Check the name (ORG/NAME)"
+        return "it is not a valid repository name. Check the name (ORG/NAME)"
     except HfHubHTTPError:
-        return ""  # a hub that has other troubles, or answers this question in its own way
-    except Exception as error:  # of whichever HTTP client the hub's library uses
+        return ""  # the hub has another problem, or responds in its own way
+    except Exception as error:  # of any HTTP client that the hub's library uses
         reason = str(error) or type(error).__name__
-        return f"the hub {endpoint} cannot be reached ({reason}). Mend the network, name a mirror in HF_ENDPOINT"
+        return f"the hub {endpoint} cannot be reached ({reason}). Check the network, set HF_ENDPOINT to a mirror"
     return ""

@@ -1,4 +1,4 @@
-"""Makes click's options of the options that settings declare, settings of their values, and arguments again."""
+"""Converts declared options to click's options, their values to settings, and values back to arguments."""
 
 import inspect
 import os
@@ -17,33 +17,33 @@ from tokenwire.secret_files import read_secret
 
 T = TypeVar("T")
 Values = Mapping[str, object]
-"""What was given to options, by their names."""
+"""Given values, by the names of options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given to a command."""
+    """The input of a command."""
 
     values: Values
     engine_arguments: tuple[str, ...] = ()
-    """Behind `--`."""
+    """Arguments after `--`."""
 
 
 def options_command(
     options: Mapping[str, Declared], epilog: str | None = None
 ) -> Callable[[Callable[[Given], None]], click.Command]:
-    """Decorate a function: it becomes a command with these options, and gets what they were given."""
+    """Return a decorator that makes a function a command with these options, called with their values."""
     return lambda run: _OptionsCommand(run, options, epilog)
 
 
 def build(settings: type[T], values: Values, environment: Mapping[str, str] = os.environ) -> T:
-    """Make settings of what was given; the rest has its defaults. Raises InvalidRequest, which names the option."""
+    """Return settings of the given values, with defaults for others. Raises an InvalidRequest that names the option."""
     found = ((name, _value(each, values, environment)) for name, each in declared(settings).items())
     return _construct(settings, {name: value for name, value in found if value is not None})
 
 
 def arguments(options: Mapping[str, Declared], values: Values) -> list[str]:
-    """Return command line arguments that give another command these values; it gets those of its own options."""
+    """Return command line arguments that pass these values to another command, if it has the options."""
     return [
         argument for name, value in values.items() if name in options for argument in _argument(options[name], value)
     ]

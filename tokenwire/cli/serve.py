@@ -1,4 +1,4 @@
-"""`tokenwire serve`: a worker and a coordinator in one command, joined by a private socket."""
+"""`tokenwire serve`: a worker and a coordinator in one command, connected by a private socket."""
 
 import os
 import shlex
@@ -15,32 +15,19 @@ from tokenwire.logs import configure_logging
 from tokenwire.options import Section
 from tokenwire.startup import Startup, StartupLine
 
-_LEFT_OUT = frozenset(
-    {
-        "--worker",
-        "--listen",
-        "--health-listen",
-        "--engine-args",
-        "--expect-model",
-        "--model-linger",
-        "--tokenizer",
-        "--http-worker-key-file",
-    }
-)
-"""What matters between halves that are started apart, and to those who balance over coordinators."""
-# There is one worker, and everything ends with it: nothing goes on elsewhere.
-_ALONE = {"--failover-attempts": 0, "--heartbeat-timeout": 0.0, "--engine-stall-timeout": 0.0}
+# There is only one worker, so nothing can fail over, and serve stops if it dies.
+_SINGLE_WORKER = {"--failover-attempts": 0, "--heartbeat-timeout": 0.0, "--engine-stall-timeout": 0.0}
 
 SERVE_OPTIONS = {
     name: each
     for name, each in {**COORDINATOR_OPTIONS, **WORKER_OPTIONS}.items()
-    if not (each.option.hidden or name in _LEFT_OUT or each.option.section in (Section.LINK, Section.FAILOVER))
+    if not (each.option.hidden or each.option.apart or each.option.section in (Section.LINK, Section.FAILOVER))
 }
 
 
 @options_command(
     SERVE_OPTIONS,
-    epilog="What follows -- are vLLM's own engine arguments: tokenwire serve MODEL -- --max-model-len 32768. "
+    epilog="Arguments after -- are vLLM's own engine arguments: tokenwire serve MODEL -- --max-model-len 32768. "
     "Options of `tokenwire worker` and `tokenwire coordinator` can be set by their environment variables.",
 )
 def command(given: Given) -> None:
@@ -50,7 +37,7 @@ def command(given: Given) -> None:
     """
     values = {"--log-level": "warning", **given.values}
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
-        # A socket in a directory that only this user can enter: no port, no credentials, no clash with a neighbour.
+        # A socket in a directory that only this user can access: no port, no credentials, no conflicts.
         code = _serve(values, given.engine_arguments, f"unix:{Path(private, 'worker.sock')}")
     sys.exit(code)
 
@@ -58,7 +45,7 @@ def command(given: Given) -> None:
 def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> int:
     startup_line = StartupLine(sys.stdout)
     worker_values = {**values, "--listen": address}
-    coordinator_values = {**values, "--worker": (address,), **_ALONE}
+    coordinator_values = {**values, "--worker": (address,), **_SINGLE_WORKER}
     worker = build(WorkerOptions, worker_values)
     coordinator = build(CoordinatorOptions, coordinator_values)
     configure_logging("tokenwire", worker.logs.format, worker.logs.level)
@@ -66,9 +53,9 @@ def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> i
         check_model(worker.engine.model, engine_arguments or shlex.split(os.environ.get("TOKENWIRE_ENGINE_ARGS", "")))
     reasoning_parser = coordinator.settings.parsers.reasoning_parser
     if worker.engine.engine == "vllm" and reasoning_parser:
-        # The engine has to know too: grammars begin where reasoning ends.
+        # The engine needs it too, because grammars start where reasoning ends.
         engine_arguments = ("--reasoning-parser", reasoning_parser, *engine_arguments)
-    # Arguments given after -- go by the environment: the worker's own parser never sees them.
+    # Arguments after -- are passed in the environment, which the worker's own parser does not parse.
     environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
     startup = Startup(coordinator.settings.processes, startup_line)
     first = Part(

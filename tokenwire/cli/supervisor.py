@@ -38,14 +38,14 @@ class Supervisor:
     """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
 
     def __init__(self, parts: Sequence[Part], before_stop: Callable[[], None] = lambda: None) -> None:
-        """before_stop: called when everything is about to be stopped, before anything is said of it."""
+        """before_stop: called before the parts are stopped, and before that is logged."""
         self._parts = parts
         self._before_stop = before_stop
         self._children: list[tuple[Part, subprocess.Popen[bytes]]] = []
         self._signals = 0
 
     def run(self) -> int:
-        """Run until a part ends or a signal comes; returns the exit code of the whole."""
+        """Run until a part ends or a signal arrives; return the exit code."""
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             for part in self._parts:
@@ -87,7 +87,7 @@ class Supervisor:
         self._signals += 1
         if self._signals == 2:
             # Not logging, nor print: a handler may interrupt either.
-            os.write(sys.stderr.fileno(), b"tokenwire: second signal: killing what is left\n")
+            os.write(sys.stderr.fileno(), b"tokenwire: second signal: killing the remaining processes\n")
 
 
 def supervise_coordinators(
@@ -97,14 +97,14 @@ def supervise_coordinators(
     before: Sequence[Part] = (),
     stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> int:
-    """Run coordinator processes that share a port, and parts before them; returns the exit code.
+    """Run coordinator processes that share a port, and parts before them; return the exit code.
 
-    Announces the service when as many as `startup` waits for are ready. Raises OSError when the port is in use.
+    Announces the service when all processes counted by `startup` are ready. Raises OSError if the port is in use.
     """
     sockets = bind_shared(front.host, front.port, startup.parts)
     front = replace(front, port=sockets[0].getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
-        # Where processes of one port find each other.
+        # The directory in which processes of one port find each other.
         arguments = [*arguments, *(["--siblings-dir", private] if len(sockets) > 1 else [])]
         coordinators = [
             Part(
@@ -121,17 +121,17 @@ def supervise_coordinators(
 
 def _start(part: Part) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        # -P: nothing is imported from the directory in which somebody started us.
+        # -P: nothing is imported from the working directory.
         [sys.executable, "-P", "-m", "tokenwire", *part.arguments],
         pass_fds=list(part.inherit),
         env={**os.environ, **part.environment},
-        # Ctrl-C in a terminal reaches the supervisor alone, which stops the parts in order.
+        # Ctrl-C in a terminal reaches only the supervisor, which stops the parts in order.
         start_new_session=True,
         preexec_fn=_die_with_parent,
     )
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to stop this process when the supervisor is gone, however it went."""
+    """Make Linux stop this process when the supervisor dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`tokenwire worker`: builds the engine that the options ask for and serves it."""
+"""`tokenwire worker`: starts the configured engine and serves it."""
 
 import asyncio
 import logging
@@ -26,27 +26,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """Everything that the command line says."""
+    """All options of the command."""
 
     engine: EngineSettings = field(default_factory=EngineSettings)
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     simulation: SimulationSettings = field(default_factory=SimulationSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     progress_fd: int | None = option(None, Option("--progress-fd", hidden=True))
-    """The pipe that is told how the start goes on."""
+    """The pipe for startup progress."""
 
 
-# Workers are called by their name, and call nobody.
-WORKER_OPTIONS = {name: each for name, each in declared(WorkerOptions).items() if name != "--link-server-name"}
+WORKER_OPTIONS = declared(WorkerOptions)
 
 
 @options_command(
     WORKER_OPTIONS,
-    epilog="What follows -- are vLLM's own engine arguments: "
+    epilog="Arguments after -- are vLLM's own engine arguments: "
     "tokenwire worker MODEL --listen 0.0.0.0:50051 -- --tensor-parallel-size 4 --max-model-len 32768",
 )
 def command(given: Given) -> None:
-    """Run the token half: one engine, its tokens behind a gRPC port.
+    """Run the token half: an engine with a gRPC port.
 
     MODEL is a directory or a hub id. Without it the small embedded model is served; `make serve` installs it.
     """
@@ -64,7 +63,7 @@ def command(given: Given) -> None:
             arguments = ["--no-use-tqdm-on-load", *arguments]
         built = _vllm(options.engine, arguments, reporter(options.progress_fd))
     code = uvloop.run(_run(built, options.settings))
-    # Engines leave threads behind that would hold the exit up; everything that must end has ended.
+    # Threads of engines would block the exit; everything else has ended.
     logging.shutdown()
     os._exit(code)
 
@@ -83,7 +82,7 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not starting.done():
-            starting.add_done_callback(_take_note)
+            starting.add_done_callback(_retrieve_error)
             log.info("stopped while starting")
             return 0
         await starting
@@ -102,15 +101,15 @@ async def _run(engine: Engine, settings: WorkerSettings) -> int:
         log.info("stopped")
 
 
-def _take_note(broken_off: asyncio.Task[None]) -> None:
-    """A start that is broken off fails, as it should: nobody needs its traceback."""
-    if not broken_off.cancelled():
-        broken_off.exception()
+def _retrieve_error(starting: asyncio.Task[None]) -> None:
+    """Retrieve the error of an interrupted startup, so that asyncio does not log it."""
+    if not starting.cancelled():
+        starting.exception()
 
 
 def _on_signal(shutdown: asyncio.Event) -> None:
     if shutdown.is_set():
-        log.warning("second signal: stopping at once")
+        log.warning("second signal: exiting immediately")
         os._exit(1)
     shutdown.set()
 
@@ -135,12 +134,12 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
             prepare_embedded_model,
         )
 
-        def tell(progress: str) -> None:
+        def report_progress(progress: str) -> None:
             log.info(progress)
             report(progress)
 
         cache = settings.cache_dir or default_cache_dir()
-        model, names = str(prepare_embedded_model(cache, tell)), names or (EMBEDDED_MODEL_NAME,)
+        model, names = str(prepare_embedded_model(cache, report_progress)), names or (EMBEDDED_MODEL_NAME,)
         arguments = [*EMBEDDED_MODEL_ENGINE_ARGS, *arguments]
         for name, value in EMBEDDED_MODEL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""Certificates from files: refused with what is wrong before anything uses them."""
+"""Reads certificates from files, and rejects unusable ones with the reason."""
 
 import ssl
 import time
@@ -15,14 +15,14 @@ _HANDSHAKE_TURNS = 8
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate, with those between it and its authority, and its key: all PEM."""
+    """A certificate with its intermediate certificates, and its key, in PEM format."""
 
     chain: bytes
     key: bytes = field(repr=False)
 
 
 def read_certificate(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> Certificate:
-    """Read a certificate and its key, and see that it can be used in a role now. Raises InvalidRequest."""
+    """Read a certificate and its key, and check that it is valid now in a role. Raises InvalidRequest."""
     found = Certificate(_read(cert, flags[0]), _read(key, flags[1]))
     _check(cert, key, flags, role)
     return found
@@ -52,13 +52,13 @@ def _read(path: Path, flag: str) -> bytes:
 
 
 def _check(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> None:
-    """Have the certificate shake hands with itself: the other side says what is wrong with it."""
+    """Check the certificate by a handshake with itself, whose other side reports what is wrong."""
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_mode = server.verify_mode = ssl.CERT_NONE
     try:
         for context in (server, client):
-            # Without a password of ours OpenSSL would ask for one at the terminal.
+            # Without a password argument OpenSSL would prompt for one.
             context.load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
         raise InvalidRequest(_mismatch(cert, key, flags, error)) from error

@@ -1,4 +1,4 @@
-"""The coordinator's end of the link: channels that show who it is, and words for what goes wrong with them."""
+"""The coordinator's side of peer authentication: authenticated channels, and explanations of their errors."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -11,23 +11,23 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import CLIENT, is_local
-from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.settings import ClientLinkSettings
 from tokenwire.peer_auth.tokens import Tokens, open_tokens
 
 log = logging.getLogger(__name__)
 
 Metadata = tuple[tuple[str, str], ...]
 
-_NO_TLS = LinkSettings()
+_NO_TLS = ClientLinkSettings()
 
 
 class Link:
-    """Opens channels to workers. Every new one reads what has changed in the files; open ones go on."""
+    """Opens channels to workers. New channels use the current contents of the files; open ones are unaffected."""
 
-    def __init__(self, settings: LinkSettings = _NO_TLS) -> None:
+    def __init__(self, settings: ClientLinkSettings = _NO_TLS) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.cert is not None and settings.ca is None:
-            raise InvalidRequest("--link-cert needs --link-ca too: it tells the coordinator which workers to trust")
+            raise InvalidRequest("--link-cert needs --link-ca too, which verifies workers")
         self._settings = settings
         self._tokens = open_tokens(settings)
         self._credentials = _open_credentials(settings)
@@ -43,15 +43,15 @@ class Link:
         return grpc.aio.insecure_channel(address, CLIENT, interceptors=interceptors)
 
     def metadata(self) -> Metadata | None:
-        """Return what a stream is to begin with: interceptors would cost it something for every message."""
+        """Return the metadata of a stream: interceptors would cost time for every message."""
         return None if self._tokens is None else _metadata(self._tokens())
 
     def explain(self, error: grpc.aio.AioRpcError) -> str | None:
-        """Say what to do where the link is to blame for an error; None where it is not."""
+        """Return a message with the remedy for an error of authentication or TLS; None for other errors."""
         details = error.details() or ""
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-            refused = "asks for a token" if self._tokens is None else "refuses our token"
-            return f"the worker {refused}: --link-token-file here and there must share a line ({details})"
+            reason = "requires a token" if self._tokens is None else "rejects our token"
+            return f"the worker {reason}: --link-token-file must have a line in common on both sides ({details})"
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return None
         if "Hostname Verification" in details:
@@ -62,22 +62,22 @@ class Link:
         if "CERTIFICATE_VERIFY_FAILED" in details or "certificate signature failure" in details:
             return "the worker's certificate is not from an authority in --link-ca"
         if "WRONG_VERSION_NUMBER" in details:
-            return "the worker speaks no TLS: start it with --link-cert, --link-key and --link-ca"
+            return "the worker does not use TLS: start it with --link-cert, --link-key and --link-ca"
         if "failed to connect" in details and ("Socket closed" in details or "reset by peer" in details):
             return self._explain_closed()
         return None
 
     def _explain_closed(self) -> str:
         if self._credentials is None:
-            return "the worker closes the connection: it may ask for TLS (--link-ca, --link-cert, --link-key)"
+            return "the worker closes the connection: it may require TLS (--link-ca, --link-cert, --link-key)"
         if self._settings.cert is None:
-            return "the worker closes the connection: it may ask for a certificate (--link-cert, --link-key)"
-        return "the worker closes the connection: it may refuse our certificate (--link-cert), its log says why"
+            return "the worker closes the connection: it may require a certificate (--link-cert, --link-key)"
+        return "the worker closes the connection: it may reject our certificate (--link-cert); see its log"
 
     def _warn(self, address: str) -> None:
         if self._tokens is not None and not self._warned and not is_local(address):
             self._warned = True
-            log.warning("the link token travels in clear to %s: encrypt it with --link-ca", address)
+            log.warning("the link token is sent to %s unencrypted: enable TLS with --link-ca", address)
 
 
 class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
@@ -105,7 +105,7 @@ def _metadata(tokens: Tokens) -> Metadata:
     return (("authorization", tokens.authorization),)
 
 
-def _open_credentials(settings: LinkSettings) -> Reloading[grpc.ChannelCredentials] | None:
+def _open_credentials(settings: ClientLinkSettings) -> Reloading[grpc.ChannelCredentials] | None:
     if settings.ca is None:
         return None
     ca, cert, key = settings.ca, settings.cert, settings.key

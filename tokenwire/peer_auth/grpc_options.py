@@ -1,4 +1,4 @@
-"""gRPC channel and server options, the same on both halves."""
+"""gRPC channel and server options of both halves."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ COMMON: ChannelOptions = (
     # Prompts and tokenizer files are large.
     ("grpc.max_send_message_length", _UNLIMITED),
     ("grpc.max_receive_message_length", _UNLIMITED),
-    # A session may be silent for long while its requests wait; pings keep it and notice a dead peer.
+    # A session may be idle for long while its requests wait; pings keep it open and detect a dead peer.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -32,9 +32,9 @@ CLIENT: ChannelOptions = (
     *COMMON,
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Connections to workers must not go through a proxy that the environment names.
+    # Connections to workers must not use a proxy from the environment.
     ("grpc.enable_http_proxy", 0),
-    # A worker's frames are small and many: probing for bandwidth would answer each with a ping. Instead the window is
+    # A worker's frames are small and many: bandwidth probing would answer each with a ping. Instead the window is
     # large from the start.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
@@ -49,7 +49,7 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 
 def is_local(address: str) -> bool:
-    """Tell whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     if address.startswith("unix:"):
         return True
     host = address.rpartition(":")[0].strip("[]")

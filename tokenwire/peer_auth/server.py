@@ -1,4 +1,4 @@
-"""The worker's end of the link: who may call, and the port that asks them."""
+"""The worker's side of peer authentication: a gRPC port that requires certificates or tokens."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,49 +20,49 @@ _MOST_NAMED = 100
 
 
 class GuardedPort:
-    """Makes a gRPC server that only those may call who have a certificate, a token, or whatever is asked for."""
+    """Creates a gRPC server that authenticates its callers by certificate, token, or both."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.ca is not None and settings.cert is None:
-            raise InvalidRequest("--link-ca needs --link-cert and --link-key too: a worker shows a certificate itself")
+            raise InvalidRequest("--link-ca needs --link-cert and --link-key too: the worker needs its own certificate")
         self._tokens = open_tokens(settings)
         self._encrypted = settings.cert is not None
         self._open = settings.ca is None and self._tokens is None
         if self._encrypted and self._open:
             raise InvalidRequest(
-                "--link-cert alone lets anybody in: ask coordinators for a certificate with --link-ca "
-                "or for a token with --link-token-file"
+                "--link-cert alone authenticates nobody: require certificates of coordinators with --link-ca "
+                "or a token with --link-token-file"
             )
         self._credentials = _open_credentials(settings)
 
     def make_server(self) -> grpc.aio.Server:
-        """Return a server that listens nowhere yet."""
+        """Return a server that does not listen yet."""
         interceptors = [] if self._tokens is None else [_TokenCheck(self._tokens)]
         return grpc.aio.server(options=SERVER, interceptors=interceptors)
 
     def listen(self, server: grpc.aio.Server, address: str) -> int:
-        """Have a server listen at an address; returns the port. Raises RuntimeError."""
+        """Make a server listen on an address; return the port. Raises RuntimeError."""
         if self._credentials is not None:
             return server.add_secure_port(address, self._credentials)
         return server.add_insecure_port(address)
 
     def warn(self, address: str) -> None:
-        """Say in the log what does not protect an address that other machines reach."""
+        """Log a warning if an address that other machines can reach is not protected."""
         if is_local(address):
             return
         if self._open:
             log.warning(
-                "%s accepts anybody who reaches it: ask for certificates (--link-cert, --link-key, --link-ca) or a "
-                "token (--link-token-file), or keep it on a network that only coordinators reach",
+                "%s accepts all connections: require certificates (--link-cert, --link-key, --link-ca) or a token "
+                "(--link-token-file), or restrict its network to coordinators",
                 address,
             )
         elif not self._encrypted:
-            log.warning("the link token travels in clear to %s: encrypt it with --link-cert and --link-key", address)
+            log.warning("the link token is sent to %s unencrypted: enable TLS with --link-cert and --link-key", address)
 
 
 class _TokenCheck(grpc.aio.ServerInterceptor):
-    """Lets those call who bring a token, and everybody ask for health."""
+    """Requires a token for all calls except health checks."""
 
     def __init__(self, tokens: Callable[[], Tokens]) -> None:
         self._tokens = tokens
@@ -73,27 +73,27 @@ class _TokenCheck(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call, or one that refuses it."""
+        """Return the handler of a call, or one that rejects it."""
         if handler_call_details.method.startswith(_HEALTH):
             return await continuation(handler_call_details)
         metadata = dict(handler_call_details.invocation_metadata or ())
         authorization = str(metadata.get("authorization", ""))
         if self._tokens().match(authorization):
             return await continuation(handler_call_details)
-        problem = "no token came with the call" if not authorization else "the token is not known here"
+        problem = "the call has no token" if not authorization else "the token is not accepted here"
 
         async def refuse(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
             self._name(context.peer(), problem)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
 
-        # As a stream, whatever the call is: so nothing of its request is read.
+        # As a stream, whatever the call is, so that its request is not read.
         return grpc.stream_stream_rpc_method_handler(refuse)
 
     def _name(self, peer: str, problem: str) -> None:
         host = peer.rpartition(":")[0]
         if host not in self._named and len(self._named) < _MOST_NAMED:
             self._named.add(host)
-            log.warning("refusing calls from %s: %s (--link-token-file here and there)", peer, problem)
+            log.warning("rejecting calls from %s: %s (--link-token-file must match on both sides)", peer, problem)
 
 
 def _open_credentials(settings: LinkSettings) -> grpc.ServerCredentials | None:
@@ -114,16 +114,16 @@ def _open_credentials(settings: LinkSettings) -> grpc.ServerCredentials | None:
 
 
 class _Following:
-    """Tells gRPC, before each handshake, of a configuration that it does not have yet."""
+    """Provides gRPC with a changed configuration before a handshake."""
 
     def __init__(self, configuration: Reloading[Any]) -> None:
         self._configuration = configuration
-        self._told = self.first = configuration.current()
+        self._last = self.first = configuration.current()
 
     def changed(self) -> Any:
-        """Return the new configuration; None where nothing has changed."""
+        """Return the new configuration; None if unchanged."""
         current = self._configuration.current()
-        if current is self._told:
+        if current is self._last:
             return None
-        self._told = current
+        self._last = current
         return current

@@ -1,4 +1,4 @@
-"""What secures the link between coordinators and workers, on both sides of it."""
+"""Settings of authentication between coordinators and workers, for both sides."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ def _parse_token(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Files that secure the link; none of them: whoever reaches a worker may use it."""
+    """Certificates and tokens. Without any, workers accept all connections."""
 
     cert: Path | None = option(
         None,
@@ -59,10 +59,6 @@ class LinkSettings:
             parse=_parse_token,
         ),
     )
-    server_name: str = option(
-        SERVER_NAME, Option("--link-server-name", "Name in the certificates of workers.", Section.LINK)
-    )
-    """Not their addresses, which come and go."""
 
     def __post_init__(self) -> None:
         for given, missing in (("cert", "key"), ("key", "cert")):
@@ -75,3 +71,13 @@ class LinkSettings:
     def has_token(self) -> bool:
         """Whether a token is configured."""
         return self.token_file is not None or self.token is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLinkSettings(LinkSettings):
+    """The coordinator's side, which also verifies the name of workers."""
+
+    server_name: str = option(
+        SERVER_NAME, Option("--link-server-name", "Name in the certificates of workers.", Section.LINK)
+    )
+    """One name for all workers, because their addresses change."""

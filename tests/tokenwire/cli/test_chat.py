@@ -1,4 +1,4 @@
-"""`tokenwire chat`, as a process, against a server that says what it is told to."""
+"""`tokenwire chat` as a process, with a scripted server."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Reply = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """OpenAI's API, as far as a chat goes."""
+    """The part of OpenAI's API that a chat uses."""
 
     server: "Backend"
 
@@ -26,14 +26,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((body, self.headers.get("Authorization")))
+        self.server.requests.append((body, self.headers.get("Authorization")))
         self.server.replies.pop(0)(self)
 
     def log_message(self, *_: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
     def stream(self, *pieces: str) -> None:
-        """Send pieces of a reply, each in a chunk of its own."""
+        """Send pieces of a reply, one chunk each."""
         self.send_response(200)
         self.end_headers()
         for piece in pieces:
@@ -47,24 +47,24 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Backend(ThreadingHTTPServer):
-    """A server with the replies that it is to give, and what it was asked."""
+    """A server with scripted replies, which records requests."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[tuple[dict[str, Any], str | None]] = []
+        self.requests: list[tuple[dict[str, Any], str | None]] = []
         self.replies: list[Reply] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
     def messages(self, number: int) -> list[tuple[str, str]]:
-        """Return what a request held, as roles and texts."""
-        return [(each["role"], each["content"]) for each in self.asked[number][0]["messages"]]
+        """Return the roles and texts of a request's messages."""
+        return [(each["role"], each["content"]) for each in self.requests[number][0]["messages"]]
 
 
 @pytest.fixture
 def backend() -> Iterator[Backend]:
-    """A server that runs."""
+    """A running server."""
     with Backend() as server:
         thread = threading.Thread(target=server.serve_forever, args=[0.05])
         thread.start()
@@ -73,25 +73,25 @@ def backend() -> Iterator[Backend]:
         thread.join()
 
 
-def says(*pieces: str) -> Reply:
-    """Reply with these pieces."""
+def replies_with(*pieces: str) -> Reply:
+    """Return a handler that replies with these pieces."""
     return lambda handler: handler.stream(*pieces)
 
 
 def fails(status: int, body: bytes) -> Reply:
-    """Refuse."""
+    """Return a handler that responds with an error."""
     return lambda handler: handler._send(status, body)
 
 
 def chat(url: str, typed: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run a chat with these lines, to its end."""
+    """Run a chat with these lines as its input."""
     command = [sys.executable, "-P", "-m", "tokenwire", "chat", "--url", url, *options]
     return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=30)
 
 
 def test_a_conversation_is_kept_until_it_is_reset(backend: Backend) -> None:
-    """Each request has the turns before it, and the system's words; the first model is the default."""
-    backend.replies += [says("Hel", "lo."), says("Fine."), says("Again.")]
+    """Each request has the turns before it, and the system message; the first model is the default."""
+    backend.replies += [replies_with("Hel", "lo."), replies_with("Fine."), replies_with("Again.")]
 
     ran = chat(backend.url, "Hi\nHow are you?\n/reset\nHi\n", "--system", "Be brief.")
 
@@ -99,27 +99,27 @@ def test_a_conversation_is_kept_until_it_is_reset(backend: Backend) -> None:
     start = [("system", "Be brief."), ("user", "Hi")]
     assert backend.messages(0) == backend.messages(2) == start
     assert backend.messages(1) == [*start, ("assistant", "Hello."), ("user", "How are you?")]
-    assert {body["model"] for body, _ in backend.asked} == {"first"}
+    assert {body["model"] for body, _ in backend.requests} == {"first"}
 
 
-def test_a_base_url_as_clients_have_it_and_a_key(backend: Backend) -> None:
-    """With /v1 at the end, another model, and the key that OpenAI's clients send."""
-    backend.replies.append(says("Hello."))
+def test_the_options_of_a_chat(backend: Backend) -> None:
+    """A base URL with /v1 at its end, another model, and a key."""
+    backend.replies.append(replies_with("Hello."))
 
     ran = chat(f"{backend.url}/v1/", "Hi\n", "--model", "second", "--api-key", "sk-1")
 
     assert ran.stdout == "Hello.\n"
-    ((body, key),) = backend.asked
+    ((body, key),) = backend.requests
     assert (body["model"], key) == ("second", "Bearer sk-1")
 
 
-def test_help_and_what_there_is_not(backend: Backend) -> None:
-    """Commands are no messages; a wrong one is told so."""
+def test_help_and_an_unknown_command(backend: Backend) -> None:
+    """Commands are not sent as messages; an unknown one is reported."""
     ran = chat(backend.url, "/help\n\n/nonsense\n/quit\nnever sent\n")
 
     assert "/reset" in ran.stdout
-    assert "There is no /nonsense" in ran.stderr
-    assert (ran.returncode, backend.asked) == (0, [])
+    assert "Unknown command /nonsense" in ran.stderr
+    assert (ran.returncode, backend.requests) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_help_and_what_there_is_not(backend: Backend) -> None:
         (fails(502, b"<html>"), "answers 502 Bad Gateway"),
     ],
 )
-def test_a_refusal_is_shown_and_the_question_forgotten(backend: Backend, refusal: Reply, shown: str) -> None:
-    """With the server's words; the chat goes on."""
-    backend.replies += [refusal, says("Hello.")]
+def test_an_error_is_shown_and_the_question_is_not_kept(backend: Backend, refusal: Reply, shown: str) -> None:
+    """The server's message is shown, and the chat continues."""
+    backend.replies += [refusal, replies_with("Hello.")]
 
     ran = chat(backend.url, "Too much\nHi\n")
 
@@ -141,14 +141,14 @@ def test_a_refusal_is_shown_and_the_question_forgotten(backend: Backend, refusal
     assert backend.messages(1) == [("user", "Hi")]
 
 
-def test_an_error_in_mid_stream_keeps_what_was_shown(backend: Backend) -> None:
+def test_an_error_mid_stream_keeps_the_shown_text(backend: Backend) -> None:
     """The reply so far is part of the conversation."""
 
     def breaks(handler: Handler) -> None:
         handler.stream("Half a")
         handler.wfile.write(b'data: {"error": {"message": "The worker is gone."}}\n\n')
 
-    backend.replies += [breaks, says(" reply.")]
+    backend.replies += [breaks, replies_with(" reply.")]
 
     ran = chat(backend.url, "Hi\nGo on\n")
 
@@ -156,15 +156,15 @@ def test_an_error_in_mid_stream_keeps_what_was_shown(backend: Backend) -> None:
     assert backend.messages(1) == [("user", "Hi"), ("assistant", "Half a"), ("user", "Go on")]
 
 
-def test_replies_do_not_steer_the_terminal(backend: Backend) -> None:
-    """Escape sequences are left out."""
-    backend.replies.append(says("a\x1b]0;title\x07b\tc\nd"))
+def test_replies_cannot_control_the_terminal(backend: Backend) -> None:
+    """Escape characters are removed."""
+    backend.replies.append(replies_with("a\x1b]0;title\x07b\tc\nd"))
 
     assert chat(backend.url, "Hi\n").stdout == "a]0;titleb\tc\nd\n"
 
 
-def test_a_server_that_is_not_there_is_one_line() -> None:
-    """With the address, and what might be missing."""
+def test_an_unreachable_server_is_reported_in_one_line() -> None:
+    """With its address, and a likely reason."""
     ran = chat("http://127.0.0.1:9", "Hi\n")
 
     assert ran.returncode == 1
@@ -173,7 +173,7 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
 
 
 def test_ctrl_c_ends_a_reply_and_ctrl_d_the_chat(backend: Backend) -> None:
-    """In a terminal: the reply's connection is closed, the rest of the conversation goes on, and the code is 0."""
+    """In a terminal: the reply's connection is closed, the conversation continues, and the exit code is 0."""
     left = threading.Event()
 
     def endless(handler: Handler) -> None:
@@ -183,7 +183,7 @@ def test_ctrl_c_ends_a_reply_and_ctrl_d_the_chat(backend: Backend) -> None:
         except OSError:
             left.set()
 
-    backend.replies += [endless, says("Hello.")]
+    backend.replies += [endless, replies_with("Hello.")]
     terminal, child_side = pty.openpty()
     command = [sys.executable, "-P", "-m", "tokenwire", "chat", "--url", backend.url]
     with subprocess.Popen(command, stdin=child_side, stdout=child_side, stderr=child_side) as process:

@@ -1,4 +1,4 @@
-"""Names of models: what is refused before an engine is loaded."""
+"""Invalid model names are rejected before an engine is loaded."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _TOKEN = "hf_fake"
 
 
 class _Hub(BaseHTTPRequestHandler):
-    """Has the repository org/there, org/private for who shows the token, and troubles of its own with org/broken."""
+    """Has the repository org/there, org/private with a token, and an internal error for org/broken."""
 
     def do_GET(self) -> None:
         repository = self.path.removeprefix("/api/models/")
@@ -36,7 +36,7 @@ class _Hub(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def hub() -> Iterator[str]:
 
 
 def run(command: list[str], place: Path, hub: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python where nothing but this hub is known."""
+    """Run Python in an environment with this hub only."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "VLLM_", "TOKENWIRE_"))}
     environment = {"HF_HOME": str(place), "HF_ENDPOINT": hub, "NO_PROXY": "*", **environment}
     return subprocess.run(
@@ -61,28 +61,28 @@ def run(command: list[str], place: Path, hub: str, **environment: str) -> subpro
 
 @pytest.mark.parametrize("file", ["config.json", "params.json", "model-q4.gguf"])
 def test_directories_with_a_model_are_taken(tmp_path: Path, file: str) -> None:
-    """Whoever described it."""
+    """In any format."""
     (tmp_path / file).touch()
 
     check_model(str(tmp_path))
 
 
 @pytest.mark.parametrize("model", ["s3://bucket/a/model", "gs://bucket/model", "az://account/model"])
-def test_what_may_be_elsewhere_is_taken(model: str) -> None:
-    """URLs are vLLM's to look at."""
+def test_urls_are_not_checked(model: str) -> None:
+    """vLLM handles them."""
     check_model(model)
 
 
 @pytest.mark.parametrize("model", ["/no/such/model", "./nothing", "../nothing", "~/model", "a/b/c", "a model", "a:b:c"])
-def test_paths_to_nothing_are_refused(model: str) -> None:
-    """What can be no hub id is a path."""
+def test_paths_that_do_not_exist_are_refused(model: str) -> None:
+    """A name that cannot be a hub id is a path."""
     with pytest.raises(NotFound, match="There is no model at"):
         check_model(model)
 
 
 def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
-    """With what is missing."""
-    with pytest.raises(NotFound, match=r"holds no model: it has no config\.json"):
+    """The message names what is missing."""
+    with pytest.raises(NotFound, match=r"contains no model: it has no config\.json"):
         check_model(str(tmp_path))
 
 
@@ -102,10 +102,10 @@ def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
         ("org/elsewhere", {"VLLM_USE_MODELSCOPE": "True"}, []),
     ],
 )
-def test_names_that_a_hub_may_have_are_taken(
+def test_names_that_a_hub_may_have_are_accepted(
     tmp_path: Path, hub: str, model: str, environment: dict[str, str], arguments: list[str]
 ) -> None:
-    """Also those in its cache, those that another hub is asked for, and those whose hub has troubles of its own."""
+    """Also those in its cache, those of another hub, and those whose hub returns an internal error."""
     (tmp_path / "hub" / "models--org--cached" / "snapshots" / "abc").mkdir(parents=True)
 
     done = run(["-c", _CHECK, model, *arguments], tmp_path, hub, **environment)
@@ -117,12 +117,12 @@ def test_names_that_a_hub_may_have_are_taken(
     ("environment", "reason"),
     [
         ({}, r"no such repository at http://127\.0\.0\.1:\d+\. Check the name \(ORG/NAME\), set HF_TOKEN"),
-        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE keeps this machine from asking a hub. Unset it"),
+        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE disables the hub. Unset it"),
         ({"HF_ENDPOINT": "http://127.0.0.1:1"}, r"the hub http://127\.0\.0\.1:1 cannot be reached \(.+HF_ENDPOINT"),
     ],
 )
 def test_names_that_no_hub_has_are_refused(tmp_path: Path, hub: str, environment: dict[str, str], reason: str) -> None:
-    """With where it was looked for and what may help."""
+    """With the places that were searched, and a remedy."""
     done = run(["-c", _CHECK, "org/private"], tmp_path, hub, **environment)
 
     assert done.returncode == 1
@@ -134,8 +134,8 @@ def test_names_that_no_hub_has_are_refused(tmp_path: Path, hub: str, environment
 
 
 @pytest.mark.parametrize("command", [["serve"], ["worker", "--listen", "127.0.0.1:0"]])
-def test_a_wrong_name_ends_a_start_before_vllm_is_loaded(tmp_path: Path, hub: str, command: list[str]) -> None:
-    """In one line, and with no module of an engine."""
+def test_a_wrong_name_ends_startup_before_vllm_is_loaded(tmp_path: Path, hub: str, command: list[str]) -> None:
+    """The error is one line, and no engine module is imported."""
     done = run(["-X", "importtime", "-m", "tokenwire", *command, "no-such-model"], tmp_path, hub)
 
     said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]

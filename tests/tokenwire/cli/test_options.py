@@ -1,4 +1,4 @@
-"""Options are declared by settings, and reach them from the command line, the environment and `tokenwire serve`."""
+"""Options set the fields that declare them, from the command line, the environment and `tokenwire serve`."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,14 +45,14 @@ NUMBERS = {"--link-server-name": "another", "--ssl-cert-reqs": 2, "--sim-eos-rat
 
 
 def parse(options: Mapping[str, Declared], given: Sequence[str]) -> Given:
-    """Return what a command with these options would get."""
+    """Return what a command with these options receives."""
     seen: list[Given] = []
     options_command(options)(seen.append).main([*given], "tokenwire", standalone_mode=False)
     return seen[0]
 
 
 def sample(each: Declared, folder: Path) -> str:
-    """Return a value that is not the default."""
+    """Return a value other than the default."""
     name = each.option.name
     if each.option.path.endswith("directory"):
         return str(folder)
@@ -68,7 +68,7 @@ def sample(each: Declared, folder: Path) -> str:
 
 
 def everything(options: Mapping[str, Declared], folder: Path) -> list[str]:
-    """Return arguments that give every option."""
+    """Return arguments that set every option."""
     given: list[str] = []
     for each in options.values():
         if each.is_switch:
@@ -81,7 +81,7 @@ def everything(options: Mapping[str, Declared], folder: Path) -> list[str]:
 
 
 def leaves(settings: object) -> Iterator[tuple[str, str, object]]:
-    """Yield the fields that options set: where each is, the option, and the value."""
+    """Yield the fields that options set: path, option, and value."""
     assert is_dataclass(settings)
     for each in fields(settings):
         value, name = getattr(settings, each.name), option_name(each)
@@ -93,7 +93,7 @@ def leaves(settings: object) -> Iterator[tuple[str, str, object]]:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of whoever runs the tests."""
+    """Remove the variables of options from the environment."""
     for _, options in HALVES.values():
         for each in options.values():
             monkeypatch.delenv(each.option.environment_variable or "-", raising=False)
@@ -101,7 +101,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("half", HALVES)
 def test_every_flag_sets_its_field(half: str, tmp_path: Path) -> None:
-    """No field that an option sets has its default when all options are given."""
+    """No field of an option has its default if all options are given."""
     settings, options = HALVES[half]
     plain = settings() if half == "worker" else build(CoordinatorOptions, {"--worker": ("other:1",)})
 
@@ -114,8 +114,8 @@ def test_every_flag_sets_its_field(half: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_the_environment_says_the_same(half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every option that is shown has a variable, and that sets the same as the flag."""
+def test_the_environment_sets_the_same(half: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every visible option has a variable, equivalent to the flag."""
     options = {name: each for name, each in HALVES[half][1].items() if each.option.flag and not each.option.hidden}
     given = parse(options, everything(options, tmp_path)).values
     for name, value in given.items():
@@ -126,8 +126,8 @@ def test_the_environment_says_the_same(half: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_serve_passes_on_what_it_takes(half: str, tmp_path: Path) -> None:
-    """Each half gets those of its own, as they were given."""
+def test_serve_passes_options_on(half: str, tmp_path: Path) -> None:
+    """Each half gets its own options unchanged."""
     _, options = HALVES[half]
     given = parse(SERVE_OPTIONS, everything(SERVE_OPTIONS, tmp_path))
 
@@ -137,15 +137,15 @@ def test_serve_passes_on_what_it_takes(half: str, tmp_path: Path) -> None:
     assert {name: value for name, value in passed.values.items() if name != "--worker"} == expected
 
 
-def test_serve_passes_on_a_default_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line counts before the environment, which the halves see too."""
+def test_serve_passes_on_an_explicit_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line takes precedence over the environment, which the halves inherit."""
     monkeypatch.setenv("TOKENWIRE_ROUTING", "load")
     given = parse(SERVE_OPTIONS, ["--routing", "affinity"])
     assert arguments(COORDINATOR_OPTIONS, given.values) == ["--routing", "affinity"]
 
 
 def test_serve_takes_options_of_both_halves() -> None:
-    """All of the simulated engine and of the API; none that only halves have that are started apart."""
+    """All of the simulated engine and of the API; none that are only for halves started separately."""
     taken = set(SERVE_OPTIONS)
     assert {name for name in WORKER_OPTIONS if name.startswith("--sim-")} <= taken
     assert {"--kv-events", "--warm-up", "--enable-rl", "--max-queue", "--ssl-certfile"} <= taken
@@ -164,8 +164,8 @@ def test_serve_takes_options_of_both_halves() -> None:
         (["--worker", "x:1", "--tokenizer", "/nowhere"], "--tokenizer"),
     ],
 )
-def test_what_cannot_be_names_the_flag(given: list[str], message: str) -> None:
-    """Unknown flags, values of another kind, and values out of bounds."""
+def test_errors_name_the_flag(given: list[str], message: str) -> None:
+    """Of unknown flags, values of another type, and values out of bounds."""
     with pytest.raises(click.UsageError) as refused:
         parse(COORDINATOR_OPTIONS, given)
     assert message in refused.value.format_message()
@@ -184,15 +184,15 @@ def test_what_cannot_be_names_the_flag(given: list[str], message: str) -> None:
         (lambda: build(CoordinatorSettings, {"--default-chat-template-kwargs": "[]"}), "must be a JSON object"),
     ],
 )
-def test_settings_refuse_it_too(build_it: Callable[[], object], message: str) -> None:
-    """Settings that are made without a command line have the same bounds, in the option's unit."""
+def test_settings_check_bounds_too(build_it: Callable[[], object], message: str) -> None:
+    """Settings created without a command line have the same bounds, in the option's unit."""
     with pytest.raises(InvalidRequest) as refused:
         build_it()
     assert message in refused.value.message
 
 
-def test_a_script_that_is_none_names_its_flag(tmp_path: Path) -> None:
-    """Files are read when settings are made."""
+def test_an_invalid_script_names_its_flag(tmp_path: Path) -> None:
+    """Files are read when settings are created."""
     (path := tmp_path / "script").write_text('{"a": 1}')
     with pytest.raises(InvalidRequest, match=r"--sim-script: .* must hold a list of token ids"):
         build(SimulationSettings, {"--sim-script": path})
@@ -200,16 +200,16 @@ def test_a_script_that_is_none_names_its_flag(tmp_path: Path) -> None:
     assert build(SimulationSettings, {"--sim-script": path}).script == (5, 6)
 
 
-def test_trainers_may_wait_longer() -> None:
-    """--enable-rl has defaults of its own, which a flag replaces as it does any other."""
+def test_enable_rl_changes_defaults() -> None:
+    """Flags override them like other defaults."""
     trainers = build(AdmissionSettings, {"--enable-rl": True})
     assert (trainers.queue_timeout_s, trainers.max_queue) == (600.0, UNLIMITED)
     assert build(AdmissionSettings, {"--enable-rl": True, "--queue-timeout": 60.0}).queue_timeout_s == 60.0
     assert build(AdmissionSettings, {"--enable-rl": False}) == AdmissionSettings()
 
 
-def test_a_coordinator_is_given_the_time_of_its_drain() -> None:
-    """Whoever started it waits until the last reply may have ended."""
+def test_the_stop_timeout_covers_the_drain() -> None:
+    """The parent process waits until the last reply may have ended."""
     given = {"--worker": ("x:1",), "--drain-delay": 20.0, "--drain-timeout": 300.0}
     assert build(CoordinatorOptions, given).stop_timeout_s > 320
 
@@ -238,7 +238,7 @@ class Outer:
 
 
 def test_types_and_defaults_come_from_the_fields() -> None:
-    """Nothing of them is declared a second time."""
+    """They are not declared twice."""
     options = declared(Outer)
 
     assert list(options) == ["--name", "--size-mb", "--loud", "--mode", "--secret-file", "TOKEN"]
@@ -249,14 +249,14 @@ def test_types_and_defaults_come_from_the_fields() -> None:
 
 
 def test_values_become_settings() -> None:
-    """Units are converted, switches turn the default round, and one option may set two fields."""
+    """Units are converted, switches invert the default, and one option may set two fields."""
     made = build(Outer, parse(declared(Outer), ["--name", "x", "--name", "y", "--size-mb", "2.5", "--loud"]).values, {})
 
     assert made == Outer(("x", "y"), Inner(5 * 2**19, ("x", "y")), quiet=False)
 
 
 def test_secrets_come_from_files_or_variables_and_do_not_show(tmp_path: Path) -> None:
-    """The file counts before the variable."""
+    """The file takes precedence over the variable."""
     (path := tmp_path / "secret").write_text("hidden-1\n")
     environment = {"TOKENWIRE_SECRET": "hidden-2", "TOKEN": "hidden-3"}
 

@@ -1,4 +1,4 @@
-"""What is made of declared options is as they are now."""
+"""The generated reference of options is current."""
 
 import json
 from pathlib import Path
@@ -15,18 +15,18 @@ OPTIONS = {"coordinator": COORDINATOR_OPTIONS, "worker": WORKER_OPTIONS}
 
 
 def test_the_page_is_current() -> None:
-    """Who changes an option runs `make reference`."""
+    """After a change of an option: `make reference`."""
     assert (ROOT / PAGE).read_text() == page()
 
 
 def test_the_charts_schema_is_current() -> None:
-    """Also where a template has begun to give an option, which `options` then does not take any more."""
+    """Also if a template has started to set an option, which `options` then no longer accepts."""
     text = (ROOT / SCHEMA).read_text()
     assert text == schema(text, ROOT / CHART / "templates")
 
 
 def test_the_page_has_every_option() -> None:
-    """With its variable, but for those of tokenwire's own processes."""
+    """With its variable, except those of tokenwire's own processes."""
     written = page()
     for options in (*OPTIONS.values(), SERVE_OPTIONS):
         for each in options.values():
@@ -37,8 +37,8 @@ def test_the_page_has_every_option() -> None:
 
 
 @pytest.mark.parametrize("half", OPTIONS)
-def test_the_chart_takes_every_option_that_it_does_not_give(half: str) -> None:
-    """Those that its templates give have values of their own; hidden ones nobody gives."""
+def test_the_chart_accepts_every_option_that_its_templates_do_not_set(half: str) -> None:
+    """Those that templates set have values of their own; hidden ones cannot be set."""
     properties = json.loads((ROOT / SCHEMA).read_text())["definitions"][f"{half}Options"]["properties"]
     templates = {"coordinator": "coordinator/deployment.yaml", "worker": "worker/_pod.tpl"}
     texts = [(ROOT / CHART / "templates" / name).read_text() for name in (templates[half], "_helpers.tpl")]
@@ -51,6 +51,6 @@ def test_the_chart_takes_every_option_that_it_does_not_give(half: str) -> None:
 
 
 def test_a_schema_without_its_generated_part_is_refused() -> None:
-    """Nothing is appended to what is no schema of the chart."""
+    """Nothing is appended to another file."""
     with pytest.raises(ValueError, match="coordinatorOptions"):
         schema("{}", ROOT / CHART / "templates")

@@ -1,4 +1,4 @@
-"""The supervisor, in a process of its own, with parts that are small Python programs."""
+"""The supervisor in its own process, with small Python programs as parts."""
 
 import os
 import signal
@@ -54,7 +54,7 @@ class Supervised:
         self.popen = popen
 
     def read(self, *starts: str) -> list[str]:
-        """Read lines until each of these has begun one; returns the lines."""
+        """Read lines until each of these is the start of one; return the lines."""
         assert self.popen.stdout is not None
         lines: list[str] = []
         while not all(any(line.startswith(start) for line in lines) for start in starts):
@@ -64,7 +64,7 @@ class Supervised:
         return lines
 
     def rest(self) -> list[str]:
-        """Read all that comes until the supervisor and every part have ended."""
+        """Read everything until the supervisor and all parts have ended."""
         assert self.popen.stdout is not None
         return self.popen.stdout.read().splitlines()
 
@@ -115,7 +115,7 @@ pytestmark = pytest.mark.timeout(30)
 
 @pytest.mark.parametrize(("ends_with", "code"), [(3, 3), (0, 1)])
 def test_when_a_part_ends_all_are_stopped(supervise: Supervise, ends_with: int, code: int) -> None:
-    """The others get SIGTERM, the log names the part, and its code is that of the whole, but never success."""
+    """The others get SIGTERM, the log names the part, and its exit code is the supervisor's, but never 0."""
     parts = f"""
         middle = Part("two", ["end_when_told('two', {ends_with})"])
         sys.exit(Supervisor([Part("one", ["stay('one')"]), middle, Part("three", ["stay('three')"])]).run())
@@ -147,7 +147,7 @@ def test_a_signal_stops_parts_in_the_opposite_order(supervise: Supervise, number
 
 
 def test_a_part_that_ignores_sigterm_is_killed(supervise: Supervise) -> None:
-    """After its time it is killed, the log says which, and the others are stopped as usual."""
+    """After its timeout it is killed and logged, and the others are stopped as usual."""
     parts = """
         parts = [Part("good", ["stay('good')"]), Part("stubborn", ["ignore('stubborn')"], stop_timeout_s=0.2)]
         sys.exit(Supervisor(parts).run())
@@ -161,8 +161,8 @@ def test_a_part_that_ignores_sigterm_is_killed(supervise: Supervise) -> None:
         assert supervised.exit_code() == 0
 
 
-def test_coordinators_get_the_time_that_they_are_to_have(supervise: Supervise) -> None:
-    """A drain may be longer than what parts get otherwise."""
+def test_coordinators_have_their_own_stop_timeout(supervise: Supervise) -> None:
+    """A drain may take longer than the default timeout."""
     code = """
         arguments = ["ignore('coordinator')"]
         sys.exit(supervise_coordinators(arguments, PublicPort("127.0.0.1", 0), Startup(1), stop_timeout_s=0.2))
@@ -176,7 +176,7 @@ def test_coordinators_get_the_time_that_they_are_to_have(supervise: Supervise) -
 
 
 def test_a_second_signal_does_not_wait(supervise: Supervise) -> None:
-    """Whoever asks twice gets an end at once, however long a part may take."""
+    """It kills the parts that are still running."""
     parts = """
         parts = [Part("stubborn", ["ignore('stubborn')"], stop_timeout_s=1000)]
         sys.exit(Supervisor(parts).run())
@@ -206,7 +206,7 @@ def test_parts_do_not_outlive_a_killed_supervisor(supervise: Supervise) -> None:
 
 
 def test_a_part_has_its_own_environment_and_descriptors(supervise: Supervise) -> None:
-    """A part sees the supervisor's environment and its own additions, and only descriptors that it was given."""
+    """A part has the supervisor's environment and its own additions, and only its own descriptors."""
     parts = """
         given, hidden = os.open("/dev/null", os.O_RDONLY), os.open("/dev/null", os.O_RDONLY)
         os.set_inheritable(hidden, True)

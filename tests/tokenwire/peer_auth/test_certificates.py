@@ -1,4 +1,4 @@
-"""Certificates from files: what is wrong with them is found, and named by its flag, before they are used."""
+"""Unusable certificate files are rejected before they are used, by the name of their flag."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def authority() -> Authority:
 
 
 def problem(pair: Pair, role: Role = "server") -> str:
-    """Return what is wrong with files."""
+    """Return the error of reading files."""
     with pytest.raises(InvalidRequest) as refused:
         read_certificate(pair.cert, pair.key, FLAGS, role)
     return refused.value.message
@@ -26,7 +26,7 @@ def problem(pair: Pair, role: Role = "server") -> str:
 
 @pytest.mark.parametrize("role", ["server", "client"])
 def test_a_certificate_for_both_roles_is_taken(authority: Authority, tmp_path: Path, role: Role) -> None:
-    """What comes back is the files' own PEM; the key is not shown."""
+    """The result is the files' PEM; the key is not in its repr."""
     pair = authority.issue(tmp_path, "good")
 
     found = read_certificate(pair.cert, pair.key, FLAGS, role)
@@ -36,7 +36,7 @@ def test_a_certificate_for_both_roles_is_taken(authority: Authority, tmp_path: P
 
 
 def test_a_certificate_is_refused_in_the_other_role(authority: Authority, tmp_path: Path) -> None:
-    """A client's certificate is no server's, nor the other way round."""
+    """Client certificates are not for servers, nor server certificates for clients."""
     assert "purpose" in problem(authority.issue(tmp_path, "client", usage=CLIENT), "server")
     assert "purpose" in problem(authority.issue(tmp_path, "server", usage=SERVER), "client")
 
@@ -56,8 +56,8 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path:
     assert message == f"--key: {other.key} is not the key of {one.cert} (--cert)"
 
 
-def test_files_that_hold_something_else_are_refused(authority: Authority, tmp_path: Path) -> None:
-    """Each by its flag, also where there is no file."""
+def test_files_with_other_contents_are_refused(authority: Authority, tmp_path: Path) -> None:
+    """The message names the flag, also of a missing file."""
     good = authority.issue(tmp_path, "good")
     (junk := tmp_path / "junk").write_text("junk")
 
@@ -67,14 +67,14 @@ def test_files_that_hold_something_else_are_refused(authority: Authority, tmp_pa
 
 
 def test_authorities_are_read_whole(authority: Authority, tmp_path: Path) -> None:
-    """A file may hold several, as it does while they are exchanged."""
+    """A file may contain several, as during a rotation."""
     (bundle := tmp_path / "bundle.crt").write_bytes(authority.pem + Authority("next").pem)
 
     assert read_authorities(bundle, "--ca").count(b"BEGIN") == 2
 
 
 def test_files_without_an_authority_are_refused(authority: Authority, tmp_path: Path) -> None:
-    """Junk, nothing, and certificates that sign none."""
+    """Junk, a missing file, and certificates that are not of an authority."""
     (junk := tmp_path / "junk").write_text("junk")
     leaf = authority.issue(tmp_path, "leaf").cert
     for path, words in ((junk, "that can be read"), (leaf, "of an authority"), (tmp_path / "none", "cannot read")):

@@ -1,4 +1,4 @@
-"""Coordinators and workers over real sockets: who gets in, who does not, and what each is told."""
+"""Peer authentication end to end: a coordinator's pool and a worker's server over real sockets."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.peer_auth.client import Link
-from tokenwire.peer_auth.settings import SERVER_NAME, LinkSettings
+from tokenwire.peer_auth.settings import SERVER_NAME, ClientLinkSettings, LinkSettings
 from tokenwire.v1 import control_pb2, inference_pb2
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
@@ -36,7 +36,7 @@ METHODS = [
 
 
 class Site:
-    """Files of a link: an authority, a worker's certificate and a coordinator's."""
+    """Certificates and tokens: an authority, a worker's certificate and a coordinator's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,13 +47,13 @@ class Site:
         self.tokens = folder / "tokens"
         self.tokens.write_text("right\n")
         self.worker = LinkSettings(worker.cert, worker.key, self.ca)
-        self.coordinator = LinkSettings(coordinator.cert, coordinator.key, self.ca)
-        self.token = LinkSettings(token_file=self.tokens)
+        self.coordinator = ClientLinkSettings(coordinator.cert, coordinator.key, self.ca)
+        self.token = ClientLinkSettings(token_file=self.tokens)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """Files of a link."""
+    """Certificates and tokens."""
     return Site(tmp_path)
 
 
@@ -70,7 +70,7 @@ async def guarded(link: LinkSettings, **settings: str) -> AsyncIterator[WorkerSe
 
 
 @asynccontextmanager
-async def coordinating(address: str, link: LinkSettings) -> AsyncIterator[WorkerPool]:
+async def coordinating(address: str, link: ClientLinkSettings) -> AsyncIterator[WorkerPool]:
     """Run a coordinator's pool."""
 
     async def fetch(model: pb.Model, files: FetchFiles) -> None:
@@ -84,8 +84,8 @@ async def coordinating(address: str, link: LinkSettings) -> AsyncIterator[Worker
         await pool.stop()
 
 
-async def works(address: str, link: LinkSettings) -> None:
-    """See that a coordinator opens a session, fetches the tokenizer and makes control calls."""
+async def works(address: str, link: ClientLinkSettings) -> None:
+    """Assert that a coordinator opens a session, fetches the tokenizer and makes control calls."""
     async with coordinating(address, link) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
@@ -94,8 +94,8 @@ async def works(address: str, link: LinkSettings) -> None:
         assert answer.sessions
 
 
-async def problem(address: str, link: LinkSettings) -> str:
-    """Return what a coordinator says that cannot connect."""
+async def problem(address: str, link: ClientLinkSettings) -> str:
+    """Return the error of a coordinator that cannot connect."""
     async with coordinating(address, link) as pool:
         session = pool.sessions[0]
         await until(lambda: session.last_error != "not connected yet")
@@ -103,43 +103,43 @@ async def problem(address: str, link: LinkSettings) -> str:
         return session.last_error
 
 
-async def call(address: str, method: str, link: LinkSettings) -> grpc.StatusCode:
-    """Call a method with an empty request; returns the status."""
+async def call(address: str, method: str, link: ClientLinkSettings) -> grpc.StatusCode:
+    """Call a method with an empty request; return the status."""
     async with Link(link).open_channel(address) as channel:
         return await refusal(channel, method)
 
 
 async def refusal(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
-    """Call a method that fails; returns the status."""
+    """Call a method that fails; return the status."""
     calling: Any = channel.unary_unary(method, lambda _: b"", lambda answer: answer)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await calling(None, timeout=5)
     return refused.value.code()
 
 
-# Who gets in.
+# Accepted connections.
 
 
-async def test_certificates_of_one_authority_let_both_sides_in(site: Site) -> None:
+async def test_both_sides_connect_with_certificates_of_one_authority(site: Site) -> None:
     """The worker has a server's certificate, the coordinator a client's."""
     async with guarded(site.worker) as worker:
         await works(worker.address, site.coordinator)
 
 
-async def test_a_token_lets_in(site: Site) -> None:
+async def test_a_token_is_enough(site: Site) -> None:
     """Without TLS, as on a private network."""
     async with guarded(site.token) as worker:
         await works(worker.address, site.token)
 
 
-async def test_a_token_over_tls_needs_no_certificate_of_the_coordinators(site: Site) -> None:
-    """The worker shows a certificate, the coordinator a token."""
+async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:
+    """The worker has a certificate, the coordinator a token."""
     async with guarded(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
-        await works(worker.address, LinkSettings(ca=site.ca, token_file=site.tokens))
+        await works(worker.address, ClientLinkSettings(ca=site.ca, token_file=site.tokens))
 
 
-async def test_the_documented_commands_make_certificates_that_let_in(tmp_path: Path) -> None:
-    """Those of docs/security.md, as they stand there."""
+async def test_the_documented_commands_create_working_certificates(tmp_path: Path) -> None:
+    """The commands of docs/security.md, unchanged."""
     document = (Path(__file__).parents[3] / "docs/security.md").read_text()
     commands = document.partition("### Certificates")[2].partition("```sh\n")[2].partition("```")[0]
     running = await asyncio.create_subprocess_exec(
@@ -147,30 +147,30 @@ async def test_the_documented_commands_make_certificates_that_let_in(tmp_path: P
     )
     assert await running.wait() == 0
 
-    def link(name: str) -> LinkSettings:
-        return LinkSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
+    def link(name: str) -> ClientLinkSettings:
+        return ClientLinkSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
 
     async with guarded(link("worker")) as worker:
         await works(worker.address, link("coordinator"))
 
 
-# Who does not.
+# Rejected connections.
 
 
 @pytest.fixture
-def strangers(site: Site) -> list[LinkSettings]:
-    """Links without a certificate that the worker takes."""
+def strangers(site: Site) -> list[ClientLinkSettings]:
+    """Settings without a certificate that the worker accepts."""
     other = Authority().issue(site.folder, "stranger")
     return [
-        LinkSettings(),
-        LinkSettings(ca=site.ca),
-        LinkSettings(other.cert, other.key, site.ca),
-        LinkSettings(ca=site.ca, token="right"),
+        ClientLinkSettings(),
+        ClientLinkSettings(ca=site.ca),
+        ClientLinkSettings(other.cert, other.key, site.ca),
+        ClientLinkSettings(ca=site.ca, token="right"),
     ]
 
 
-async def test_no_method_answers_without_a_certificate(site: Site, strangers: list[LinkSettings]) -> None:
-    """Whatever is in the protocol: sessions, weights, tokenizers."""
+async def test_no_method_can_be_called_without_a_certificate(site: Site, strangers: list[ClientLinkSettings]) -> None:
+    """Every method of the protocol: sessions, weights, tokenizers."""
     async with guarded(site.worker) as worker:
         for stranger in strangers:
             for method in METHODS:
@@ -178,24 +178,24 @@ async def test_no_method_answers_without_a_certificate(site: Site, strangers: li
         assert worker.server_info().sessions == 0
 
 
-async def test_no_method_answers_without_the_token(site: Site) -> None:
-    """Whatever is in the protocol, and however the token is wrong."""
+async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
+    """Every method of the protocol, without a token and with a wrong one."""
     async with guarded(site.token) as worker:
-        for stranger in (LinkSettings(), LinkSettings(token="wrong")):
+        for stranger in (ClientLinkSettings(), ClientLinkSettings(token="wrong")):
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAUTHENTICATED
         assert worker.server_info().sessions == 0
 
 
 async def test_a_certificate_does_not_replace_the_token(site: Site) -> None:
-    """A worker that asks for both gets both."""
+    """A worker may require both."""
     async with guarded(replace(site.worker, token_file=site.tokens)) as worker:
         assert await call(worker.address, METHODS[0], site.coordinator) is grpc.StatusCode.UNAUTHENTICATED
         await works(worker.address, replace(site.coordinator, token_file=site.tokens))
 
 
 async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
-    """Its certificate is a server's; the other workers refuse it."""
+    """Its certificate is a server's; the other workers reject it."""
     assert site.worker.cert is not None
     assert site.worker.key is not None
     credentials = grpc.ssl_channel_credentials(
@@ -209,16 +209,18 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
         assert await refusal(channel, METHODS[0]) is grpc.StatusCode.UNAVAILABLE
 
 
-# What they are told.
+# Messages.
 
 
-async def test_coordinators_say_what_is_wrong_with_certificates(site: Site, strangers: list[LinkSettings]) -> None:
-    """Each in words that name what to do."""
+async def test_coordinators_report_what_is_wrong_with_certificates(
+    site: Site, strangers: list[ClientLinkSettings]
+) -> None:
+    """Each message names the remedy."""
     plain, no_certificate, stranger, _ = strangers
     other_ca = Authority("other").write(site.folder / "other.crt")
     namesake_ca = Authority().write(site.folder / "namesake.crt")
     async with guarded(site.worker) as worker:
-        told = [
+        messages = [
             await problem(worker.address, link)
             for link in (
                 plain,
@@ -230,68 +232,70 @@ async def test_coordinators_say_what_is_wrong_with_certificates(site: Site, stra
             )
         ]
     words = [
-        "may ask for TLS",
-        "may ask for a certificate (--link-cert",
-        "may refuse our certificate",
+        "may require TLS",
+        "may require a certificate (--link-cert",
+        "may reject our certificate",
         "not from an authority in --link-ca",
         "not from an authority in --link-ca",
         "not for the name another (--link-server-name)",
     ]
-    for message, expected in zip(told, words, strict=True):
+    for message, expected in zip(messages, words, strict=True):
         assert expected in message
 
 
-async def test_coordinators_say_that_a_worker_speaks_no_tls(site: Site) -> None:
-    """It has to get a certificate."""
-    async with guarded(LinkSettings()) as worker:
-        assert "speaks no TLS: start it with --link-cert" in await problem(worker.address, site.coordinator)
+async def test_coordinators_report_a_worker_without_tls(site: Site) -> None:
+    """The worker needs a certificate."""
+    async with guarded(ClientLinkSettings()) as worker:
+        assert "does not use TLS: start it with --link-cert" in await problem(worker.address, site.coordinator)
 
 
-async def test_both_sides_say_that_a_token_is_wrong(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    """The worker once for each host, however often it is asked; neither shows a token."""
+async def test_both_sides_report_a_wrong_token(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """The worker logs it once for each host; neither side logs a token."""
     with caplog.at_level(logging.INFO):
         async with guarded(site.token) as worker:
-            assert "refuses our token: --link-token-file" in await problem(worker.address, LinkSettings(token="wrong"))
-            assert "asks for a token: --link-token-file" in await problem(worker.address, LinkSettings())
-            warnings = [record.message for record in caplog.records if "refusing calls" in record.message]
+            assert "rejects our token: --link-token-file" in await problem(
+                worker.address, ClientLinkSettings(token="wrong")
+            )
+            assert "requires a token: --link-token-file" in await problem(worker.address, ClientLinkSettings())
+            warnings = [record.message for record in caplog.records if "rejecting calls" in record.message]
     assert len(warnings) == 1
     assert "--link-token-file" in warnings[0]
-    assert "wrong" not in caplog.text.replace("the token is not known", "")
+    assert "wrong" not in caplog.text
 
 
 # Health.
 
 
 async def health(channel: grpc.aio.Channel) -> int:
-    """Ask for health."""
+    """Return the health status."""
     answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
     return int(answer.status)
 
 
 async def test_health_needs_no_token(site: Site) -> None:
-    """Probes have none to show."""
+    """Probes have none."""
     async with guarded(site.token) as worker, grpc.aio.insecure_channel(worker.address) as channel:
         assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_a_port_for_health_tells_nothing_else(site: Site) -> None:
-    """Where certificates are asked for, probes get a port without them; it serves health alone."""
+async def test_the_health_port_serves_only_health(site: Site) -> None:
+    """If certificates are required, probes have a port without them."""
     async with guarded(site.worker, health_listen="127.0.0.1:0") as worker:
         assert worker.health_address is not None
         async with grpc.aio.insecure_channel(worker.health_address) as channel:
             assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
         for method in METHODS:
-            status = await call(worker.health_address, method, LinkSettings())
+            status = await call(worker.health_address, method, ClientLinkSettings())
             assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
 # Rotation.
 
 
-async def test_tokens_are_exchanged_one_by_one(site: Site) -> None:
-    """Workers take both, then coordinators send the new one, then workers forget the old one."""
+async def test_tokens_are_rotated_without_an_interruption(site: Site) -> None:
+    """Workers accept both, then coordinators send the new one, then workers drop the old one."""
     (mine := site.folder / "mine").write_text("right\n")
-    coordinator = LinkSettings(token_file=mine)
+    coordinator = ClientLinkSettings(token_file=mine)
     async with guarded(site.token) as worker:
         site.tokens.write_text("right\nnext\n")
         await works(worker.address, coordinator)
@@ -299,11 +303,13 @@ async def test_tokens_are_exchanged_one_by_one(site: Site) -> None:
         await works(worker.address, coordinator)
         site.tokens.write_text("next\n")
         await works(worker.address, coordinator)
-        assert await call(worker.address, METHODS[0], LinkSettings(token="right")) is grpc.StatusCode.UNAUTHENTICATED
+        assert (
+            await call(worker.address, METHODS[0], ClientLinkSettings(token="right")) is grpc.StatusCode.UNAUTHENTICATED
+        )
 
 
-async def test_certificates_and_authorities_are_exchanged(site: Site) -> None:
-    """Both authorities are trusted for a while; then the old one's certificates let nobody in. Sessions go on."""
+async def test_certificates_and_authorities_are_rotated_without_an_interruption(site: Site) -> None:
+    """Both authorities are trusted for a while, then the old certificates are rejected. Open sessions continue."""
     (site.folder / "next").mkdir()
     following = Authority("next")
     old_ca = site.authority.write(site.folder / "former-ca.crt")
@@ -319,13 +325,13 @@ async def test_certificates_and_authorities_are_exchanged(site: Site) -> None:
             await works(worker.address, site.coordinator)
         site.ca.write_bytes(following.pem)
         await works(worker.address, site.coordinator)
-        refused = LinkSettings(old.cert, old.key, old_ca)
+        refused = ClientLinkSettings(old.cert, old.key, old_ca)
         assert await call(worker.address, METHODS[0], refused) is grpc.StatusCode.UNAVAILABLE
         assert session.state is SessionState.READY
 
 
 async def test_a_broken_file_changes_nothing(site: Site) -> None:
-    """A worker whose key was overwritten goes on with the one that it has."""
+    """A worker whose key file was overwritten keeps its key."""
     assert site.worker.key is not None
     async with guarded(site.worker) as worker:
         site.worker.key.write_text("junk")

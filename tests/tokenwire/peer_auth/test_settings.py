@@ -1,4 +1,4 @@
-"""What is configured by halves is refused, and says what is missing."""
+"""Incomplete settings of peer authentication are rejected, with what is missing."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tokenwire.cli.options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import Link
 from tokenwire.peer_auth.server import GuardedPort
-from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.settings import ClientLinkSettings, LinkSettings
 from tokenwire.peer_auth.tokens import Tokens
 
 
@@ -26,29 +26,29 @@ def ca(tmp_path: Path) -> Path:
 
 
 def test_a_certificate_needs_its_key(pair: Pair) -> None:
-    """And a key its certificate."""
+    """A key also needs its certificate."""
     with pytest.raises(InvalidRequest, match="--link-cert needs --link-key too"):
         LinkSettings(cert=pair.cert)
     with pytest.raises(InvalidRequest, match="--link-key needs --link-cert too"):
         LinkSettings(key=pair.key)
 
 
-def test_a_coordinator_must_know_whom_to_trust(pair: Pair) -> None:
-    """A certificate of its own is not enough."""
+def test_a_coordinator_needs_authorities(pair: Pair) -> None:
+    """Its own certificate is not enough."""
     with pytest.raises(InvalidRequest, match="--link-cert needs --link-ca too"):
-        Link(LinkSettings(cert=pair.cert, key=pair.key))
+        Link(ClientLinkSettings(cert=pair.cert, key=pair.key))
 
 
-def test_a_worker_must_ask_for_something(pair: Pair, ca: Path) -> None:
-    """Encryption alone keeps nobody out; authorities alone encrypt nothing."""
-    with pytest.raises(InvalidRequest, match=r"--link-cert alone lets anybody in.*--link-ca.*--link-token-file"):
+def test_tls_on_a_worker_requires_authentication(pair: Pair, ca: Path) -> None:
+    """Encryption alone authenticates nobody; authorities alone do not encrypt."""
+    with pytest.raises(InvalidRequest, match=r"--link-cert alone authenticates nobody.*--link-ca.*--link-token-file"):
         GuardedPort(LinkSettings(cert=pair.cert, key=pair.key))
     with pytest.raises(InvalidRequest, match="--link-ca needs --link-cert and --link-key too"):
         GuardedPort(LinkSettings(ca=ca))
 
 
 def test_two_sources_of_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could say which one counts."""
+    """It would be unclear which one applies."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
 
     with pytest.raises(InvalidRequest, match="keep one of them"):
@@ -62,11 +62,11 @@ def test_an_empty_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         build(LinkSettings, {})
     (empty := tmp_path / "empty").write_text("\n")
     with pytest.raises(InvalidRequest, match="holds no token"):
-        Link(LinkSettings(token_file=empty))
+        Link(ClientLinkSettings(token_file=empty))
 
 
 def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by what holds them nor by what carries them."""
+    """Neither settings nor tokens have them in their repr."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
 
     settings = build(LinkSettings, {})
@@ -76,15 +76,15 @@ def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("token", ["two words", "tokén", "bell\a"])
-def test_what_no_header_can_carry_is_no_token(token: str) -> None:
-    """It would be refused at every call, with words that help nobody; and it is not shown."""
+def test_a_token_must_fit_in_a_header(token: str) -> None:
+    """Otherwise every call would fail with an unhelpful error. The message does not have the token."""
     with pytest.raises(InvalidRequest, match="printable") as refused:
         Tokens(token, "a test")
     assert token not in refused.value.message
 
 
 def test_all_tokens_match_and_the_first_is_sent() -> None:
-    """So that they can be exchanged one by one."""
+    """This permits rotation."""
     tokens = Tokens("new\nold\n\n", "a test")
 
     assert tokens.authorization == "Bearer new"
