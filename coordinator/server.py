@@ -13,7 +13,7 @@ import uvicorn
 
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.http.connection import lending_protocol
+from tokenwire.coordinator.http.lent_connection import lending_protocol
 from tokenwire.coordinator.http.tls import https_context
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings

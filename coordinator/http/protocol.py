@@ -44,9 +44,9 @@ class ProtocolLimits:
     )
     """From the connection, or the first byte of a further request, to the end of its headers."""
     body_timeout_s: float = 60.0
-    """For a body to come, with more time for a long one:"""
+    """Base timeout for a body."""
     body_bytes_per_s: float = 4096.0
-    """as much as a client takes that sends so slowly."""
+    """Minimum average rate of a body: each byte extends its timeout accordingly."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -98,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def on_message_begin(self) -> None:
-        """Count anew."""
+        """Reset the count of header bytes."""
         super().on_message_begin()
         self._head_bytes = 0
         if self.extensions is not None:
@@ -117,7 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._fail(f"The request has more than {MAX_HEADERS} headers.")
 
     def on_headers_complete(self) -> None:
-        """Wait for the body."""
+        """Start the timeout for the body."""
         if self._parser_skips_body():
             return
         self._delivered = True
@@ -188,7 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)
 
     def _head_overdue(self) -> None:
-        if self._replies():
+        if self._is_replying():
             self._await_head()
         elif self._undelivered:
             self._refuse(408, f"The request's headers were not received within {self.read_limits.head_timeout_s:g} s.")
@@ -204,7 +204,7 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self.transport.abort()
 
-    def _replies(self) -> bool:
+    def _is_replying(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _stop_waiting(self) -> None:

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from tests.workers import until
-from tokenwire.coordinator.http.connection import AsgiConnection, LentConnection, connection_of, lending_protocol
+from tokenwire.coordinator.http.connection import AsgiConnection, connection_of
+from tokenwire.coordinator.http.lent_connection import LentConnection, lending_protocol
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.http.uvicorn_server import HttpServer

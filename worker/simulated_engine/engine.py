@@ -2,12 +2,12 @@
 
 For load tests, fault tests and benchmarks of everything around an engine. Its output is a pure function of the
 preceding ids and of seeds, so it can be verified, and continued on another engine.
+One class beyond the usual length, because it implements every method of the Engine interface.
 """
 
 import asyncio
 import json
 import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Engine, PauseMode, Sequence, Step
 from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
 from tokenwire.worker.simulated_engine.cache import KvCache
-from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultPlan, FaultSchedule
+from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
 from tokenwire.worker.simulated_engine.metrics import families
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
+from tokenwire.worker.simulated_engine.pacing import StepPacer
 from tokenwire.worker.simulated_engine.requests import RequestPlanner
 from tokenwire.worker.simulated_engine.scheduler import Scheduler
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE, SimulationSettings
@@ -38,7 +39,7 @@ _MEMORY_TAGS = frozenset({"weights", "kv_cache"})
 class SimulatedEngine(Engine):
     """Runs a scheduler in real time, driven by the iteration of `steps`."""
 
-    def __init__(self, settings: SimulationSettings) -> None:
+    def __init__(self, settings: SimulationSettings, pacer: StepPacer | None = None) -> None:
         self.steps_total = 0
         """Steps that computed something."""
         self.tokens_total = 0
@@ -53,10 +54,7 @@ class SimulatedEngine(Engine):
         self._planner: RequestPlanner | None = None
         self._scheduler: Scheduler | None = None
         self._kv = KvCache(0)
-        self._step_s = settings.step_ms / 1000
-        self._slow: Fault | None = None
-        self._slow_until = 0
-        self._deadline = 0.0
+        self._pacer = pacer or StepPacer(settings.step_ms / 1000)
         self._frozen = False
         self._asleep: frozenset[str] = frozenset()
         self._loras: dict[int, pb.LoraAdapter] = {}
@@ -153,13 +151,13 @@ class SimulatedEngine(Engine):
             if not scheduler.active_sequences:
                 self._drained.set()
             if not computing and not scheduler.has_finishes:
-                self._deadline = 0.0
+                self._pacer.on_idle()
                 await self._wake.wait()
                 self._wake.clear()
                 continue
             if computing:
                 await self._inject_faults()
-                await self._pace()
+                await self._pacer.wait(self.steps_total)
             if self._stopped.is_set():
                 return
             if self._failure is not None:
@@ -186,22 +184,11 @@ class SimulatedEngine(Engine):
             change, self._kv.change = self._kv.change, CacheChange()
             self._on_cache_change(change)
 
-    async def _pace(self) -> None:
-        """Wait for the end of the next step; time lost to a slow consumer is not caught up."""
-        step_s = self._step_s
-        if self._slow is not None and self._slow.steps and self.steps_total >= self._slow_until:
-            self._slow = None
-        if self._slow is not None:
-            step_s = max(step_s, 0.001) * self._slow.factor
-        now = time.monotonic()
-        self._deadline = max((self._deadline or now) + step_s, now)
-        await asyncio.sleep(self._deadline - now)
-
     async def _inject_faults(self) -> None:
         """Trigger the faults that are due before the next step."""
         for fault in self._faults.due(self.steps_total + 1, self.tokens_total, self.requests_total):
             if fault.kind is FaultKind.SLOW:
-                self._slow, self._slow_until = fault, self.steps_total + fault.steps
+                self._pacer.slow_down(fault, self.steps_total)
             elif fault.kind is FaultKind.CRASH:
                 self._fail("a simulated fault crashed the engine")
             elif fault.kind is FaultKind.EXIT:

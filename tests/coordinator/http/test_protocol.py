@@ -18,28 +18,28 @@ IMPATIENT = ProtocolLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_
 
 @pytest.fixture(scope="module")
 def event_loop_policy() -> Any:
-    """Run on the loop that the coordinator runs on."""
+    """Use the coordinator's event loop."""
     return uvloop.EventLoopPolicy()
 
 
 async def never(exchange: Exchange) -> None:
-    """Stand for a route that no request may reach."""
+    """A route that must not be reached."""
     raise AssertionError("the request was taken")
 
 
 async def nothing(exchange: Exchange) -> None:
-    """Leave no reader for the response."""
+    """Discard the request without reading a response."""
 
 
 async def answer(exchange: Exchange) -> None:
-    """Answer at once."""
+    """Respond at once."""
     await exchange.begin()
     exchange.connection.write(b"ok")
     await exchange.end()
 
 
 async def refusal(client: Client) -> tuple[int, str]:
-    """Read a refusal and the end of the connection; returns its status and message."""
+    """Read a rejection and the end of the connection; return its status and message."""
     head, _, body = (await client.read_all()).partition(b"\r\n\r\n")
     return int(head[9:12]), json.loads(body)["error"]["message"]
 
@@ -53,16 +53,16 @@ async def refusal(client: Client) -> tuple[int, str]:
     ],
     ids=["line", "headers", "endless"],
 )
-async def test_a_head_that_is_too_large_is_refused(head: bytes) -> None:
-    """Whether in its line, its headers together, or one header that never ends."""
+async def test_a_head_that_is_too_large_is_rejected(head: bytes) -> None:
+    """Its request line, its headers together, or one endless header."""
     async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(head)
 
         assert await refusal(client) == (431, "The request's headers are larger than 4096 bytes.")
 
 
-async def test_a_header_that_grows_in_pieces_is_refused() -> None:
-    """The parser would keep it for ever."""
+async def test_a_header_that_grows_in_pieces_is_rejected() -> None:
+    """The parser would buffer it without limit."""
     async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(HEAD + b"X-Endless: ")
         for _ in range(5):
@@ -72,7 +72,7 @@ async def test_a_header_that_grows_in_pieces_is_refused() -> None:
         assert (await refusal(client))[0] == 431
 
 
-async def test_too_many_headers_are_refused() -> None:
+async def test_too_many_headers_are_rejected() -> None:
     """However short they are."""
     async with serving(never, lent=True) as port, client_of(port) as client:
         await client.send_raw(HEAD + b"a:b\r\n" * MAX_HEADERS + b"\r\n")
@@ -80,8 +80,8 @@ async def test_too_many_headers_are_refused() -> None:
         assert await refusal(client) == (431, f"The request has more than {MAX_HEADERS} headers.")
 
 
-async def test_a_trailer_that_never_ends_is_refused() -> None:
-    """What follows a chunked body is bounded as what comes before it."""
+async def test_an_endless_trailer_is_rejected() -> None:
+    """Trailers of a chunked body are limited like headers."""
     async with serving(nothing, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
         await client.send_raw(b"0\r\nX-Endless: ")
@@ -91,8 +91,8 @@ async def test_a_trailer_that_never_ends_is_refused() -> None:
         assert (await refusal(client))[0] == 431
 
 
-async def test_a_large_body_is_no_large_head() -> None:
-    """Bodies have a limit of their own; requests follow each other."""
+async def test_a_large_body_is_not_a_large_head() -> None:
+    """Bodies have their own limit; further requests are served."""
     body = b"x" * 100_000
     async with serving(answer, lent=True, limits=SMALL) as port, client_of(port) as client:
         for _ in range(3):
@@ -100,15 +100,15 @@ async def test_a_large_body_is_no_large_head() -> None:
             assert (await client.read_reply()).body == b"ok"
 
 
-async def test_what_is_no_http_is_refused_in_the_shape_of_errors() -> None:
-    """With a 400."""
+async def test_invalid_http_is_rejected_in_the_shape_of_errors() -> None:
+    """The status is 400."""
     async with serving(never, lent=True) as port, client_of(port) as client:
         await client.send_raw(b"\x16\x03\x01 hello\r\n\r\n")
 
         assert await refusal(client) == (400, "Invalid HTTP request received.")
 
 
-async def test_a_head_that_drips_is_ended() -> None:
+async def test_a_slow_head_times_out() -> None:
     """Also that of a second request, and one of empty lines only."""
     async with serving(answer, lent=True, limits=IMPATIENT) as port:
         for beginning in (HEAD, b"\r\n"):
@@ -122,14 +122,14 @@ async def test_a_head_that_drips_is_ended() -> None:
             assert (await refusal(client))[0] == 408
 
 
-async def test_a_connection_that_says_nothing_is_closed() -> None:
-    """Without a word."""
+async def test_a_silent_connection_is_closed() -> None:
+    """No response is sent."""
     async with serving(never, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
         assert await client.read_all() == b""
 
 
-async def test_a_body_that_drips_is_ended() -> None:
-    """The route hears that the client is gone."""
+async def test_a_slow_body_times_out() -> None:
+    """The route gets a disconnect."""
     async with serving(nothing, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
         await client.send_raw(HEAD + b"Content-Length: 100\r\n\r\nx")
 
@@ -137,7 +137,7 @@ async def test_a_body_that_drips_is_ended() -> None:
 
 
 async def test_a_reply_may_take_longer_than_a_request() -> None:
-    """Limits end with the request, and do not hurry a request that waits behind another one."""
+    """Timeouts end with the request, and do not apply to one that waits behind another."""
     slow = asyncio.Event()
 
     async def route(exchange: Exchange) -> None:
@@ -163,7 +163,7 @@ async def test_a_reply_may_take_longer_than_a_request() -> None:
 async def test_a_request_that_offers_an_upgrade_keeps_its_body(
     upgrade: str, framing: str, body: bytes, piece: int
 ) -> None:
-    """Java's HttpClient offers h2c with every request; who does not take an upgrade answers as if it were not there."""
+    """Java's HttpClient offers h2c with every request; a server that does not upgrade ignores the offer."""
     offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}"
     head = f"POST /%20a HTTP/1.1\r\nHost: x\r\n{offer}\r\n{framing}\r\n\r\n"
     exchanges: list[Exchange] = []
@@ -182,8 +182,8 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(
     assert [(exchange.path, exchange.body) for exchange in exchanges] == [("/ a", b"hello")] * 3
 
 
-async def test_endless_offers_of_upgrades_are_read_one_after_the_other() -> None:
-    """However many come at once."""
+async def test_repeated_offers_of_upgrades_are_read_one_after_the_other() -> None:
+    """However many arrive at once."""
     async with serving(answer, lent=True) as port, client_of(port) as client:
         await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * 3000)
 
@@ -191,23 +191,23 @@ async def test_endless_offers_of_upgrades_are_read_one_after_the_other() -> None
 
 
 async def test_an_upgrade_does_not_hide_a_head_that_is_too_large() -> None:
-    """Its limits are those of any other."""
+    """The same limits apply."""
     async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\nX: " + b"x" * 5000 + b"\r\n\r\n")
 
         assert (await refusal(client))[0] == 431
 
 
-async def test_a_tunnel_is_not_opened() -> None:
-    """CONNECT names a host where others have a path."""
+async def test_connect_is_rejected() -> None:
+    """Its target is a host and not a path."""
     async with serving(never, lent=True) as port, client_of(port) as client:
         await client.send_raw(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
 
         assert (await refusal(client))[0] == 400
 
 
-async def test_what_is_refused_unread_leaves_a_line_too(caplog: pytest.LogCaptureFixture) -> None:
-    """With its reason, because no route gets it."""
+async def test_a_rejection_before_routing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """With its reason, because no route gets the request."""
     caplog.set_level(logging.INFO, "tokenwire.coordinator.http.protocol")
     async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
         await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""HTTPS: responses over TLS, and certificates that change."""
+"""HTTPS: responses over TLS, and reloaded certificates."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ from tokenwire.errors import InvalidRequest
 
 @pytest.fixture(scope="module")
 def event_loop_policy() -> Any:
-    """Run on the loop that the coordinator runs on: transports differ."""
+    """Use the coordinator's event loop, because transports differ."""
     return uvloop.EventLoopPolicy()
 
 
@@ -35,7 +35,7 @@ def pair(authority: Authority, tmp_path: Path) -> Pair:
 
 @pytest.fixture
 def https(pair: Pair) -> ssl.SSLContext:
-    """What the server serves with."""
+    """The files that the server uses."""
     context = https_context(HttpsSettings(pair.cert, pair.key))
     assert context is not None
     return context
@@ -47,7 +47,7 @@ def trust(authority: Authority) -> ssl.SSLContext:
 
 
 async def greet(exchange: Exchange) -> None:
-    """Answer."""
+    """Respond."""
     await exchange.begin()
     exchange.connection.write(b"hello")
     await exchange.end()
@@ -61,7 +61,7 @@ async def ask(port: int, context: ssl.SSLContext) -> Reply:
 
 
 async def refuses(port: int, context: ssl.SSLContext) -> bool:
-    """Tell whether a new connection ends without an answer."""
+    """Return whether a new connection ends without a response."""
     async with client_of(port, context) as client:
         try:
             await client.send("/")
@@ -71,7 +71,7 @@ async def refuses(port: int, context: ssl.SSLContext) -> bool:
 
 
 async def test_chunks_arrive_whole_and_in_order(https: ssl.SSLContext, authority: Authority) -> None:
-    """Written straight to the transport, as without TLS; connections serve again."""
+    """Written directly to the transport, as without TLS; the connection is reused."""
     parts = [b"one", b"x" * 300_000, b"last"]
 
     async def route(exchange: Exchange) -> None:
@@ -110,7 +110,7 @@ async def test_a_slow_reader_is_congested_and_catches_up(https: ssl.SSLContext, 
 
 
 async def test_a_client_that_reads_slowly_is_not_cut(https: ssl.SSLContext, authority: Authority) -> None:
-    """However long it stays behind."""
+    """However long it stays congested."""
     stall_timeout_s = 0.4
     congested = asyncio.Event()
     sizes: list[int] = []
@@ -139,8 +139,8 @@ async def test_a_client_that_reads_slowly_is_not_cut(https: ssl.SSLContext, auth
     assert (len(reply.body), reply.complete) == (sizes[0], True)
 
 
-async def test_a_reader_that_stalls_is_cut_off(https: ssl.SSLContext, authority: Authority) -> None:
-    """It cannot take the reply for whole."""
+async def test_a_stalled_reader_is_cut(https: ssl.SSLContext, authority: Authority) -> None:
+    """The reply is incomplete."""
 
     async def route(exchange: Exchange) -> None:
         exchange.watch()
@@ -157,8 +157,8 @@ async def test_a_reader_that_stalls_is_cut_off(https: ssl.SSLContext, authority:
         assert not (await client.read_reply()).complete
 
 
-async def test_a_client_that_leaves_is_noticed(https: ssl.SSLContext, authority: Authority) -> None:
-    """Though it says no goodbye."""
+async def test_a_disconnect_calls_back(https: ssl.SSLContext, authority: Authority) -> None:
+    """Even without a TLS close."""
     noticed = asyncio.Event()
 
     async def route(exchange: Exchange) -> None:
@@ -178,7 +178,7 @@ async def test_a_client_that_leaves_is_noticed(https: ssl.SSLContext, authority:
 async def test_new_connections_get_the_new_certificate(
     https: ssl.SSLContext, authority: Authority, pair: Pair, tmp_path: Path
 ) -> None:
-    """Open ones go on with the one that they have."""
+    """Open ones keep their certificate."""
     following = Authority("next")
     (tmp_path / "next").mkdir()
     async with serving(greet, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
@@ -196,10 +196,10 @@ async def test_new_connections_get_the_new_certificate(
         assert (await client.read_reply()).body == b"hello"
 
 
-async def test_clients_show_certificates_where_they_are_asked_to(
+async def test_clients_present_certificates_where_they_are_required(
     authority: Authority, pair: Pair, tmp_path: Path
 ) -> None:
-    """From authorities that are trusted at that time."""
+    """Verified against the authorities trusted at that time."""
     clients = Authority("clients")
     ca = clients.write(tmp_path / "clients.crt")
     known = trust(authority)
@@ -213,8 +213,8 @@ async def test_clients_show_certificates_where_they_are_asked_to(
         assert await refuses(port, known)
 
 
-def test_configuration_by_halves_is_refused(pair: Pair, tmp_path: Path) -> None:
-    """Each by the flag that is missing."""
+def test_incomplete_configuration_is_rejected(pair: Pair, tmp_path: Path) -> None:
+    """The error names the missing flag."""
     ca = tmp_path / "ca.crt"
     with pytest.raises(InvalidRequest, match="--ssl-keyfile needs --ssl-certfile"):
         HttpsSettings(keyfile=pair.key)
@@ -226,8 +226,8 @@ def test_configuration_by_halves_is_refused(pair: Pair, tmp_path: Path) -> None:
         https_context(HttpsSettings(pair.cert, pair.key, ca, 2))
 
 
-def test_a_key_may_stand_beside_its_certificate(pair: Pair, tmp_path: Path) -> None:
-    """In one file."""
+def test_a_key_may_be_in_the_file_of_its_certificate(pair: Pair, tmp_path: Path) -> None:
+    """A single file."""
     (both := tmp_path / "both.pem").write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
 
     assert https_context(HttpsSettings(both)) is not None
@@ -235,7 +235,7 @@ def test_a_key_may_stand_beside_its_certificate(pair: Pair, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
 async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
-    """As soon as headers would be, whatever the loop's own patience."""
+    """By the timeout for headers, not the event loop's default."""
     limits = ProtocolLimits(head_timeout_s=0.05)
     async with serving(greet, lent=True, limits=limits, context=https) as port, client_of(port) as client:
         await client.send_raw(begun)

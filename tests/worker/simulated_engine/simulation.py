@@ -8,6 +8,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
 from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+from tokenwire.worker.simulated_engine.pacing import StepPacer
 
 FAST = SimulationSettings(step_ms=0)
 PROMPT = list(range(32, 72))
@@ -84,9 +85,9 @@ class Harness:
 
 
 @asynccontextmanager
-async def simulation(settings: SimulationSettings = FAST) -> AsyncIterator[Harness]:
+async def simulation(settings: SimulationSettings = FAST, pacer: StepPacer | None = None) -> AsyncIterator[Harness]:
     """Start an engine, and stop it at the end."""
-    engine = SimulatedEngine(settings)
+    engine = SimulatedEngine(settings, pacer)
     await engine.start()
     harness = Harness(engine)
     try:

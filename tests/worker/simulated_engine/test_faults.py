@@ -3,17 +3,17 @@
 import asyncio
 import subprocess
 import sys
-import time
-from itertools import pairwise
 
 import pytest
 
+from tests.clock import Clock
 from tests.worker.simulated_engine.simulation import PROMPT, simulation
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import PauseMode
 from tokenwire.worker.simulated_engine.engine import FaultPlan, SimulationSettings
 from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
+from tokenwire.worker.simulated_engine.pacing import StepPacer
 
 
 def faulty(*faults: str, **fields: float) -> SimulationSettings:
@@ -99,15 +99,19 @@ async def test_a_hang_stops_all_output() -> None:
 
 async def test_slow_steps_take_longer() -> None:
     """The given number of steps takes longer by the factor."""
-    async with simulation(faulty("slow@step=3:factor=40:steps=2", step_ms=1)) as sim:
+    time, durations = Clock(), []
+
+    async def sleep(seconds: float) -> None:
+        durations.append(seconds)
+        time.now += seconds
+
+    faults = faulty("slow@step=3:factor=40:steps=2")
+    async with simulation(faults, StepPacer(0.001, time, sleep)) as sim:
         await sim.submit(max_tokens=8)
-        times = [time.monotonic()]
         for _ in range(8):
             await sim.step()
-            times.append(time.monotonic())
-    slow = [later - earlier >= 0.03 for earlier, later in pairwise(times)]
-    assert slow[2:4] == [True, True]
-    assert sum(slow) < 8
+
+    assert durations == pytest.approx([0.001, 0.001, 0.04, 0.04, 0.001, 0.001, 0.001, 0.001])
 
 
 async def test_an_error_ends_one_request() -> None:
