@@ -10,7 +10,7 @@ from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.output.collect import CollectedReply
-from tokenwire.coordinator.types import Finish
+from tokenwire.coordinator.types import Finish, Prefill
 from tokenwire.errors import EngineFailed
 
 
@@ -54,6 +54,18 @@ async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending:
     assert wrapped.tokens_of(1) == 2
     wrapped.delta(0, "", [8], finish)
     assert [choice.token_ids for choice in await reply.wait()] == [[6, 8], [5, 7]]
+
+
+async def test_prefills_and_first_tokens_pass_through() -> None:
+    """Usage and metrics have them where a reply is recorded too."""
+    reply = CollectedReply(1)
+    wrapped = Recording(RecordingConversation(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
+
+    wrapped.prefilled(0, Prefill(3))
+    wrapped.first_tokens()
+
+    assert reply.progress.cached_tokens == [3]
+    assert reply.progress.first_at is not None
 
 
 async def test_a_failed_choice_is_not_stored() -> None:

@@ -47,6 +47,16 @@ async def test_the_least_recently_used_turn_is_evicted_first() -> None:
     assert c is not None
 
 
+async def test_a_store_is_filled_to_its_last_byte() -> None:
+    """Nothing is evicted for a turn that just fits."""
+    probe = MemoryStore(1 << 20, 60)
+    probe.put([b"a"], turn())
+    store = MemoryStore(probe.size, 60)
+    store.put([b"a"], turn())
+
+    assert await store.find([b"a"]) != [None]
+
+
 async def test_turns_expire_after_their_ttl() -> None:
     """Each use restarts the TTL."""
     clock = Clock(0.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.history.dialogues import Dialogue, Message, new_history
-from tests.coordinator.history.models import CHATML, encoded, small_model
+from tests.coordinator.history.models import CHATML, TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.types import ExactHistory, KnownPrefix, ServedModel
@@ -16,6 +16,7 @@ from tokenwire.errors import InvalidRequest
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}
 REPLY = "Yes<|im_end|>"
+TURN_NEXT = "<|open|>user<|sep|>Two?<|close|>text<|sep|><|close|>turn<|sep|><|open|>assistant<|sep|>"
 
 
 @pytest.fixture
@@ -227,6 +228,23 @@ async def test_the_clients_ids_take_precedence_over_stored_ones(model: ServedMod
         assert prompt.conversation is not None
         assert prompt.conversation.source == source
         assert list(prompt.token_ids[: len(known)]) == known
+
+
+@pytest.mark.parametrize(
+    ("end", "tail"),
+    [("<|im_end|>", TURN_NEXT), ("<|close|>text<|sep|>", "<|close|>turn<|sep|>" + TURN_NEXT)],
+    ids=["end of sequence", "another token"],
+)
+async def test_the_end_of_sequence_token_closes_the_clients_ids(end: str, tail: str) -> None:
+    """Only what the template has behind its last closing token follows; after another token the closing does."""
+    model = small_model(TWICE, "<|im_end|>")
+    known = encoded(model, "Yes" + end)
+    dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Yes"}])
+    dialogue.exact = ExactHistory(prefix=KnownPrefix(known, 1, "required_prefix_token_ids", required=True))
+
+    prompt = await dialogue.ask(MORE)
+
+    assert decoded(model, list(prompt.token_ids[len(known) :])) == tail
 
 
 async def test_a_missing_required_prefix_is_an_error(model: ServedModel) -> None:
