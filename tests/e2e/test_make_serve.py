@@ -38,15 +38,20 @@ TALKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
-    """A service with the options of `make serve`, its engine simulated."""
+def make_serve_options() -> list[str]:
+    """Return the options that `make serve` passes to `tokenwire serve`."""
     shown = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "serve"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    _, *options = shlex.split(shown.splitlines()[-1])
-    arguments = [*options, "--engine", "sim", "--port", "0"]
-    with running(arguments, tmp_path_factory.mktemp("serve"), "serve", directory=ROOT) as serve:
+    _, _, *options = shlex.split(shown.splitlines()[-1])
+    return [str(ROOT / option) if option.startswith("scripts/") else option for option in options]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+    """A service with the options of `make serve`, its engine simulated."""
+    arguments = ["serve", *make_serve_options(), "--engine", "sim", "--port", "0"]
+    with running(arguments, tmp_path_factory.mktemp("serve"), "serve") as serve:
         url = serve.wait_for(r"is ready: (http://\S+)", 120)[1]
         with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai:
             yield openai

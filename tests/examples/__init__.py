@@ -1,0 +1,1 @@
+"""Examples run as they are."""

@@ -1,0 +1,83 @@
+"""Every example runs as it is, against what `make serve` serves, and shows what it promises."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.servers import serving
+from tests.e2e.test_make_serve import make_serve_options
+
+FOLDER = Path(__file__).parents[2] / "examples"
+ENGINE_ARGUMENTS = ("--enable-lora", "--max-lora-rank", "8")
+OWN_FLEET = {
+    "crash_under_load.py": r"40 of 40 replies complete, and the same",
+    "embedded.py": r"/hello: hello\n/v1/completions: .",
+}
+"""What examples print that need no server."""
+SERVED = {
+    "chat.py": r"Paris.*\n\(\d+ tokens in, \d+ out\)",
+    "chat.sh": r"(?s)data: .*data: \[DONE\]",
+    "chat.mjs": r"Paris",
+    "streaming.py": r"(?s).\n\(ended by: stop\)\n\(\d+ tokens\)",
+    "tools.py": r"get_weather\({\"city\": \"Rome\"}\) -> {'city': 'Rome', 'sky': 'sunny', 'celsius': 21}\n.",
+    "structured_output.py": r"schema: {'name': .*, 'age': \d+}\nchoice: (green|blue|red)\nregex:  (19|20)\d\d",
+    "ids_and_logprobs.py": r"prompt ids: \[1, .*\]\nreply ids:  \[.*\]\n(.* '.+' \d+%, '.+' \d+%, '.+' \d+%\n){8}",
+    "rl_rollout.py": r"(.* 0 of them as generated.*\n)(.*\n){3}\d+ tokens in one sequence, .* exact in every turn",
+    "weight_update.py": r"(?s)update: ok step_1.*100 tokens .*'default', .*'step_1'.*'end': 100}\]\nback to: default",
+    "lora.py": r"(?s)models:  \['\S+', 'red'\]\nbase: .*\nadapter: .*\nmodels:  \['\S+'\]",
+}
+"""What the others print."""
+INTERPRETERS = {".py": sys.executable, ".sh": "sh", ".mjs": "node"}
+
+
+def run(name: str, url: str = "http://127.0.0.1:9") -> str:
+    """Run an example; returns what it prints."""
+    interpreter = INTERPRETERS[Path(name).suffix]
+    if shutil.which(interpreter) is None:
+        pytest.skip(f"needs {interpreter}")
+    done = subprocess.run(
+        [interpreter, str(FOLDER / name)],
+        env={**os.environ, "TOKENWIRE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with the options of `make serve` and those that the examples ask for."""
+    options = [*make_serve_options(), "--enable-rl"]
+    with serving(tmp_path_factory.mktemp("examples"), options, ENGINE_ARGUMENTS) as service:
+        yield service.url
+
+
+def test_every_example_is_run_and_listed() -> None:
+    """By the tests below, and in the README beside them."""
+    listed = re.findall(r"\[(\S+?)\]\(\1\)", (FOLDER / "README.md").read_text())
+
+    assert sorted(listed) == sorted([*OWN_FLEET, *SERVED])
+    assert sorted(listed) == sorted(path.name for path in FOLDER.iterdir() if path.suffix in INTERPRETERS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN_FLEET)
+def test_an_example_with_its_own_fleet_shows_what_it_promises(name: str) -> None:
+    """It needs no server and no model."""
+    assert re.search(OWN_FLEET[name], run(name))
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SERVED)
+def test_an_example_shows_what_it_promises(name: str, url: str) -> None:
+    """On the real engine."""
+    assert re.search(SERVED[name], run(name, url)), name
