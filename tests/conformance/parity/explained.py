@@ -130,142 +130,144 @@ def _weight_versions(request: Request, path: str, ours: Any, theirs: Any) -> boo
 
 EXPLANATIONS = (
     Explanation(
-        "weights of ids",
+        "weight versions of ids",
         _weight_versions,
-        "Who asks for ids also hears which weights made them, as on vLLM's /inference/v1/generate.",
+        "Requests for ids also get the weight versions of their tokens, as on vLLM's /inference/v1/generate.",
     ),
     Explanation(
-        "ids of earlier turns",
+        "reused ids",
         _token_history,
-        "Chats that ask for ids, or name a session, say how much of the prompt are ids of earlier turns.",
+        "Chats that request ids or name a session report how many prompt tokens were reused from earlier turns.",
     ),
     Explanation(
         "a status instead of an event",
         _status_instead_of_event,
-        "An error before the first token is an HTTP status, so that clients can retry by it; vLLM has answered 200.",
+        "An error before the first token is an HTTP status, so that clients can retry by it; vLLM has already "
+        "sent 200.",
     ),
     Explanation(
         "a 400 instead of a 500",
         _pairs(BROKEN),
-        "Some wrong values make vLLM fail with an error of Python's; the fault is the request's, and a 400 says so.",
+        "Some invalid values make vLLM fail with a Python error; they are the client's mistake, so here they are "
+        "a 400.",
     ),
     Explanation(
-        "errors have one shape",
+        "one format of errors",
         _without_shape,
-        "vLLM answers a body that is not UTF-8 with FastAPI's own error; here every error has OpenAI's shape.",
+        "vLLM rejects a body that is not UTF-8 with FastAPI's own error; here all errors have OpenAI's format.",
     ),
     Explanation(
         "names of fields",
         _errors(names_the_field),
-        "`param` names the field also where vLLM's error names none, as OpenAI's does.",
+        "`param` also names the field where vLLM's error names none, as OpenAI's does.",
     ),
     Explanation(
         "the same error, readable",
         _translated,
-        "A field is FIELD, not body.FIELD; a list of wrong types has a readable line for each; no message repeats "
-        "the parameter and its value.",
+        "A field is FIELD, not body.FIELD; a list of type errors has a readable line for each; messages do not "
+        "repeat the parameter and its value.",
     ),
     Explanation(
         "fewer lines for one mistake",
         _errors(says_less_of_types),
-        "Where a field may be of many kinds, vLLM lists what is wrong with each; here with the one that was meant.",
+        "For fields of several types vLLM lists the errors of each type; here only those of the intended one.",
     ),
     Explanation(
-        "other words",
+        "other messages",
         _pairs(WORDS),
-        "The message says what this server has, or no more than is known where the check is; the field is the same.",
+        "The message describes this server, or only what can be checked at that point; the field is the same.",
     ),
     Explanation(
         "prompts that are too long",
         _pairs(TOO_LONG),
-        "One message on every route, with the phrases of each client that looks for one; vLLM's own has some of them.",
+        "One message on all routes, with the phrases that clients match on; vLLM's has some of them.",
     ),
     Explanation(
-        "tokens found in the cache",
+        "cached tokens",
         _cached_tokens,
-        "What is cached depends on what either server was asked before.",
+        "What is cached depends on the earlier requests to each server.",
     ),
     Explanation(
         "beam search",
         _beams,
-        "Refused by name: it searches whole sequences in front of the engine, many requests for one, never streamed.",
+        "Rejected by name: it runs in front of the engine, with many requests for one, and is never streamed.",
     ),
     Explanation(
-        "parts of content that lack their text",
+        "content parts without text",
         _lenient_parts,
-        "vLLM refuses some of them, and strings as parts, when they are asked for in one form and not in another.",
+        "vLLM rejects some of them, and strings as parts, depending on the form of the request.",
     ),
     Explanation(
         "the first of several errors",
         _several_errors,
-        "`param` names the first field that is wrong; which one that is depends on the order of checks.",
+        "`param` names the first invalid field, which depends on the order of checks.",
     ),
     Explanation(
-        "numbers without a use",
+        "unused numbers",
         _beyond_the_wire,
-        "A top_k of more than 32 bits is refused, also where nothing is sampled and vLLM does not look at it.",
+        "A top_k of more than 32 bits is rejected, even if nothing is sampled and vLLM ignores it.",
     ),
     Explanation(
-        "types that are looked at first",
+        "values checked before types",
         _pairs(TYPES_FIRST),
-        "vLLM reads logprob_token_ids, and tool_choice beside tools, before it looks at types: a wrong type is a wrong "
-        "value then.",
+        "vLLM reads logprob_token_ids, and tool_choice with tools, before it checks types: a wrong type is then a "
+        "wrong value.",
     ),
     Explanation(
-        "grammars that no engine takes",
+        "invalid grammars",
         _pairs(GRAMMARS),
-        "vLLM's HTTP server compiles some grammars, here the engine says what is wrong; and what was asked for is "
-        "listed without its own settings.",
+        "vLLM's HTTP server compiles some grammars, here the engine reports the error; and constraints are listed "
+        "without their own settings.",
     ),
     Explanation(
-        "what an engine says of its own faults",
+        "errors of engines",
         _pairs(ENGINE),
-        "An error in mid-reply says whose it was: the engine's, or a grammar's that allows no further token.",
+        "An error mid-reply states its cause: the engine, or a grammar that allows no further token.",
     ),
     Explanation(
         "parsers that differ by form",
         _as_theirs,
-        "Some of vLLM's parsers find other things in a stream than in the whole reply; they are used as they are.",
+        "Some of vLLM's parsers return different results for a stream and for a whole reply; they are used unchanged.",
     ),
     Explanation(
-        "parsers are fed in batches",
+        "batched parsers",
         _batches,
-        "What a parser reads may come a few tokens after its ids: some tokens are given to it at a time.",
+        "Parsed text may come a few tokens after its ids, because some tokens are passed to parsers in batches.",
     ),
     Explanation(
         "fields of Responses",
         fields_of_responses,
-        "The response has the fields that OpenAI's client wants, with its values, and none of vLLM's own.",
+        "Responses have the fields of OpenAI's client, with its values, and none of vLLM's own.",
     ),
     Explanation(
-        "responses that are cut",
+        "truncated responses",
         cut_responses,
-        "A reply that reached its limit is incomplete, and so is its last item; vLLM says so in some forms only.",
+        "A truncated reply and its last item are incomplete; vLLM reports that in some forms only.",
     ),
     Explanation(
         "log-probabilities of streamed responses",
         logprobs_of_responses,
-        "Each token has its own, and its bytes; vLLM leaves out the first one's, and the bytes.",
+        "Each token has its log-probability and its bytes; vLLM omits those of the first token, and the bytes.",
     ),
     Explanation(
         "names of ids",
         names_of_ids,
-        "Log-probabilities on /inference/v1/generate also have the names that clients of older versions look for.",
+        "Log-probabilities on /inference/v1/generate also have the names of older versions.",
     ),
     Explanation(
         "fields of Messages",
         fields_of_messages,
-        "The message has Anthropic's id and fields; vLLM's is a chat's id.",
+        "Messages have Anthropic's id and fields; vLLM's id is a chat's.",
     ),
     Explanation(
         "errors of Messages",
         errors_of_messages,
-        "An error has Anthropic's shape and type, whatever is wrong; vLLM's has OpenAI's type, or its shape too.",
+        "All errors have Anthropic's format and type; vLLM's have OpenAI's type, some also its format.",
     ),
     Explanation(
         "keys without a value",
         _empty_keys,
-        "Which keys of a chunk are null or left out differs: no client can tell, and a chunk has fewer bytes.",
+        "Chunks differ in which keys are null or omitted: clients cannot tell, and chunks are smaller.",
     ),
 )
 

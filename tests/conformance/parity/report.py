@@ -1,4 +1,4 @@
-"""Tables of what was equal, explained and different, for people: in the terminal, in a file, in docs/parity.md."""
+"""Renders results as Markdown: tables of verdicts and explanations, and lists of differences."""
 
 import json
 import re
@@ -18,7 +18,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
         form = "streamed" if outcome.request.streamed else "whole"
-        answer = "answered" if outcome.theirs.succeeded else "refused"
+        answer = "accepted" if outcome.theirs.succeeded else "rejected"
         rows[(outcome.request.route, f"{form}, {answer}")][outcome.verdict] += 1
     lines = ["| route | form | cases | " + " | ".join(_VERDICTS) + " |", "|---|---|" + "---:|" * (1 + len(_VERDICTS))]
     total: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def faults(outcomes: Iterable[Outcome], examples: int = 3) -> str:
 
 
 def causes_of(outcome: Outcome) -> list[str]:
-    """Name what an outcome's differences have in common with others', each once."""
+    """Return the causes of an outcome's differences, in a form shared by outcomes with the same cause."""
     names: dict[str, None] = {}
     for difference in outcome.differences:
         path = re.sub(r"\[\d+\]", "[n]", re.sub(r"(?<=choices)\.\d+", "[n]", difference.path))
@@ -77,7 +77,7 @@ def _general(value: Any) -> str:
 
 
 def describe(outcome: Outcome, limit: int = 5) -> str:
-    """Show one request and where its answers differ."""
+    """Describe one request and its differences."""
     body = outcome.request.body
     shown = repr(body) if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False)
     headers = f" {dict(outcome.request.headers)}" if outcome.request.headers else ""
