@@ -51,7 +51,7 @@ from tokenwire.coordinator.observability.open_tracing import open_tracing
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
@@ -65,7 +65,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         coordinator_id,
         models.prepare,
         desired,
-        link=Link(settings.link),
+        channels=ChannelFactory(settings.link),
         router=Router(settings.routing),
         on_model_gone=models.on_workers_gone,
         liveness=settings.liveness,

@@ -72,7 +72,7 @@ class Option:
     """The command line option and environment variable of a field."""
 
     flag: str
-    """`--name`; `--name/--no-name`, where both can be said; `NAME` for an argument; empty: only the variable is read.
+    """`--name`; `--name/--no-name` for a switch with both; `NAME` for an argument; empty: only the variable is read.
     The flag of a bool sets the opposite of the default."""
     help: str = ""
     section: Section = Section.GENERAL

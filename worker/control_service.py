@@ -79,8 +79,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._tokenizer
 
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
-        wanted = None if request.all else set(request.request_ids)
-        return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(wanted))
+        request_ids = None if request.all else set(request.request_ids)
+        return pb.AbortResponse(aborted_slots=await self._worker.abort_requests(request_ids))
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
         task = asyncio.create_task(self._worker.drain(request.deadline_ms / 1000 or None))

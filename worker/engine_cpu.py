@@ -1,4 +1,4 @@
-"""CPU time of the engine's processes during a stall: tells an engine that computes from one that waits."""
+"""CPU time of the engine's processes during a stall: distinguishes an engine that computes from one that waits."""
 
 import os
 from collections import defaultdict

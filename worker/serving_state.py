@@ -136,7 +136,7 @@ class ServingStateController:
         return await self._run_to_completion(change())
 
     async def _run_to_completion(self, change: Coroutine[Any, Any, Result]) -> Result:
-        """Shield a change from its caller's cancellation: the engine would go on, and the state must reflect that."""
+        """Shield a change from its caller's cancellation: the engine continues it, and the state must reflect it."""
         task = asyncio.create_task(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -160,7 +160,7 @@ class ServingStateController:
             self._notify()
 
     async def _refresh(self) -> None:
-        """Read what only the engine knows."""
+        """Read the part of the state that is kept in the engine."""
         state, engine = self._state, self._engine
         state.paused = await engine.is_paused()
         state.weight_version = await engine.get_weight_version()
@@ -254,9 +254,9 @@ class ServingStateController:
             await self._engine.wake_up([])
             state.sleeping = False
         await self._adopt_weights(target)
-        wanted = {adapter.id for adapter in target.adapters}
+        ids = {adapter.id for adapter in target.adapters}
         for adapter in list(state.adapters):
-            if adapter.id not in wanted:
+            if adapter.id not in ids:
                 await self._unload_lora(adapter.id)
         for adapter in target.adapters:
             if adapter not in state.adapters:

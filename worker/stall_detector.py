@@ -1,4 +1,4 @@
-"""Tells a hung engine from a slow one: how long it has made no step, and how long that is expected to take."""
+"""Distinguishes a hung engine from a slow one: the time since its last step, and the expected time of a step."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ class StallDetector:
         """Number of steps so far."""
         self._clock = clock
         self._open: dict[Sequence, int] = {}
-        """Sequences in the engine, each with its prompt tokens that are not known to be computed."""
+        """Sequences in the engine, each with its prompt tokens that may still have to be computed."""
         self._pending_tokens = 0
         self._last_step_at = clock()
         self._longest_s = 0.0

@@ -1,4 +1,4 @@
-"""Restricts the directories from which weights and adapters may be read, whoever sent the path."""
+"""Restricts the directories from which weights and adapters may be read, regardless of who sent the path."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

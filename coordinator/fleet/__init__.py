@@ -1,1 +1,1 @@
-"""Workers: sessions with them and the choice among them. Carries ids, has never heard of text."""
+"""The workers: sessions, routing, admission and failover. Handles token ids and no text."""

@@ -21,7 +21,7 @@ from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
 from tokenwire.for_each import for_each
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class WorkerPool(SessionListener):
         prepare: Prepare,
         desired: DesiredStates | None = None,
         *,
-        link: Link | None = None,
+        channels: ChannelFactory | None = None,
         router: Router | None = None,
         on_model_gone: Callable[[str], None] = lambda name: None,
         liveness: LivenessSettings | None = None,
@@ -68,7 +68,7 @@ class WorkerPool(SessionListener):
         """By address, in order of arrival."""
         self._candidates: dict[tuple[str, int], list[WorkerSession]] = {}
         """Sessions that can take requests, by model and adapter: cached until a session changes."""
-        self._link = link or Link()
+        self._channels = channels or ChannelFactory()
         self._vllm_http = vllm_http or VllmHttpSettings()
         self._router = router or Router()
         self._liveness = liveness
@@ -218,7 +218,7 @@ class WorkerPool(SessionListener):
     def _add(self, address: str) -> None:
         is_vllm_http = address.startswith(("http://", "https://"))
         open_transport = (
-            partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._link)
+            partial(VllmHttpTransport, self._vllm_http) if is_vllm_http else partial(GrpcTransport, self._channels)
         )
         session = WorkerSession(
             address, self._coordinator_id, self._prepare, self, open_transport, self._liveness, self.stats_by_model

@@ -22,7 +22,7 @@ from tokenwire.coordinator.fleet.transport.base import OpenTransport, WorkerTran
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, WorkerLost, from_refusal
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -64,7 +64,7 @@ class WorkerSession:
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._listener = listener or SessionListener()
-        self._open_transport = open_transport or partial(GrpcTransport, Link())
+        self._open_transport = open_transport or partial(GrpcTransport, ChannelFactory())
         self._slots = SlotTable()
         self.workload = Workload(self._slots)
         self._stats_by_model = {} if stats_by_model is None else stats_by_model

@@ -1,4 +1,4 @@
-"""What accompanies one HTTP request: made where it enters, read and filled in by whoever handles it."""
+"""The context of one HTTP request: made by the middleware, read and filled in by routes and generation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,23 +16,23 @@ CONTEXT = "tokenwire.context"
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request's headers, caller, record and connection, and what runs for it."""
+    """One request's headers, caller, record and connection, and the handle of its generation."""
 
     record: RequestRecord = field(default_factory=RequestRecord)
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Each header's first value."""
     connection: Connection | None = None
-    """The client's connection, where the server lends it."""
+    """The client's connection, if the server lends it."""
     readiness: Readiness = field(default_factory=Readiness)
     max_body_bytes: int | None = None
-    """The largest body that is read; None: any."""
+    """Maximum size of the body; None: unlimited."""
     caller: Caller = ANYBODY
     handle: RequestHandle | None = None
-    """What runs for it; None before its submission."""
+    """The handle to abort it; None before its submission."""
 
     @property
     def drain_error(self) -> Unavailable | None:
-        """What its client gets if the server cancels it; None unless a drain took too long."""
+        """The error for a request that is cancelled because a drain took too long; else None."""
         if not self.readiness.out_of_time:
             return None
-        return Unavailable("This server stops, and did not come to the end of this request.", retry_after_s=1)
+        return Unavailable("This server shut down before the request was finished.", retry_after_s=1)

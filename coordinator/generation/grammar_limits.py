@@ -1,4 +1,4 @@
-"""Bounds on grammars: what a worker would compile for minutes is refused before any worker hears of it."""
+"""Bounds on grammars: one that a worker would compile for minutes is rejected without involving a worker."""
 
 import json
 import re
@@ -14,13 +14,13 @@ MAX_CHOICES = 10_000
 MAX_NESTING = 64
 """Of objects, arrays and groups: vLLM's own limit, which its engine checks too."""
 TAG_NESTING = 16
-"""What a structural tag wraps around a schema."""
+"""Additional levels of a structural tag around a schema."""
 MAX_REPETITION = 100_000
 MAX_REPETITIONS = 256
 """Of bounds such as {1,9} and of lengths in schemas: an engine takes about a second for each that differs."""
 
-# What has no groups and repetitions: escapes and classes, in grammars also texts and comments. Nothing here backtracks:
-# these patterns read what strangers wrote.
+# Parts without groups and repetitions: escapes and classes, in grammars also strings and comments. The patterns do not
+# backtrack, because their input is untrusted.
 _IN_REGEX = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+\]?", re.DOTALL)
 _IN_GRAMMAR = re.compile(_IN_REGEX.pattern + r'|"(?:\\.|[^"\\\n])*+"?|#[^\n]*+', re.DOTALL)
 _REPETITION = re.compile(r"\{\s*+(\d*+)\s*+(?:,\s*+(\d*+)\s*+)?\}")
@@ -28,23 +28,23 @@ _GROUP = re.compile(r"[()]")
 _LENGTHS = frozenset({"minLength", "maxLength", "minProperties", "maxProperties", "pattern"})
 
 
-def check_grammar(asked: pb.StructuredOutputs) -> None:
-    """Check what a request's output must follow. Raises InvalidRequest."""
-    match asked.WhichOneof("constraint"):
+def check_grammar(outputs: pb.StructuredOutputs) -> None:
+    """Check the constraint on a request's output. Raises InvalidRequest."""
+    match outputs.WhichOneof("constraint"):
         case "json_schema":
-            _check_json("JSON schema", asked.json_schema, "structured_outputs.json", MAX_NESTING)
+            _check_json("JSON schema", outputs.json_schema, "structured_outputs.json", MAX_NESTING)
         case "structural_tag":
-            tag, param = asked.structural_tag, "structured_outputs.structural_tag"
+            tag, param = outputs.structural_tag, "structured_outputs.structural_tag"
             _check_json("value of " + param, tag, param, MAX_NESTING + TAG_NESTING)
         case "regex":
-            _check_size(len(asked.regex), MAX_REGEX_CHARS, "structured_outputs.regex")
-            _check_expression(_IN_REGEX.sub("_", asked.regex), "structured_outputs.regex")
+            _check_size(len(outputs.regex), MAX_REGEX_CHARS, "structured_outputs.regex")
+            _check_expression(_IN_REGEX.sub("_", outputs.regex), "structured_outputs.regex")
         case "grammar":
-            _check_size(len(asked.grammar), MAX_GRAMMAR_CHARS, "structured_outputs.grammar")
-            _check_expression(_IN_GRAMMAR.sub("_", asked.grammar), "structured_outputs.grammar")
+            _check_size(len(outputs.grammar), MAX_GRAMMAR_CHARS, "structured_outputs.grammar")
+            _check_expression(_IN_GRAMMAR.sub("_", outputs.grammar), "structured_outputs.grammar")
         case "choice":
-            _check_choices(asked.choice.values)
-    _check_size(len(asked.whitespace_pattern), MAX_REGEX_CHARS, "structured_outputs.whitespace_pattern")
+            _check_choices(outputs.choice.values)
+    _check_size(len(outputs.whitespace_pattern), MAX_REGEX_CHARS, "structured_outputs.whitespace_pattern")
 
 
 def _check_choices(choices: Any) -> None:
@@ -67,13 +67,13 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
     except RecursionError as error:
         raise too_deep from error
     except ValueError:
-        return  # engines have words for it
-    level, repetitions, ending = [root], 0, set[str]()
+        return  # the engine's own error describes it
+    level, repetitions, resolved = [root], 0, set[str]()
     for _ in range(nesting):
         for node in level:
             if isinstance(node, dict):
                 repetitions += _count_repetitions(node, param)
-                _check_reference(node, root, ending, param)
+                _check_reference(node, root, resolved, param)
                 _check_triggers(node, param)
         level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
     if level:
@@ -81,20 +81,23 @@ def _check_json(what: str, text: str, param: str, nesting: int) -> None:
     _check_repetitions(repetitions, param)
 
 
-def _check_reference(node: dict[str, Any], root: Any, ending: set[str], param: str) -> None:
-    """Check that a reference ends, as those in `ending` do: of a loop engines make a grammar that allows nothing."""
+def _check_reference(node: dict[str, Any], root: Any, resolved: set[str], param: str) -> None:
+    """Check that a reference is not circular: engines turn a circle into a grammar that allows nothing.
+
+    `resolved` has the references that are known not to be; this one is added.
+    """
     passed: set[str] = set()
     target: Any = node
-    while isinstance(target, dict) and isinstance(reference := target.get("$ref"), str) and reference not in ending:
+    while isinstance(target, dict) and isinstance(reference := target.get("$ref"), str) and reference not in resolved:
         if reference in passed:
             raise _refusal(param, f"has a $ref that leads back to itself: {reference[:100]}")
         passed.add(reference)
-        target = _referred(root, reference)
-    ending |= passed
+        target = _resolve(root, reference)
+    resolved |= passed
 
 
-def _referred(root: Any, reference: str) -> Any:
-    """Return what a reference within a schema names, None for nothing."""
+def _resolve(root: Any, reference: str) -> Any:
+    """Return the target of a reference within a schema; None if there is none."""
     target, (document, *path) = root, reference.split("/")
     for step in path if document == "#" else ("elsewhere",):
         target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
@@ -102,7 +105,7 @@ def _referred(root: Any, reference: str) -> Any:
 
 
 def _check_triggers(node: dict[str, Any], param: str) -> None:
-    """Check those of a structural tag: vLLM 0.32 takes an empty one for a fault of its own."""
+    """Check the triggers of a structural tag: vLLM 0.32 reports an empty one as an internal error."""
     triggers = node.get("triggers")
     if param.endswith("structural_tag") and isinstance(triggers, list) and "" in triggers:
         raise _refusal(param, "has an empty trigger")

@@ -18,7 +18,7 @@ MAX_STOPS = 128
 """On routes that follow vLLM's SamplingParams, which has none."""
 MAX_STOP_CHARS = 4096
 MAX_ALL_STOP_CHARS = MAX_STOP_STRINGS * MAX_STOP_CHARS
-"""Of all stop strings of a request together: the automaton that finds them is built of every character."""
+"""Of all stop strings of a request together, because the automaton that searches for them grows with each character."""
 MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARS = 1024
 MAX_LOGPROB_TOKEN_IDS = 128
@@ -26,7 +26,7 @@ TRANSFER_PARAMS = ("kv_transfer_params", "ec_transfer_params")
 MAX_SEED = 2**63 - 1
 MAX_BIASES = 10_000
 MAX_IDS = 2**20
-"""Of a list in the sampling parameters: more than any vocabulary has."""
+"""Of a list in the sampling parameters: more than any vocabulary."""
 _MOST_IDS = {"logit_bias": MAX_BIASES, "stop_token_ids": 1024}
 
 _OUT_OF_VOCABULARY = {
@@ -80,7 +80,7 @@ def check_request(request: GenerationRequest, model: ServedModel) -> None:
 
 
 def check_sequences(n: int, prompts: int) -> None:
-    """Check how many sequences so many prompts ask for: before anything is made of them. Raises InvalidRequest."""
+    """Check the number of sequences of a request, before any work on its prompts. Raises InvalidRequest."""
     if n * prompts > MAX_SEQUENCES:
         raise InvalidRequest(f"n={n} for {prompts} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n")
 
@@ -103,12 +103,12 @@ def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:
 
 
 def check_no_transfer(sampling: pb.SamplingParams) -> None:
-    """Check that nothing makes an engine fetch memory of other engines. Raises InvalidRequest.
+    """Check that a request has no KV transfer parameters. Raises InvalidRequest.
 
-    Engines trust these parameters: wrong ones end an engine, put foreign blocks into its prefix cache, or have it dial
-    any host.
+    Engines trust these parameters: invalid ones crash an engine, put foreign blocks into its prefix cache, or make it
+    connect to any host.
     """
-    # Inside of extra arguments an engine cannot tell them from its own.
+    # An engine takes those among extra arguments for its own.
     extra = json.loads(sampling.extra_args_json or "{}")
     for name in TRANSFER_PARAMS:
         if sampling.HasField(f"{name}_json") or extra.get(name) not in (None, {}):
@@ -120,7 +120,7 @@ def check_no_transfer(sampling: pb.SamplingParams) -> None:
 
 
 def check_no_transfer_fields(body: object) -> None:
-    """Check that a body has none of these parameters, for routes that cannot hand them on. Raises InvalidRequest."""
+    """Check that a body has no transfer parameters, for routes that cannot pass them on. Raises InvalidRequest."""
     for name in TRANSFER_PARAMS:
         if isinstance(body, dict) and body.get(name) not in (None, {}):
             raise InvalidRequest(f"`{name}` is not accepted on this route.", param=name)
@@ -154,9 +154,9 @@ def truncated_length(truncation: Truncation, max_tokens: int, model: ServedModel
 def check_prompt(
     token_ids: Sequence[int], reused: int, sampling: pb.SamplingParams, model: ServedModel, param: str
 ) -> int:
-    """Check a prompt's ids; return the most tokens that a reply to it may have. Raises InvalidRequest.
+    """Check a prompt's ids; return the maximum tokens of a reply to it. Raises InvalidRequest.
 
-    reused: how many of the ids are those of an earlier prompt and its reply, which were checked when they were new.
+    reused: how many of the leading ids are those of an earlier prompt and its reply, which were checked then.
     """
     check_length(len(token_ids), model)
     max_tokens = resolve_max_tokens(sampling, len(token_ids), model)
@@ -166,12 +166,12 @@ def check_prompt(
 
 
 def check_length(length: int, model: ServedModel) -> None:
-    """Check how long a prompt is. Raises InvalidRequest."""
+    """Check the length of a prompt. Raises InvalidRequest."""
     limit = model.max_model_len
     if not length:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
     if length >= limit:
-        # Clients know a prompt that is too long by one of a dozen phrases; these words hold what each looks for.
+        # Clients recognize this error by one of a dozen phrases, all of which are in this message.
         room = "" if length > limit else " and a reply needs at least 1 more"
         raise InvalidRequest(
             f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
@@ -182,7 +182,7 @@ def check_length(length: int, model: ServedModel) -> None:
 
 
 def resolve_max_tokens(sampling: pb.SamplingParams, prompt_length: int, model: ServedModel) -> int:
-    """Return what the request asked for, at most what the context leaves after the prompt."""
+    """Return the requested maximum of tokens, bounded by the context left after the prompt."""
     left = model.max_model_len - prompt_length
     if sampling.HasField("max_tokens"):
         return min(sampling.max_tokens, left)
@@ -229,7 +229,7 @@ def _check_ranges(sampling: pb.SamplingParams) -> None:
 
 
 def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) -> InvalidRequest:
-    """Return the error for an id that no vocabulary has, or not this model's, of so many tokens."""
+    """Return the error for an id outside any vocabulary, or outside this model's of `vocabulary` tokens."""
     message = _OUT_OF_VOCABULARY.get(param, "token_id(s) [{0}] in {1} contain out-of-vocab token ids.")
     if param not in _OUT_OF_VOCABULARY and vocabulary is not None:
         message += f" Vocabulary size: {vocabulary}"
@@ -238,7 +238,7 @@ def out_of_vocabulary(token_id: int, param: str, vocabulary: int | None = None) 
 
 
 def check_ids(token_ids: Sequence[int], model: ServedModel, param: str) -> None:
-    """Check that ids are in the vocabulary: an engine may die of one that is not. Raises InvalidRequest."""
+    """Check that ids are in the vocabulary, because others may crash an engine. Raises InvalidRequest."""
     if not token_ids:
         return
     for token_id in (min(token_ids), max(token_ids)):

@@ -1,4 +1,4 @@
-"""Prompts of every kind to ids: renders, tokenizes, truncates."""
+"""Turns prompts of every kind into ids: renders, tokenizes, truncates."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ class PreparedPrompt:
 
     token_ids: Sequence[int]
     text: str | None
-    """What was tokenized; None for a prompt that came as ids, or that begins with ids of what was said before."""
+    """The tokenized text; None for a prompt sent as ids, or one that begins with ids of earlier turns."""
     conversation: Conversation | None = None
-    """What it continues, where it is to re-use ids."""
+    """The conversation that it continues, if it may reuse ids."""
 
     @property
     def reused(self) -> int:
@@ -29,7 +29,7 @@ class PreparedPrompt:
 
     @property
     def new_ids(self) -> Sequence[int]:
-        """The ids behind the last reply that is over: what was thought before does not tell whether this one thinks."""
+        """The ids after the last finished reply: reasoning before them says nothing about this reply."""
         continued = None if self.conversation is None else self.conversation.new_ids
         return self.token_ids if continued is None else continued
 
@@ -41,10 +41,10 @@ async def prepare_prompt(
     max_tokens: int = 0,
     history: TokenHistory | None = None,
 ) -> PreparedPrompt:
-    """Turn a prompt into ids. Raises InvalidRequest where the template refuses the messages, or the text is too long.
+    """Turn a prompt into ids. Raises InvalidRequest if the template rejects the messages or the text is too long.
 
-    max_tokens: what the request asked for, 0 if nothing; a truncation to "what fits" then leaves room for a token.
-    history: where chats find what they continue; without it, or with special tokens or a truncation, they do not.
+    max_tokens: the requested maximum, 0 if none; a truncation to "what fits" then leaves space for one token.
+    history: earlier turns whose ids chats reuse; not used with special tokens or a truncation.
     """
     conversation = None
     if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
@@ -67,7 +67,7 @@ async def _conversation(
     truncation: Truncation | None,
     history: TokenHistory,
 ) -> Conversation | None:
-    # What is cut, or framed by special tokens, is not what the next prompt goes on from.
+    # A truncated prompt, or one framed by special tokens, is not the beginning of the next one.
     if truncation is not None or prompt.add_special_tokens:
         return None
     if prefix is not None:

@@ -1,4 +1,4 @@
-"""The models behind this coordinator: what their workers announced, with tokenizer and chat template."""
+"""The models that workers announced, with tokenizer and chat template, by name."""
 
 import asyncio
 import json
@@ -32,34 +32,34 @@ log = logging.getLogger(__name__)
 
 
 class ModelDirectory:
-    """Learns models from workers' welcomes and finds them by name. They stay known for a while without workers."""
+    """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while."""
 
     def __init__(
         self,
         settings: CoordinatorSettings,
-        targets: DesiredStates | None = None,
+        desired: DesiredStates | None = None,
         clock: Callable[[], float] = time.monotonic,
         expected: ExpectedModels | None = None,
     ) -> None:
         self._settings = settings
         self._expected = expected or ExpectedModels()
-        self._targets = targets or DesiredStates()
+        self._desired = desired or DesiredStates()
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
-        """By what workers say of their model: those that say the same share it."""
-        self._ever_met = False
+        """By the serialized announcement: workers with equal ones share a model."""
+        self._ever_connected = False
         self._absent: dict[str, float] = {}
-        """First names of models without workers, each with the time at which the last one left."""
+        """When the last worker of a model without workers was lost, by its first name."""
         self._clock = clock
         self._untrusted = IsolatedRenderer() if settings.template.trust_request else None
 
     async def close(self) -> None:
-        """End what runs beside this process."""
+        """End the renderer process."""
         if self._untrusted is not None:
             await self._untrusted.close()
 
     def list(self) -> list[ServedModel]:
-        """Return every model once, in the order in which they became known."""
+        """Return every model once, in order of registration."""
         self._forget_absent()
         return list({id(model): model for model in self._models.values()}.values())
 
@@ -69,7 +69,7 @@ class ModelDirectory:
         return self._expected.unknown()
 
     async def wait_for(self, name: str | None) -> ServedModel:
-        """Find a model as `find` does; one that is expected is waited for. Raises NotFound or Unavailable."""
+        """Find a model as `find` does, but wait for an expected one. Raises NotFound or Unavailable."""
         self._forget_absent()
         if name and name in self._models:
             return self._models[name]
@@ -83,7 +83,7 @@ class ModelDirectory:
     def find(self, name: str | None) -> ServedModel:
         """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
         self._forget_absent()
-        if not self._models and (not self._ever_met or not name):
+        if not self._models and (not self._ever_connected or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
             return min(self._models.values(), key=lambda model: model.names[0] in self._absent)
@@ -95,10 +95,10 @@ class ModelDirectory:
 
     def adapters(self) -> Iterator[Adapter]:
         """List the adapters of all models."""
-        return (adapter for adapter in self._targets.adapters() if adapter.model in self._models)
+        return (adapter for adapter in self._desired.adapters() if adapter.model in self._models)
 
     def on_workers_gone(self, name: str) -> None:
-        """Hear that a model, by its first name, has no worker any more."""
+        """Record that a model, by its first name, has lost its last worker."""
         self._absent.setdefault(name, self._clock())
 
     def _forget_absent(self) -> None:
@@ -109,25 +109,25 @@ class ModelDirectory:
             del self._absent[gone]
             self._expected.mark_unavailable(name for name, model in self._models.items() if model.names[0] == gone)
             self._models = {name: model for name, model in self._models.items() if model.names[0] != gone}
-            self._prepared = {said: model for said, model in self._prepared.items() if model.names[0] != gone}
-            log.info("%s has had no worker for %g s and is not served any more", gone, self._settings.model_linger_s)
+            self._prepared = {key: model for key, model in self._prepared.items() if model.names[0] != gone}
+            log.info("%s has had no worker for %g s and is no longer served", gone, self._settings.model_linger_s)
 
     def _with_adapter(self, name: str) -> ServedModel | None:
-        adapter = self._targets.adapter(name)
+        adapter = self._desired.adapter(name)
         if adapter is None or adapter.model not in self._models:
             return None
         return replace(self._models[adapter.model], names=(name,), adapter=adapter)
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
-        """Make a worker's model servable: get its tokenizer, from memory, disk or the worker itself."""
-        said = info.SerializeToString(deterministic=True).hex()
-        if said not in self._prepared:
-            files = await self._files(info.tokenizer_digest, fetch)
+        """Register a worker's model, with its tokenizer from memory, disk or the worker itself."""
+        key = info.SerializeToString(deterministic=True).hex()
+        if key not in self._prepared:
+            files = await self._tokenizer_files(info.tokenizer_digest, fetch)
             model = await asyncio.to_thread(_build, info, files, self._settings, self._untrusted)
-            # Another worker's session may have been quicker: one model for all that say the same of it.
-            self._prepared.setdefault(said, model)
-        model = self._prepared[said]
-        self._ever_met = True
+            # Another worker's session may have been faster: workers with equal announcements share a model.
+            self._prepared.setdefault(key, model)
+        model = self._prepared[key]
+        self._ever_connected = True
         self._absent.pop(model.names[0], None)
         for name in model.names:
             known = self._models.get(name)
@@ -136,26 +136,26 @@ class ModelDirectory:
             self._models[name] = model
         self._expected.mark_available(model.names)
 
-    async def _files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
+    async def _tokenizer_files(self, digest: str, fetch: FetchFiles) -> dict[str, bytes]:
         settings = self._settings
         if settings.tokenizer is not None:
             return read_directory(settings.tokenizer)
-        kept = None
+        cached = None
         if settings.cache_dir is not None and digest.isalnum():
-            kept = settings.cache_dir / "tokenizers" / f"{digest}.pb"
-            files = _read_kept(kept)
+            cached = settings.cache_dir / "tokenizers" / f"{digest}.pb"
+            files = _read_cached(cached)
             if files and tokenizer_files.digest(files) == digest:
                 return files
         files = await fetch()
-        if kept is not None:
-            _keep(kept, files)
+        if cached is not None:
+            _write_cached(cached, files)
         return files
 
 
 def _build(
     info: pb.Model, files: Mapping[str, bytes], settings: CoordinatorSettings, untrusted: UntrustedRenderer | None
 ) -> ServedModel:
-    """Build what takes time: for a thread. Raises InvalidRequest or ParserUnusable."""
+    """Build a model; takes long, so call it in a thread. Raises InvalidRequest or ParserUnusable."""
     tokenizer = Tokenizer.from_files(files)
     template = settings.template
     facts = ModelFacts(info.names[0], info.model_type or None, info.architecture or None)
@@ -179,23 +179,23 @@ def _build(
     )
 
 
-def _read_kept(path: Path) -> dict[str, bytes]:
+def _read_cached(path: Path) -> dict[str, bytes]:
     try:
         return dict(control_pb2.GetTokenizerResponse.FromString(path.read_bytes()).files)
     except FileNotFoundError:
         return {}
     except (OSError, DecodeError) as error:
-        log.warning("cannot read the tokenizer kept in %s: %s", path, error)
+        log.warning("cannot read the cached tokenizer %s: %s", path, error)
         return {}
 
 
-def _keep(path: Path, files: dict[str, bytes]) -> None:
-    # Written beside and moved, so that another process never sees half of it. It is a convenience: a disk that
-    # refuses it costs a fetch per start, not the service.
+def _write_cached(path: Path, files: dict[str, bytes]) -> None:
+    # Written to a temporary file and renamed, so that other processes never read an incomplete one. The cache is
+    # optional: without it, each start fetches the files.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as temporary:
             temporary.write(control_pb2.GetTokenizerResponse(files=files).SerializeToString())
         os.replace(temporary.name, path)
     except OSError as error:
-        log.warning("cannot keep the tokenizer in %s: %s", path, error)
+        log.warning("cannot cache the tokenizer in %s: %s", path, error)

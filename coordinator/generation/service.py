@@ -1,4 +1,4 @@
-"""Generation: takes a request to its choices. Checks, submits, and aborts."""
+"""Generation: prepares a request's prompts, submits them to the fleet, and aborts them."""
 
 import asyncio
 import json
@@ -21,22 +21,22 @@ from tokenwire.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 _TURN = 64
-"""Prompts that are prepared or submitted in one iteration of the loop, so that others have a turn."""
+"""Prompts prepared or submitted before yielding to the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request whose prompts are ids and whose parameters were checked."""
+    """A request with its prompts as ids and its parameters checked."""
 
     request: GenerationRequest
     model: ServedModel
     prompts: Sequence[PreparedPrompt]
     max_tokens: Sequence[int] = ()
-    """The most tokens that a reply to each prompt may have."""
+    """Maximum tokens of a reply to each prompt."""
     recording: Recording | None = None
-    """Listens to the choices, where they are kept for later requests."""
+    """Records the choices, if they are kept for later requests."""
     choices: int = field(init=False)
-    """How many choices the reply has."""
+    """The number of choices of the reply."""
     prompt_tokens: int = field(init=False)
     """Tokens of all prompts."""
     reused_tokens: int = field(init=False)
@@ -52,27 +52,27 @@ class PreparedRequest:
         return self.prompts[choice // self.request.n]
 
     def text_of(self, choice: int) -> str:
-        """Return the text of a choice's prompt; one that came as ids is decoded."""
+        """Return the text of a choice's prompt; one sent as ids is decoded."""
         prompt = self.prompt_of(choice)
         if prompt.text is not None:
             return prompt.text
         return self.model.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
 
     def chat_text(self) -> str | None:
-        """Return the text of a chat's prompt; None where no template rendered it."""
+        """Return the text of a chat's prompt; None if no template rendered it."""
         return None if self.prompts[0].text is None and self.prompts[0].conversation is None else self.text_of(0)
 
 
 @dataclass(slots=True)
 class GenerationHandle:
-    """The handle of a whole request: of what was submitted for each of its prompts."""
+    """The handle of a request: the handles of its prompts' submissions."""
 
     parts: list[RequestHandle] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
-    """Ends it when its time is over."""
+    """Its timeout."""
 
     def abort(self) -> None:
-        """End whatever still runs. Safe at any time, more than once."""
+        """Abort what still runs. Safe at any time, more than once."""
         if self.timer is not None:
             self.timer.cancel()
         for_each(self.parts, lambda part: part.abort())
@@ -82,7 +82,7 @@ class GenerationHandle:
         return ", ".join(filter(None, (part.explain() for part in self.parts)))
 
     def time_out(self, seconds: float, reply: Reply) -> None:
-        """End everything because its time is over, and fail the reply."""
+        """Abort after a timeout of so many seconds, and fail the reply."""
         self.abort()
         reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
 
@@ -98,9 +98,9 @@ class Generation:
         timeout_s: float | None = None,
         takes_transfers: bool = False,
     ) -> None:
-        """`timeout_s` is how long a request may take, where its client is not less patient.
+        """`timeout_s` is the maximum time of a request; its client may set a shorter one.
 
-        `takes_transfers` says whether requests may have engines fetch each other's memory.
+        `takes_transfers`: whether requests may have KV transfer parameters.
         """
         self._timeout_s = timeout_s
         self._takes_transfers = takes_transfers
@@ -111,11 +111,11 @@ class Generation:
     async def prepare(self, request: GenerationRequest, model: ServedModel | None = None) -> PreparedRequest:
         """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable.
 
-        model: the request's, where it had to be known before.
+        model: the request's, if it has been resolved before.
         """
         model = model or await self._models.wait_for(request.model)
         self.check_transfers(request.sampling)
-        # Under overload the prompts of a request that would be refused anyway cost nothing.
+        # Checked first, so that under overload a request that will be rejected is not tokenized.
         self._fleet.check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
         request.sampling = sampling = _with_defaults(request.sampling, model)
         limits.check_request(request, model)
@@ -133,7 +133,7 @@ class Generation:
         return PreparedRequest(request, model, prompts, max_tokens, _recording(request, model, prompts))
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
-        """Check what is asked of engines' transfers among each other. Raises InvalidRequest."""
+        """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
         given = sampling.kv_transfer_params_json or sampling.ec_transfer_params_json or sampling.extra_args_json
         if given and not self._takes_transfers:
             limits.check_no_transfer(sampling)
@@ -141,7 +141,7 @@ class Generation:
     async def prepare_prompt(
         self, prompt: Prompt, model: ServedModel, truncation: Truncation | None = None, max_tokens: int = 0
     ) -> PreparedPrompt:
-        """Turn one prompt into ids, which are not checked; see `prepare_prompt`. Raises InvalidRequest."""
+        """Turn one prompt into unchecked ids; see `prepare_prompt`. Raises InvalidRequest."""
         return await prepare_prompt(prompt, model, truncation, max_tokens, self._history)
 
     async def start(
@@ -151,9 +151,9 @@ class Generation:
         context: RequestContext | None = None,
         timeout_s: float | None = None,
     ) -> GenerationHandle:
-        """Submit every prompt; the reply gets all choices, or a timeout. The context's record gets their workers.
+        """Submit every prompt; the reply gets all choices, or a timeout. Their workers are added to the record.
 
-        Raises Unavailable, Overloaded or Forbidden; then nothing runs.
+        Raises Unavailable, Overloaded or Forbidden after aborting what was submitted.
         """
         context = context or RequestContext()
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
@@ -188,12 +188,12 @@ class Generation:
         return handle
 
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
-        """Return what workers are to get, one message for each prompt; slots are assigned when it is sent."""
+        """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
         return (_submit(prepared, position) for position in range(len(prepared.prompts)))
 
 
 def _with_defaults(asked: pb.SamplingParams, model: ServedModel) -> pb.SamplingParams:
-    """Return sampling parameters with the model's defaults where a request says nothing."""
+    """Return sampling parameters with the model's defaults for those that a request does not set."""
     sampling = pb.SamplingParams()
     sampling.CopyFrom(model.sampling_defaults)
     sampling.MergeFrom(asked)
@@ -218,7 +218,7 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
 
 
 def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
-    """Return what a worker gets for a prompt."""
+    """Return the message that submits a prompt to a worker."""
     request, adapter, kwargs = prepared.request, prepared.model.adapter, prepared.request.reasoning_parser_kwargs
     submit = pb.Submit(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
@@ -237,11 +237,11 @@ def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
 
 
 def _recording(request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]) -> Recording | None:
-    """Return what keeps the choices for later requests, where they are to be kept."""
+    """Return the recording of the choices for later requests; None if they are not kept."""
     prompt = prompts[0]
     if prompt.conversation is None or not prompt.conversation.is_recorded:
         return None
-    # Those that the request asked for, without those that the model ends its replies with.
+    # Those that the request set, without the model's own.
     stop_token_ids = frozenset(request.sampling.stop_token_ids).difference(model.stop_token_ids)
     return Recording(
         prompt.conversation,

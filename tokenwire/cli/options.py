@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from tokenwire.cli.main import SectionedCommand, SectionedOption
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Declared, declared, nested, option_name
-from tokenwire.secret_files import read_secret
 
 T = TypeVar("T")
 Values = Mapping[str, object]
@@ -122,7 +121,7 @@ def _value(each: Declared, values: Values, environment: Mapping[str, str]) -> ob
     given = values.get(about.name) if about.flag else environment.get(about.variable)
     if about.contents:
         path = given if isinstance(given, Path) else None
-        given = read_secret(about.contents, path, about.name, environment, about.secret_variable)
+        given = _read_secret(about.contents, path, about.name, environment, about.secret_variable)
     if given is None:
         flag, default = about.default_with or ("", None)
         return default if values.get(flag) else None
@@ -154,3 +153,19 @@ def _argument(each: Declared, value: object) -> list[str]:
         return [flag] if value else [opposite] if opposite else []
     given = value if each.repeated and isinstance(value, tuple) else (value,)
     return [part for one in given for part in ([flag, str(one)] if each.option.is_flag else [str(one)])]
+
+
+def _read_secret(what: str, path: Path | None, flag: str, environment: Mapping[str, str], variable: str) -> str | None:
+    """Read a secret from the flag's file, else from a variable; None if in neither. Raises InvalidRequest.
+
+    Secrets are never arguments, because all users of a machine can read those.
+    """
+    secret = environment.get(variable)
+    if path is not None:
+        try:
+            secret = path.read_text().strip()
+        except OSError as error:
+            raise InvalidRequest(f"{flag}: cannot read {path}: {error.strerror}") from error
+    if secret == "":
+        raise InvalidRequest(f"The {what} is empty: {path or variable}")
+    return secret

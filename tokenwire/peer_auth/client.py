@@ -21,7 +21,7 @@ Metadata = tuple[tuple[str, str], ...]
 _NO_TLS = ClientLinkSettings()
 
 
-class Link:
+class ChannelFactory:
     """Opens channels to workers. New channels use the current contents of the files; open ones are unaffected."""
 
     def __init__(self, settings: ClientLinkSettings = _NO_TLS) -> None:

@@ -31,7 +31,7 @@ class GuardedPort:
         self._open = settings.ca is None and self._tokens is None
         if self._encrypted and self._open:
             raise InvalidRequest(
-                "--link-cert alone authenticates nobody: require certificates of coordinators with --link-ca "
+                "--link-cert alone does not authenticate coordinators: require their certificates with --link-ca "
                 "or a token with --link-token-file"
             )
         self._credentials = _open_credentials(settings)

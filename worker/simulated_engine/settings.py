@@ -131,7 +131,7 @@ class SimulationSettings:
     def generators(self) -> bool:
         """Whether sequences whose noise has a state draw it from a generator of their own.
 
-        Then only a run from the start says the same again, and one from prompt and tokens says something else.
+        Then only a run from the start generates the same tokens; one that continues from prompt and tokens does not.
         """
         return self.seeds == "generator"
 

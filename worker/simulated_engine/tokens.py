@@ -147,7 +147,7 @@ def _limit_finish(fails: bool) -> pb.Finish:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShape:
-    """Which log-probabilities a request asks for."""
+    """The log-probabilities that a request asks for."""
 
     likeliest: int
     exact: tuple[int, ...] = ()

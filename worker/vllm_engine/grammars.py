@@ -51,10 +51,10 @@ class GrammarCheck:
         arguments = (config.model_config, config.speculative_config, config.structured_outputs_config)
         params.verify(*arguments, self._tokenizer)
 
-    def _reject_unsatisfiable(self, asked: Any) -> None:
+    def _reject_unsatisfiable(self, outputs: Any) -> None:
         # The core compiles all grammars with the backend of its first one, whatever vLLM verified this one for.
-        compiler = self._compiler or asked._backend
-        kind, grammar = get_structured_output_key(asked)
+        compiler = self._compiler or outputs._backend
+        kind, grammar = get_structured_output_key(outputs)
         fault = ""
         if compiler == "xgrammar":
             # With bytes it takes a fraction of the time. A grammar that fails there may refer to the model's tokens.

@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
@@ -94,9 +94,7 @@ class FairQueue:
         self.size_bytes += entry.size_bytes
 
     def remove(self, entry: QueuedRequest, started: bool = False) -> None:
-        """Remove a request; one that started advances the virtual time."""
-        if not entry.queued:
-            return
+        """Remove a queued request; one that started advances the virtual time."""
         entry.queued = False
         if started and not entry.placement.resumed:
             self._virtual_time = max(self._virtual_time, entry.rank[2])
@@ -104,6 +102,10 @@ class FairQueue:
         self.sequences -= entry.sequences
         self.size_bytes -= entry.size_bytes
         self._tidy(entry.submit.lora.id)
+
+    def __iter__(self) -> Iterator[QueuedRequest]:
+        """Yield the queued requests, in no particular order."""
+        return (entry for entries in self._entries.values() for entry in entries if entry.queued)
 
     def waits(self, adapter_id: int) -> bool:
         """Return whether requests of an adapter are queued."""

@@ -19,7 +19,7 @@ from tokenwire.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
-"""Requests of other coordinators end without notice to this one, so a queue polls the workers' capacity."""
+"""This coordinator gets no event when requests of others end, so a queue polls the workers' capacity."""
 _RETRY_AFTER_S = 1.0
 
 
@@ -51,9 +51,8 @@ class AdmissionQueue:
         self._expected = expected or ExpectedModels()
         self._rejections: Counter[tuple[str, Rejection]] = Counter()
         self._queues: dict[str, FairQueue] = {}
+        """By model; without empty ones."""
         self._throughputs: dict[str, ThroughputEstimate] = {}
-        self._waiting: dict[QueuedRequest, None] = {}
-        """In the order of their arrival."""
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
         workers.subscribe(self._changed)
@@ -71,10 +70,10 @@ class AdmissionQueue:
     @property
     def waiting_requests(self) -> int:
         """The number of queued requests."""
-        return len(self._waiting)
+        return sum(queue.requests for queue in self._queues.values())
 
     def check_open(self, model: str, adapter_id: int) -> None:
-        """Check that one more request would be admitted, before anything is done for it. Raises as `submit`."""
+        """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
         queue = self._queues.get(model)
         if queue is not None and queue.waits(adapter_id):
             self._check_length(model, queue, adapter_id, sequences=1)
@@ -95,7 +94,8 @@ class AdmissionQueue:
 
     def end(self, request_ids: Collection[str] | None) -> int:
         """Abort queued requests by their ids, None: all; return the number of their sequences."""
-        found = [entry for entry in self._waiting if request_ids is None or entry.submit.request_id in request_ids]
+        queued = (entry for queue in self._queues.values() for entry in queue)
+        found = [entry for entry in queued if request_ids is None or entry.submit.request_id in request_ids]
         for entry in found:
             entry.abort()
             for_each(
@@ -129,7 +129,6 @@ class AdmissionQueue:
     def _enqueue(self, queue: FairQueue, entry: QueuedRequest) -> QueuedRequest:
         self._queues[entry.model] = queue
         queue.add(entry)
-        self._waiting[entry] = None
         entry.timer = asyncio.get_running_loop().call_later(self._settings.queue_timeout_s, self._give_up, entry)
         self._check_later()
         return entry
@@ -138,14 +137,14 @@ class AdmissionQueue:
 
     def _changed(self) -> None:
         """Schedule dispatching for the end of the loop's iteration, outside the caller's own work."""
-        if self._waiting and not self._checks_soon:
+        if self._queues and not self._checks_soon:
             if self._check is not None:
                 self._check.cancel()
             self._check = asyncio.get_running_loop().call_soon(self._move_all)
             self._checks_soon = True
 
     def _check_later(self) -> None:
-        if self._check is None and self._waiting:
+        if self._check is None and self._queues:
             self._check = asyncio.get_running_loop().call_later(_POLL_S, self._move_all)
 
     def _move_all(self) -> None:
@@ -193,9 +192,8 @@ class AdmissionQueue:
             fail_listener(listener, error)
 
     def _remove(self, entry: QueuedRequest, started: bool = False) -> None:
-        if entry not in self._waiting:
+        if not entry.queued:
             return
-        del self._waiting[entry]
         if entry.timer is not None:
             entry.timer.cancel()
         queue = self._queues[entry.model]

@@ -65,7 +65,7 @@ class PoisonCache:
     def check(self, model: str, submit: pb.Submit) -> None:
         """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.
 
-        Not needed while nothing is known and nobody shares it: no `deaths`, none `refused`, and no `journal`.
+        Not needed while there are no `deaths`, no `refused` requests and no `journal`.
         """
         self._catch_up()
         self._expire()
@@ -132,7 +132,7 @@ class PoisonCache:
                     self._refuse(fingerprint, event.when + _TTL_S)
 
     def _add_death(self, death: Death) -> None:
-        """Add a death, or what another process knows of one: it is one, whoever lost this worker."""
+        """Add a death, or merge it with the same one recorded by another process."""
         for known in self.deaths:
             if known.instance_id == death.instance_id:
                 known.suspects |= death.suspects

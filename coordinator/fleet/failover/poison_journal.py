@@ -52,7 +52,7 @@ class PoisonJournal:
                 file.seek(self._read)
                 whole, _, _ = file.read().rpartition(b"\n")
         except OSError:
-            return ()  # nobody has written yet
+            return ()  # nothing has been written yet
         self._read += len(whole) + 1 if whole else 0
         return [_loaded(line) for line in whole.splitlines()]
 

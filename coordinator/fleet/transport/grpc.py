@@ -4,7 +4,7 @@ import grpc
 
 from tokenwire.coordinator.fleet.transport.base import Commands
 from tokenwire.errors import TokenwireError, Unavailable, from_status
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -12,12 +12,12 @@ from tokenwire.v1 import inference_pb2 as pb
 class GrpcTransport:
     """A channel with the session's stream."""
 
-    def __init__(self, link: Link, address: str, commands: Commands) -> None:
-        self._link = link
-        self._channel = link.open_channel(address)
+    def __init__(self, channels: ChannelFactory, address: str, commands: Commands) -> None:
+        self._channels = channels
+        self._channel = channels.open_channel(address)
         self._connected = False
         self.control = control_pb2_grpc.ControlStub(self._channel)
-        self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=link.metadata())
+        self._call = inference_pb2_grpc.InferenceStub(self._channel).Session(commands, metadata=channels.metadata())
 
     async def read(self) -> pb.SessionResponse | None:
         """Return the next event of the stream."""
@@ -44,7 +44,7 @@ class GrpcTransport:
         await self._channel.close()
 
     def _explain(self, error: grpc.aio.AioRpcError) -> TokenwireError:
-        explained = self._link.explain(error)
+        explained = self._channels.explain(error)
         if explained is not None:
             return Unavailable(explained)
         if error.code() is grpc.StatusCode.UNAVAILABLE:

@@ -18,7 +18,7 @@ from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.settings import SERVER_NAME, ClientLinkSettings, LinkSettings
 from tokenwire.v1 import control_pb2, inference_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -76,7 +76,7 @@ async def coordinating(address: str, link: ClientLinkSettings) -> AsyncIterator[
     async def fetch(model: pb.Model, files: FetchFiles) -> None:
         await files()
 
-    pool = WorkerPool("test", fetch, link=Link(link))
+    pool = WorkerPool("test", fetch, channels=ChannelFactory(link))
     pool.update([address])
     try:
         yield pool
@@ -105,7 +105,7 @@ async def problem(address: str, link: ClientLinkSettings) -> str:
 
 async def call(address: str, method: str, link: ClientLinkSettings) -> grpc.StatusCode:
     """Call a method with an empty request; return the status."""
-    async with Link(link).open_channel(address) as channel:
+    async with ChannelFactory(link).open_channel(address) as channel:
         return await refusal(channel, method)
 
 

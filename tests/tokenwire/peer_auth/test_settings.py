@@ -7,7 +7,7 @@ import pytest
 from tests.certificates import Authority, Pair
 from tokenwire.cli.options import build
 from tokenwire.errors import InvalidRequest
-from tokenwire.peer_auth.client import Link
+from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.server import GuardedPort
 from tokenwire.peer_auth.settings import ClientLinkSettings, LinkSettings
 from tokenwire.peer_auth.tokens import Tokens
@@ -36,12 +36,14 @@ def test_a_certificate_needs_its_key(pair: Pair) -> None:
 def test_a_coordinator_needs_authorities(pair: Pair) -> None:
     """Its own certificate is not enough."""
     with pytest.raises(InvalidRequest, match="--link-cert needs --link-ca too"):
-        Link(ClientLinkSettings(cert=pair.cert, key=pair.key))
+        ChannelFactory(ClientLinkSettings(cert=pair.cert, key=pair.key))
 
 
 def test_tls_on_a_worker_requires_authentication(pair: Pair, ca: Path) -> None:
-    """Encryption alone authenticates nobody; authorities alone do not encrypt."""
-    with pytest.raises(InvalidRequest, match=r"--link-cert alone authenticates nobody.*--link-ca.*--link-token-file"):
+    """Encryption alone does not authenticate coordinators; authorities alone do not encrypt."""
+    with pytest.raises(
+        InvalidRequest, match=r"--link-cert alone does not authenticate coordinators.*--link-ca.*--link-token-file"
+    ):
         GuardedPort(LinkSettings(cert=pair.cert, key=pair.key))
     with pytest.raises(InvalidRequest, match="--link-ca needs --link-cert and --link-key too"):
         GuardedPort(LinkSettings(ca=ca))
@@ -62,7 +64,7 @@ def test_an_empty_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         build(LinkSettings, {})
     (empty := tmp_path / "empty").write_text("\n")
     with pytest.raises(InvalidRequest, match="holds no token"):
-        Link(ClientLinkSettings(token_file=empty))
+        ChannelFactory(ClientLinkSettings(token_file=empty))
 
 
 def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,17 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import FINISH_REASONS
 
 
-def finish_of(choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int], asked: Sequence[int]) -> pb.Finish:
-    """Return the finish of a sequence; `asked` are the stop ids of its request.
+def finish_of(
+    choice: Mapping[str, Any], slot: int, eos_token_ids: frozenset[int], stop_token_ids: Sequence[int]
+) -> pb.Finish:
+    """Return the finish of a sequence; `stop_token_ids` are those of its request.
 
     A server without a tokenizer reports the end-of-sequence token as a stop id, unlike other servers.
     """
     finish = pb.Finish(slot=slot, reason=FINISH_REASONS.get(choice["finish_reason"], pb.FINISH_REASON_STOP))
     matched = choice.get("stop_reason")
     if isinstance(matched, int):
-        if matched in eos_token_ids and matched not in asked:
+        if matched in eos_token_ids and matched not in stop_token_ids:
             finish.eos_token_id = matched
         else:
             finish.stop_token_id = matched

@@ -11,4 +11,4 @@ class VllmHttpSettings:
     tokenizer: Path | None = None
     """The model's directory: such servers have no route for tokenizer files."""
     key: str | None = field(default=None, repr=False)
-    """Their API key; None: they ask for none."""
+    """Their API key; None: they require none."""

@@ -122,9 +122,9 @@ class VllmHttpTransport:
 
     def _abort_by_id(self, request_ids: frozenset[str] | None) -> int:
         everything = list(self._sequences.values())
-        wanted = [each for each in everything if request_ids is None or each.submit.request_id in request_ids]
-        self._abort(wanted)
-        return len(wanted)
+        found = [each for each in everything if request_ids is None or each.submit.request_id in request_ids]
+        self._abort(found)
+        return len(found)
 
     def _abort(self, sequences: list[_Sequence]) -> None:
         if begun := [sequence for sequence in sequences if sequence.began]:
@@ -217,8 +217,8 @@ class VllmHttpTransport:
         assert self._directory is not None
         if choice["finish_reason"] == "abort" and not sequence.aborted:
             raise WorkerLost("the server aborted it")  # as a terminating server does
-        asked = sequence.submit.sampling_params.stop_token_ids
-        return finish_of(choice, sequence.slot, self._directory.eos_token_ids, asked)
+        stop_token_ids = sequence.submit.sampling_params.stop_token_ids
+        return finish_of(choice, sequence.slot, self._directory.eos_token_ids, stop_token_ids)
 
     def _end(self, sequence: _Sequence) -> None:
         if self._sequences.get(sequence.slot) is sequence:
