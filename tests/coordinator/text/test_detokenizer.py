@@ -161,6 +161,15 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
     assert "".join(run(TextStreams(tokenizer, TextRules()).stream([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
 
 
+def test_skipped_tokens_stay_skipped_whatever_separates_others() -> None:
+    """spaces_between_special_tokens changes nothing where special tokens are no text."""
+    (end,) = BYTES.encode("<end>", False)
+    ids = [*BYTES.encode("one", False), end, end, *BYTES.encode("two", False)]
+    for joined in (False, True):
+        rules = TextRules(skip_special_tokens=True, spaces_between_special_tokens=not joined)
+        assert "".join(run(TextStreams(BYTES, rules).stream([]), cut(ids, [1]))[0]) == "onetwo"
+
+
 @pytest.mark.parametrize("kind", TINY)
 @pytest.mark.parametrize("cut_at", [1, 2, 3])
 def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at: int) -> None:

@@ -147,3 +147,10 @@ def test_blanks_that_a_decoder_drops_are_restored(sequence: bool, prepends: Lite
     shown = texts(decoder, *([i] for i in (0, 1, 2, 3, 999)))
 
     assert [text for (text,) in shown] == [" ", " Hi", "  x", "Hi", ""], "the last one is no token"
+
+
+def test_a_tokenizer_without_pre_tokenizer_has_texts_too() -> None:
+    """Its tokens are what its vocabulary has."""
+    tokenizer = Tokenizer(Backend(models.BPE({"a": 0, "b": 1}, [])), {})
+
+    assert texts(LogprobDecoder(TokenTexts(tokenizer)), [0], [1]) == [["a"], ["b"]]
