@@ -19,7 +19,6 @@ from tests.workers import (
     until,
     welcome,
 )
-from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session_listener import SessionState
@@ -89,16 +88,6 @@ def test_timeouts_are_not_negative(name: str) -> None:
     """The message names the option."""
     with pytest.raises(InvalidRequest, match=f"--{name.replace('_', '-')}"):
         LivenessSettings(**{f"{name}_s": -1.0})
-
-
-def test_losses_in_a_row_make_longer_pauses() -> None:
-    """Each is four times as long, up to half a minute; after a quiet minute all is forgotten; a hang is worse."""
-    time = Clock()
-    breaker = CircuitBreaker(time)
-    assert [breaker.record_loss() for _ in range(6)] == pytest.approx([0.2, 0.8, 3.2, 12.8, 30, 30])
-    time.now += 61
-    assert breaker.record_loss() == pytest.approx(0.2)
-    assert breaker.record_loss(stalled=True) == pytest.approx(3.2)
 
 
 async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
@@ -205,25 +194,4 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
         await control.ResumeGeneration(control_pb2.ResumeGenerationRequest())
         await listener.ended.wait()
         assert listener.error is None
-        await pool.stop()
-
-
-async def test_a_worker_that_returns_begins_with_little(tmp_path: Path) -> None:
-    """After a loss it has capacity for a few sequences, until it has made a token."""
-    address = unix_address(tmp_path)
-    pool = WorkerPool("test", accept)
-    pool.update([address])
-    async with running_worker(address):
-        await pool.wait_ready()
-        (session,) = pool.sessions
-        assert pool.free_capacity("simulated") > 100
-    await until(lambda: session.state is SessionState.CONNECTING)
-    async with running_worker(address):
-        await pool.wait_ready()
-        assert pool.free_capacity("simulated") == 8
-        listener = Listener()
-        send(pool, submission(), [listener])
-        assert pool.free_capacity("simulated") == 7
-        await listener.ended.wait()
-        assert pool.free_capacity("simulated") > 100
         await pool.stop()

@@ -1,5 +1,6 @@
-"""The tokens of a simulated engine, their ends, and refused requests."""
+"""A simulated engine: its tokens, their ends, rejected requests, weights, adapters and consecutive pauses."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from tokenizers import Tokenizer
 from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulation
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence
+from tokenwire.worker.engine import PauseMode, Sequence
 from tokenwire.worker.frame_buffer import FrameBuffer
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+
+RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))
 
 
 @given(
@@ -296,3 +299,34 @@ async def test_settings_that_do_not_fit_the_model_fail_the_start(config: Simulat
     """The error says what to do."""
     with pytest.raises(EngineFailed, match=message):
         await SimulatedEngine(config).start()
+
+
+async def test_weights_and_adapters_change_the_tokens() -> None:
+    """Other weights and adapters generate other tokens; the same ones repeat them."""
+    async with simulation() as sim:
+        said = [await sim.run(), await sim.run(submit=RED)]
+        await sim.engine.load_weights("/models/step_1")
+        said += [await sim.run(), await sim.run(submit=RED)]
+        await sim.engine.load_weights("")
+
+        assert len({tuple(result.ids) for result in said}) == 4
+        assert (await sim.run()).ids == said[0].ids
+
+
+async def test_a_waiting_pause_lets_frozen_sequences_finish() -> None:
+    """A pause in mode WAIT lets sequences finish that an earlier one froze."""
+    async with simulation() as sim:
+        (sequence,) = await sim.submit(max_tokens=50)
+        await sim.step()
+        await sim.engine.pause(PauseMode.KEEP, clear_cache=False)
+        waiting = asyncio.create_task(sim.engine.pause(PauseMode.WAIT, clear_cache=False))
+
+        await sim.finish()
+        (held,) = await sim.submit(max_tokens=1)
+        stepping = asyncio.create_task(sim.finish())
+        await asyncio.wait_for(waiting, 10)
+        await sim.engine.resume()
+        await stepping
+
+        assert len(sim.results[sequence].ids) == 50
+        assert len(sim.results[held].ids) == 1

@@ -1,4 +1,4 @@
-"""Runs a source of workers and remembers what it tells."""
+"""Runs a discovery source and records its updates."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -8,28 +8,28 @@ from tests.workers import until
 from tokenwire.coordinator.fleet.discovery.source import Discovery
 
 
-class Told:
-    """What a source told."""
+class Updates:
+    """The updates of a source."""
 
     def __init__(self) -> None:
         self.lists: list[list[str]] = []
 
     def update(self, addresses: Collection[str]) -> None:
-        """Remember."""
+        """Record an update."""
         self.lists.append(list(addresses))
 
     async def become(self, *addresses: str) -> None:
-        """Wait until these are the addresses."""
+        """Wait until these are the last addresses."""
         await until(lambda: bool(self.lists) and self.lists[-1] == list(addresses))
 
 
 @asynccontextmanager
-async def followed(source: Discovery) -> AsyncIterator[Told]:
-    """Run a source."""
-    told = Told()
-    running = asyncio.create_task(source.run(told.update))
+async def followed(source: Discovery) -> AsyncIterator[Updates]:
+    """Run a source; yield its updates."""
+    updates = Updates()
+    running = asyncio.create_task(source.run(updates.update))
     try:
-        yield told
+        yield updates
     finally:
         running.cancel()
         await asyncio.wait([running])

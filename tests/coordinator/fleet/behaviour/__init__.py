@@ -1,0 +1,1 @@
+"""Behaviour that several files of the fleet have together, on real sockets: losses, protocol errors, versions."""

@@ -1,0 +1,39 @@
+"""Values of --worker."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from tokenwire.coordinator.fleet.discovery.dns import DnsName
+from tokenwire.coordinator.fleet.discovery.file import FileList
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.parse import check_source, open_source
+from tokenwire.coordinator.fleet.discovery.source import StaticList
+from tokenwire.errors import InvalidRequest
+
+
+@pytest.mark.parametrize(
+    "value", ["host", "host:", ":1", "host:70000", "host:1/path", "unix:", "http://host", "file:", "dns:host",
+              "dns:http://host", "k8s:Service:1", "k8s:a/b/c:1", "k8s:service", "a b:1"],
+)  # fmt: skip
+def test_invalid_values_are_rejected(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the value, or the expected form."""
+    monkeypatch.setenv("TOKENWIRE_KUBERNETES_API", "http://127.0.0.1:1")
+    with pytest.raises(InvalidRequest, match=r"not a worker address|was expected|needs a"):
+        check_source(value)
+
+
+def test_values_select_their_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By prefix; without one, a value is an address."""
+    monkeypatch.setenv("TOKENWIRE_KUBERNETES_API", "http://127.0.0.1:1")
+    monkeypatch.setenv("TOKENWIRE_KUBERNETES_ACCOUNT", str(tmp_path))
+    (tmp_path / "namespace").write_text("here\n")
+    kinds: dict[str, Collection[str]] = {
+        StaticList.__name__: ["host:1", "[::1]:1", "unix:/a b", "https://h-1.example:1/", "10.0.0.1:65535"],
+        FileList.__name__: ["file:relative/path"],
+        DnsName.__name__: ["dns:workers.llm.svc:50051", "dns:http://workers:8000"],
+        KubernetesService.__name__: ["k8s:llm/workers:grpc", "k8s:workers:50051", "k8s:http://llm/vllm:8000"],
+    }
+    for kind, values in kinds.items():
+        assert {type(open_source(value, lambda address: False)).__name__ for value in values} == {kind}
