@@ -1,4 +1,4 @@
-"""Fakes that several tests share."""
+"""Fakes shared by tests."""
 
 import json
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
 
 
 def token_history() -> TokenHistory:
-    """Return a history that nothing was said in."""
+    """Return an empty history."""
     return TokenHistory(MemoryStore(1 << 20, 60.0))
 
 

@@ -1,4 +1,4 @@
-"""A uvicorn server whose one route is a test's own, and a client that decides when it reads."""
+"""A uvicorn server with one route per test, and a client that controls when it reads."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Exchange:
-    """One request, as a route sees it."""
+    """One request, as its route sees it."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         self.path: str = scope["path"]
@@ -37,7 +37,7 @@ class Exchange:
         self._send = send
 
     def watch(self) -> None:
-        """Have both events set by the connection."""
+        """Let the connection set both events."""
         self.connection.watch(self.lost.set, self.drained.set)
 
     async def begin(self) -> None:
@@ -45,17 +45,17 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def end(self) -> None:
-        """End the response, after everything that was written."""
+        """End the response after all writes."""
         await self.connection.flush()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def disconnect(self) -> None:
-        """Wait until the server itself knows that the client has left."""
+        """Wait until the server has detected that the client disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def congest(self, piece: bytes = bytes(16_384)) -> int:
-        """Write until the reader is behind; returns how many bytes that took."""
+        """Write until the reader is behind; return how many bytes that took."""
         size = 0
         while not self.connection.congested:
             self.connection.write(piece)
@@ -70,7 +70,7 @@ Route = Callable[[Exchange], Awaitable[None]]
 class _Server(HttpServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to pytest."""
+        """Leave signal handling to pytest."""
         yield
 
 
@@ -82,7 +82,7 @@ async def serving(
     limits: ProtocolLimits | None = None,
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Run a server, with our protocol or a plain one; yields its port. What a route raises is raised at the end."""
+    """Run a server with our protocol or a plain one; yield its port. Exceptions of the route are raised at the end."""
     errors: list[Exception] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +127,7 @@ async def serving(
 
 @dataclass(slots=True)
 class Reply:
-    """What a client got of a response."""
+    """A received response."""
 
     status: int
     chunks: list[bytes] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Reply:
 
 
 class Client:
-    """A connection that reads only when it is told to."""
+    """A connection that reads only on request."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -163,7 +163,7 @@ class Client:
         return self._unparsed
 
     async def read_some(self, size: int = 65_536) -> int:
-        """Read once; returns how much came, 0 at the end of the connection."""
+        """Read once; return the number of bytes, 0 at the end of the connection."""
         try:
             data = await self._receive(size)
         except ConnectionResetError:
@@ -198,7 +198,7 @@ class Client:
         return reply
 
     async def at_end(self) -> bool:
-        """Tell whether nothing follows, by waiting for the end of the connection."""
+        """Return whether nothing follows, by waiting for the end of the connection."""
         return not self._unparsed and not await self.read_some()
 
     def leave(self) -> None:
@@ -247,7 +247,7 @@ class TlsClient(Client):
 
 @asynccontextmanager
 async def client_of(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
-    """Connect, with a receive buffer that is soon full."""
+    """Connect, with a small receive buffer."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connection.setblocking(False)

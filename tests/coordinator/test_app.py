@@ -1,4 +1,4 @@
-"""What holds for every route of the application, whatever is turned on."""
+"""What holds for all routes of the application, with all options enabled."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ def client_of(settings: CoordinatorSettings) -> httpx.AsyncClient:
 
 
 def writes() -> list[tuple[str, str]]:
-    """Return all that changes or makes something, by method and path."""
+    """Return all routes that change or create something, by method and path."""
     routes = [route for route in build_app(EVERYTHING).routes if isinstance(route, APIRoute)]
     return [(method, route.path) for route in routes for method in sorted(route.methods - {"GET", "HEAD", "OPTIONS"})]
 
 
 @pytest.mark.parametrize("headers", [{}, *SIMPLE], ids=lambda headers: headers.get("Content-Type", "no type"))
-async def test_pages_of_other_sites_get_nothing_done(headers: dict[str, str]) -> None:
-    """What browsers send for them unasked is refused on every route, before anybody looks for a worker."""
+async def test_cross_site_requests_have_no_effect(headers: dict[str, str]) -> None:
+    """Requests that browsers send for other sites without a preflight are rejected on every route, without a worker."""
     foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", **headers}
     found = writes()
     async with client_of(EVERYTHING) as client:
@@ -64,10 +64,10 @@ async def test_pages_of_other_sites_get_nothing_done(headers: dict[str, str]) ->
         ({"allowed_hosts": ("llm.example",)}, "llm.example", 200),
     ],
 )
-async def test_names_are_checked_on_loopback_and_where_they_are_given(
+async def test_host_names_are_checked_on_loopback_and_if_configured(
     settings: dict[str, Any], host: str, status: int
 ) -> None:
-    """Elsewhere nobody knows by which names a server is reached."""
+    """Elsewhere it is unknown by which names a server is reached."""
     async with client_of(replace(EVERYTHING, **settings)) as client:
         assert (await client.get("/version", headers={"Host": host})).status_code == status
 
@@ -93,10 +93,10 @@ FORGED = "m\n12:00:00 I coordinator: request outcome=ok\r\x1b[2K\u2028"
         (CHAT, {"model": FORGED, "messages": "x"}, {"model": FORGED}),
     ],
 )
-async def test_a_refused_request_is_one_line_that_says_why(
+async def test_a_rejected_request_is_logged_in_one_line(
     caplog: pytest.LogCaptureFixture, path: str, body: Any, expected: dict[str, str]
 ) -> None:
-    """With the model and the field, without what the client wrote, and nothing that begins a line of its own."""
+    """With the model and the field, without the client's text or anything that starts a new line."""
     caplog.set_level(logging.INFO)
     async with client_of(EVERYTHING) as client:
         reply = await client.post(path, json=body, headers={"Authorization": f"Bearer {SECRET}"})

@@ -1,4 +1,4 @@
-"""Chat calls whose parsers say what a test wrote, and readers of the streams that come of them."""
+"""Chat calls with scripted parsers, and readers of their streams."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ STOP = Finish("stop")
 
 
 class ScriptedParser:
-    """Gives one delta a step; half of all tokens were reasoning."""
+    """Returns one delta per step; half of all tokens are reasoning."""
 
     def __init__(self, deltas: Sequence[MessageDelta | None]) -> None:
         self._deltas: Iterator[MessageDelta | None] = iter(deltas)
@@ -32,7 +32,7 @@ class ScriptedParser:
         return next(self._deltas)
 
     def finish_reason(self, reason: str) -> str:
-        """Return it."""
+        """Return it unchanged."""
         return reason
 
     def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
@@ -40,7 +40,7 @@ class ScriptedParser:
         return ParsedMessage(text, None, (), reason)
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:
-        """Return half of them."""
+        """Return half of the tokens."""
         return len(token_ids) // 2
 
 
@@ -57,7 +57,7 @@ class ScriptedPlan:
     prompt_token_ids: Sequence[int] | None = None
 
     def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
-        """Leave that to the engine."""
+        """Return None, which leaves it to the engine."""
         return None
 
     def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedParser:
@@ -68,7 +68,7 @@ class ScriptedPlan:
 def call_of(
     deltas: Sequence[MessageDelta | None] | None = None, api: ApiSettings | None = None, **body: Any
 ) -> ChatCall:
-    """Return a call whose parser gives these deltas, one a step; None: without a parser."""
+    """Return a call whose parser returns these deltas, one per step; None: without a parser."""
     request = GenerationRequest(
         "id-1", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(temperature=0.5, top_p=1, max_tokens=9)
     )
@@ -79,7 +79,7 @@ def call_of(
 
 
 def tool_call(index: int, arguments: str | None = None, name: str | None = None) -> MessageDelta:
-    """Return a delta of a tool call; with a name it is the call's first."""
+    """Return a delta of a tool call; the first one of a call has a name."""
     first = {"id": f"call_{index}", "name": name} if name is not None else {}
     return MessageDelta(tool_calls=(ToolCallDelta(index, arguments=arguments, **first),))
 
@@ -93,7 +93,7 @@ class Event:
 
 
 def events_of(data: bytes) -> list[Event]:
-    """Return the events of a stream; the name of each is in its data too."""
+    """Return the events of a stream, whose data repeats their names."""
     events = []
     for block in data.decode().split("\n\n")[:-1]:
         name, body = block.split("\n", 1)
@@ -106,7 +106,7 @@ def events_of(data: bytes) -> list[Event]:
 def streamed(
     call: ChatCall, renderer: PartRenderer, steps: Sequence[str], finish: Finish = STOP, cached_tokens: int = 0
 ) -> list[Event]:
-    """Stream a call whose steps have these texts and one token each, the last one with the finish."""
+    """Stream a call with these texts, one step and one token each; the last one has the finish."""
     stream = PartStream(call, renderer)
     stream.prefilled(0, Prefill(cached_tokens))
     data = stream.opening()

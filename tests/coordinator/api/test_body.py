@@ -1,4 +1,4 @@
-"""Bodies are JSON whose strings are text; anything else is refused by the name of its field."""
+"""Bodies are JSON with valid Unicode strings; errors name the field."""
 
 import json
 from typing import Any
@@ -24,8 +24,8 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(T
 
 
 @given(value=VALUES, ascii_only=st.booleans())
-def test_text_is_read_as_python_reads_it(value: Any, ascii_only: bool) -> None:
-    """Spelled with escapes, pairs of surrogates among them, or not."""
+def test_text_is_parsed_as_by_python(value: Any, ascii_only: bool) -> None:
+    """With escapes, including surrogate pairs, or without."""
     assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
@@ -33,8 +33,8 @@ def test_text_is_read_as_python_reads_it(value: Any, ascii_only: bool) -> None:
     "body",
     ['{"a": 1e999, "b": -Infinity}', "\ufeff{}", '{"a":' + "[" * 500 + "]" * 500 + "}", '{"a": "😀\\ud83d\\ude00"}'],
 )
-def test_what_python_takes_is_taken(body: str) -> None:
-    """Beyond what the quicker parser does."""
+def test_json_that_python_accepts_is_accepted(body: str) -> None:
+    """Beyond what the faster parser accepts."""
     assert parse_json(body.encode()) == json.loads(body.encode())
 
 
@@ -49,15 +49,15 @@ def test_what_python_takes_is_taken(body: str) -> None:
         (rb'["\ud800"]', "body"),
     ],
 )
-def test_half_a_surrogate_pair_is_refused(body: bytes, field: str) -> None:
-    """Wherever it stands, and however it is spelled."""
+def test_an_unpaired_surrogate_is_refused(body: bytes, field: str) -> None:
+    """In any place and any spelling."""
     with pytest.raises(Malformed, match="surrogate") as caught:
         parse_json(body)
 
     assert caught.value.param == field
 
 
-async def test_every_route_reads_its_body_so() -> None:
+async def test_every_route_checks_its_body() -> None:
     """Before it looks for a worker: there is none here."""
     control = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))
     app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), control=control))
@@ -72,8 +72,8 @@ async def test_every_route_reads_its_body_so() -> None:
     assert len(routes) > 40
 
 
-async def test_no_route_ignores_parameters_of_transfers() -> None:
-    """Those that do not hand them on refuse them before they look for a worker: there is none here."""
+async def test_no_route_ignores_transfer_parameters() -> None:
+    """Those that do not pass them on reject them before they look for a worker: there is none here."""
     app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True)))
     handing_on = {
         *("/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/tokens"),

@@ -1,4 +1,4 @@
-"""Bodies of too many little things are refused before they are parsed, however these are spelled."""
+"""Bodies with too many elements are rejected unparsed, in any spelling."""
 
 import json
 from collections.abc import Callable
@@ -24,13 +24,13 @@ def parts_of(value: Any) -> int:
 
 
 def commas_of(value: Any) -> int:
-    """Count what separates values."""
+    """Count separators of values."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     return max(0, len(inner) - 1) + sum(map(commas_of, inner))
 
 
 async def is_refused(body: bytes, limits: ShapeLimits) -> bool:
-    """Tell whether a body has too much."""
+    """Return whether a body has too many elements."""
     try:
         await check_shape(body, limits)
     except InvalidRequest:
@@ -39,8 +39,8 @@ async def is_refused(body: bytes, limits: ShapeLimits) -> bool:
 
 
 @given(value=NESTED, piece=st.integers(1, 40))
-async def test_what_counts_is_what_the_parser_would_make(value: Any, piece: int) -> None:
-    """Not what strings hold, wherever a long body is cut for the count."""
+async def test_counts_equal_the_parsers(value: Any, piece: int) -> None:
+    """Contents of strings do not count, wherever a long body is split."""
     body = json.dumps({"a": value}).encode()
     parts, commas = parts_of({"a": value}), commas_of(value)
 
@@ -59,8 +59,8 @@ async def test_what_counts_is_what_the_parser_would_make(value: Any, piece: int)
         lambda: '{"prompt":[' + "{}," * 400_000 + "{}" * 400_000,
     ],
 )
-async def test_a_million_little_things_are_refused(written: Callable[[], str]) -> None:
-    """Each of these stopped every stream for a second or more."""
+async def test_millions_of_elements_are_refused(written: Callable[[], str]) -> None:
+    """Each of these blocked every stream for a second or more."""
     with pytest.raises(InvalidRequest, match="more than"):
         await check_shape(written().encode())
 
@@ -73,13 +73,13 @@ async def test_a_million_little_things_are_refused(written: Callable[[], str]) -
         lambda: json.dumps({"messages": [{"role": "user", "content": [{"type": "text", "text": "x" * 900}]}] * 10_000}),
     ],
 )
-async def test_what_clients_need_is_let_through(written: Callable[[], str]) -> None:
-    """A text of 30 MB, millions of ids, and as many messages as there may be."""
+async def test_large_bodies_of_clients_are_accepted(written: Callable[[], str]) -> None:
+    """A text of 30 MB, millions of ids, and the maximum number of messages."""
     await check_shape(written().encode())
 
 
 async def test_a_long_body_in_another_encoding_is_refused() -> None:
-    """Its signs could hide there; the standard has no other."""
+    """It could hide elements; the standard requires UTF-8."""
     body = json.dumps({"prompt": "a" * 600_000})
     with pytest.raises(InvalidRequest, match="UTF-8"):
         await check_shape(body.encode("utf-16"))

@@ -1,4 +1,4 @@
-"""Errors in the formats of clients."""
+"""Errors in the formats of routes."""
 
 import pytest
 
@@ -18,6 +18,6 @@ from tokenwire.coordinator.api.errors import anthropic_error
         (503, "overloaded_error"),
     ],
 )
-def test_error_types_go_by_the_status(status: int, kind: str) -> None:
-    """Clients of Anthropic's decide by the type whether to try again."""
+def test_error_types_depend_on_the_status(status: int, kind: str) -> None:
+    """Anthropic's clients decide by the type whether to retry."""
     assert anthropic_error("m", "x", status)["error"]["type"] == kind

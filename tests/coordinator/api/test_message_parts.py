@@ -1,4 +1,4 @@
-"""Parts of messages: one open at a time, streamed as they are whole."""
+"""Parts of messages: one is open at a time, and streamed ones equal whole ones."""
 
 import pytest
 
@@ -44,7 +44,7 @@ class Notes:
 
 
 def stream(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
-    """Return the notes of a message with these deltas, one a step."""
+    """Return the rendered parts of a message with these deltas, one per step."""
     shape = PartStream(call_of(deltas), Notes())
     data = b"".join(shape.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
     return data.decode()
@@ -61,14 +61,14 @@ def thought(reasoning: str) -> MessageDelta:
 
 
 def test_parts_follow_each_other() -> None:
-    """Reasoning, text and calls are opened, filled and closed in turn; the last one knows why the message ended."""
+    """Reasoning, text and calls are opened, filled and closed in turn; the last one has the finish."""
     notes = stream(thought("hm"), text("a"), text("b"), tool_call(0, name="f"), tool_call(0, "{}"), None)
 
     assert notes == "0reasoning[<hm>]1text[<a><b>]2tool_call[f<{}>stop]"
 
 
 def test_one_step_may_have_everything() -> None:
-    """A delta that was merged from several is dealt out in order."""
+    """A merged delta is rendered in order."""
     calls = (tool_call(0, "{}", "f").tool_calls[0], tool_call(1, "[]", "g").tool_calls[0])
 
     notes = stream(MessageDelta("a", "hm", calls))
@@ -76,24 +76,24 @@ def test_one_step_may_have_everything() -> None:
     assert notes == "0reasoning[<hm>]1text[<a>]2tool_call[f<{}>]3tool_call[g<[]>stop]"
 
 
-def test_blanks_before_a_call_are_no_text() -> None:
+def test_whitespace_before_a_call_is_not_text() -> None:
     """Models put line breaks between reasoning and calls."""
     notes = stream(thought("hm"), text("\n"), text("\n"), tool_call(0, "{}", "f"), text("\n"), tool_call(1, "{}", "g"))
 
     assert notes == "0reasoning[<hm>]1tool_call[f<{}>]2tool_call[g<{}>stop]"
 
 
-def test_blanks_before_text_are_kept() -> None:
-    """Nothing of a text is lost, whatever it begins with."""
+def test_whitespace_before_text_is_kept() -> None:
+    """Text is complete."""
     assert stream(thought("hm"), text("\n"), text("a"), None) == "0reasoning[<hm>]1text[<\na>stop]"
 
 
-def test_blanks_that_are_all_the_text_are_kept() -> None:
-    """Without a call, a text of blanks is what the model said."""
+def test_text_of_whitespace_alone_is_kept() -> None:
+    """If there is no call."""
     assert stream(thought("hm"), text("\n"), None) == "0reasoning[<hm>]1text[<\n>stop]"
 
 
-def test_text_within_a_call_comes_behind_it() -> None:
+def test_text_within_a_call_comes_after_it() -> None:
     """Arguments stay in one piece."""
     notes = stream(tool_call(0, "{", "f"), text("by the way"), tool_call(0, "}"), None)
 
@@ -107,13 +107,13 @@ def test_a_message_without_anything_has_an_empty_text() -> None:
 
 
 def test_arguments_of_a_closed_call_are_an_error() -> None:
-    """What cannot be shown is not dropped in silence."""
+    """They are not dropped silently."""
     with pytest.raises(ParserFailed):
         stream(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
 
 
 def test_whole_messages_have_the_same_parts() -> None:
-    """Reasoning comes first, then text, then calls; the last part knows that it is."""
+    """Reasoning, then text, then calls; the last part is marked."""
     calls = (ToolCall("call_0", "f", "{}"), ToolCall("call_1", "g", "[]"))
 
     parts = whole_parts(ParsedMessage("a", "hm", calls, "tool_calls"))
@@ -127,16 +127,16 @@ def test_whole_messages_have_the_same_parts() -> None:
     assert [part.last for part in parts] == [False, False, False, True]
 
 
-def test_blanks_beside_calls_are_no_text() -> None:
-    """Whole as streamed: only where there are no calls they are what the model said."""
+def test_whitespace_next_to_calls_is_not_text() -> None:
+    """In whole messages as in streamed ones; without calls it is text."""
     call = ToolCall("call_0", "f", "{}")
 
     assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (call,), "stop"))] == ["reasoning", "tool_call"]
     assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (), "stop"))] == ["reasoning", "text"]
 
 
-def test_without_a_parser_text_is_text() -> None:
-    """Steps without text say nothing, unless they have log-probabilities."""
+def test_without_a_parser_output_is_text() -> None:
+    """Steps without text are not rendered, unless they have log-probabilities."""
     shape = PartStream(call_of(logprobs=True), Notes())
     scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]]
 
@@ -148,8 +148,8 @@ def test_without_a_parser_text_is_text() -> None:
     assert shape.delta(0, "", [1], STOP) == b"stop]"
 
 
-def test_usage_knows_cached_and_reasoning_tokens() -> None:
-    """The prompt's are known from the start, those of the reply at its end."""
+def test_usage_has_cached_and_reasoning_tokens() -> None:
+    """The prompt's from the start, the reply's at its end."""
     shape = PartStream(call_of([thought("hm"), text("a")]), Notes())
     shape.prefilled(0, Prefill(1))
 
@@ -159,8 +159,8 @@ def test_usage_knows_cached_and_reasoning_tokens() -> None:
     assert shape.closing(Usage(2, 2)) == b" 2 2 1 1"
 
 
-def test_a_reply_that_was_broken_off_ends_with_an_error() -> None:
-    """A stopping worker's replies are not taken for whole."""
+def test_an_aborted_reply_ends_with_an_error() -> None:
+    """Replies of a stopping worker do not look complete."""
     shape = PartStream(call_of(), Notes())
 
     shape.delta(0, "a", [1], Finish("abort"))

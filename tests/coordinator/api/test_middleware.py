@@ -1,4 +1,4 @@
-"""The middleware around the application: records, drains and headers; keys and hosts have tests in auth."""
+"""The middleware: records, drains and headers; keys and hosts are tested in auth."""
 
 import asyncio
 
@@ -13,18 +13,18 @@ from tokenwire.coordinator.types import Finish
 
 
 class Listener:
-    """Remembers records."""
+    """Stores records."""
 
     def __init__(self) -> None:
         self.begun: list[RequestRecord] = []
         self.records: list[RequestRecord] = []
 
     def on_start(self, record: RequestRecord) -> None:
-        """Remember."""
+        """Record it."""
         self.begun.append(record)
 
     def on_end(self, record: RequestRecord) -> None:
-        """Remember."""
+        """Record it."""
         self.records.append(record)
 
 
@@ -36,8 +36,8 @@ async def _send(message: Message) -> None:
     pass
 
 
-async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
-    """What the application notes and answers is in it."""
+async def test_listeners_are_called_at_the_start_and_the_end() -> None:
+    """The complete record has what the application recorded and its response."""
     listener = Listener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +52,7 @@ async def test_listeners_hear_of_the_begin_and_of_a_complete_record() -> None:
 
 
 async def test_requests_in_flight_are_counted_until_they_end() -> None:
-    """However they end."""
+    """For any end."""
     readiness, counts = Readiness(), []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,8 +67,8 @@ async def test_requests_in_flight_are_counted_until_they_end() -> None:
     assert (counts, readiness.in_flight) == ([1], 0)
 
 
-async def test_a_listener_that_breaks_breaks_alone() -> None:
-    """The request is served, and the other listeners hear of it."""
+async def test_a_failing_listener_affects_no_other() -> None:
+    """The request is served, and the other listeners are called."""
 
     class Broken(Listener):
         def on_start(self, record: RequestRecord) -> None:
@@ -89,8 +89,8 @@ async def test_a_listener_that_breaks_breaks_alone() -> None:
     assert (len(sent), len(listener.begun), len(listener.records)) == (1, 1, 1)
 
 
-async def test_an_application_that_breaks_is_observed_as_an_error() -> None:
-    """The exception goes on to whoever answers it."""
+async def test_an_exception_is_recorded_as_an_error() -> None:
+    """The exception is raised again."""
     listener = Listener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +117,7 @@ class Sent:
 
 
 class Handle:
-    """What runs for a request."""
+    """A running request."""
 
     def abort(self) -> None:
         pass
@@ -131,8 +131,8 @@ SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions"}
 
 
 @pytest.mark.parametrize("names_workers", [True, False])
-async def test_headers_tell_of_workers(names_workers: bool) -> None:
-    """Who has a request where that is wanted, and always that another worker went on with it."""
+async def test_headers_name_workers(names_workers: bool) -> None:
+    """The worker if enabled, and always whether the reply was resumed."""
     sent = Sent()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,8 +146,8 @@ async def test_headers_tell_of_workers(names_workers: bool) -> None:
     assert sent.headers.get(b"x-tokenwire-worker") == (b"10.0.0.7:50051" if names_workers else None)
 
 
-async def test_a_request_that_outlasts_a_drain_is_answered() -> None:
-    """The server cancels it, and its client gets a 503 with Retry-After; any other cancellation goes on."""
+async def test_a_request_that_outlasts_a_drain_gets_a_503() -> None:
+    """The server cancels it, and its client gets Retry-After; other cancellations are raised."""
     readiness, listener = Readiness(), Listener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,8 +165,8 @@ async def test_a_request_that_outlasts_a_drain_is_answered() -> None:
     assert [record.status for record in listener.records] == [499, 503]
 
 
-async def test_a_response_that_has_begun_is_not_begun_again() -> None:
-    """Its route ends it; all that is left here is to stop."""
+async def test_a_started_response_is_not_started_again() -> None:
+    """Its route ends it."""
     readiness, sent = Readiness(out_of_time=True), Sent()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

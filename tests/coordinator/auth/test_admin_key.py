@@ -4,5 +4,5 @@ from tokenwire.coordinator.auth.admin_key import AdminKey
 
 
 def test_a_key_does_not_show() -> None:
-    """Neither in logs nor in tracebacks."""
+    """It is in neither repr nor str."""
     assert "sesame" not in f"{AdminKey('sesame')} {AdminKey('sesame')!r}"

@@ -1,4 +1,4 @@
-"""Which hosts a server on loopback answers for."""
+"""The host names that a server on loopback accepts."""
 
 import httpx
 import pytest
@@ -29,8 +29,8 @@ def client_of(*allowed: str) -> httpx.AsyncClient:
         *("127.0.0.1:8000", "127.8.9.1", "[::1]:8000", "[::1]", "192.168.1.7:8000", "", "llm.example:8000"),
     ],
 )
-async def test_own_names_and_addresses_are_answered(host: str) -> None:
-    """No DNS is involved in these; names allowed by the operator are accepted too."""
+async def test_own_names_and_addresses_are_accepted(host: str) -> None:
+    """They do not involve DNS; names allowed by the operator are accepted too."""
     async with client_of("llm.example") as client:
         assert (await client.get("/", headers={"Host": host})).status_code == 200
 
@@ -38,8 +38,8 @@ async def test_own_names_and_addresses_are_answered(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "[evil.example]"]
 )
-async def test_a_name_that_was_made_to_point_here_is_refused(host: str) -> None:
-    """The page of its owner may send and read whatever it wants, for its browser takes us for its own server."""
+async def test_a_name_that_resolves_to_this_machine_is_refused(host: str) -> None:
+    """To a browser, a page of that name has the same origin as this server."""
     async with client_of("llm.example") as client:
         reply = await client.get("/", headers={"Host": host})
 
@@ -47,7 +47,7 @@ async def test_a_name_that_was_made_to_point_here_is_refused(host: str) -> None:
     assert "--allowed-host" in reply.json()["error"]["message"]
 
 
-async def test_one_good_host_does_not_cover_for_a_bad_one() -> None:
+async def test_every_host_header_is_checked() -> None:
     """However many there are."""
     async with client_of() as client:
         reply = await client.get("/", headers=[("Host", "localhost"), ("Host", "evil.example")])
@@ -59,6 +59,6 @@ async def test_one_good_host_does_not_cover_for_a_bad_one() -> None:
     ("address", "loopback"),
     [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("10.0.0.7", False)],
 )
-def test_loopback_is_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
-    """Addresses as sockets tell them."""
+def test_loopback_addresses_are_detected(address: str, loopback: bool) -> None:
+    """As reported by sockets."""
     assert is_loopback(address) is loopback

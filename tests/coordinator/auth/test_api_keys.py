@@ -1,4 +1,4 @@
-"""API keys: what files may hold, and that nothing of a key is ever shown."""
+"""Files of API keys, and that keys never appear in messages."""
 
 import json
 from hashlib import sha256
@@ -24,8 +24,8 @@ from tokenwire.errors import InvalidRequest
 DIGEST = sha256(b"sesame").hexdigest()
 
 
-def test_keys_stand_on_lines() -> None:
-    """With a tenant's name or without one, as they are or as digests; comments do not count."""
+def test_keys_are_read_from_lines() -> None:
+    """With or without a tenant's name, in plain text or as digests; comments are ignored."""
     keys = parse_keys(f"# ours\nsearch sesame-1  # old\nsearch sesame-2\n\nsha256:{DIGEST}\n", "file")
     ring = ApiKeys(keys)
 
@@ -37,7 +37,7 @@ def test_keys_stand_on_lines() -> None:
 
 
 def test_keys_have_limits_in_json() -> None:
-    """A list of objects says what each key allows."""
+    """A list of objects with the permissions of each key."""
     entry = {"max_concurrent": 4, "requests_per_minute": 60, "tokens_per_minute": 1000}
     text = json.dumps([{"tenant": "batch", "sha256": DIGEST, "min_priority": 5, "models": ["a"], **entry}])
 
@@ -71,8 +71,8 @@ def test_keys_have_limits_in_json() -> None:
         ('[{"key": 12345}]', "file, entry 1: key must be of type str"),
     ],
 )
-def test_what_is_wrong_is_named_and_no_key_with_it(text: str, problem: str) -> None:
-    """The message has the place, and nothing of what stands there."""
+def test_errors_have_the_position_and_no_key(text: str, problem: str) -> None:
+    """The message has the entry, and nothing of its contents."""
     with pytest.raises(InvalidRequest) as caught:
         parse_keys(text, "file")
 
@@ -81,8 +81,8 @@ def test_what_is_wrong_is_named_and_no_key_with_it(text: str, problem: str) -> N
     assert "12345" not in caught.value.message
 
 
-def test_the_outermost_numbers_are_taken() -> None:
-    """Priorities of 64 bits, and limits that floats hold."""
+def test_the_largest_numbers_are_accepted() -> None:
+    """Priorities of 64 bits, and limits that floats represent exactly."""
     bounds = [{"key": "a", "min_priority": -(2**63)}, {"key": "b", "min_priority": 2**63 - 1, "max_concurrent": 2**53}]
 
     lowest, highest = parse_keys(json.dumps(bounds), "file")
@@ -91,8 +91,8 @@ def test_the_outermost_numbers_are_taken() -> None:
     assert highest.limits.max_concurrent == 2**53
 
 
-def test_nothing_shows_a_key() -> None:
-    """Neither of keys nor of their digests is there anything in what is printed."""
+def test_no_repr_has_a_key() -> None:
+    """Neither keys nor their digests are printed."""
     settings = build(AccessSettings, {}, {VARIABLE: "sesame, other"})
 
     shown = f"{settings} {settings!r} {ApiKeys(settings.keys)!r} {settings.keys!r}"
@@ -103,7 +103,7 @@ def test_nothing_shows_a_key() -> None:
 
 
 def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
-    """Both count, and a file is read again when it changes; a broken one leaves what it held."""
+    """Both are valid, and a changed file is reloaded; an invalid one keeps the old keys."""
     file = tmp_path / "keys"
     file.write_text("one first")
     keys = open_keys(build(AccessSettings, {"--api-keys-file": file}, {VARIABLE: "fixed,"}))
@@ -118,13 +118,13 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", [{VARIABLE: ""}, {VARIABLE: " , "}])
-def test_an_empty_variable_opens_no_door(environment: dict[str, str]) -> None:
-    """Who sets the variable wants keys: without any the server does not start."""
+def test_an_empty_variable_is_an_error(environment: dict[str, str]) -> None:
+    """A set variable means that keys are required: the server does not start without any."""
     with pytest.raises(InvalidRequest, match="holds no key"):
         build(AccessSettings, {}, environment)
 
 
-def test_without_keys_none_are_asked_for() -> None:
+def test_without_keys_none_are_required() -> None:
     """The default."""
     assert open_keys(build(AccessSettings, {}, {})) is None
 

@@ -1,4 +1,4 @@
-"""API keys in front of the application: who passes, at what cost, and what routes know of it."""
+"""Authentication by API keys in front of an application."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ KEYS = """[
 
 
 class Application:
-    """Says whose a request is, and charges for it; can be held up."""
+    """Records and charges its callers; its responses can be delayed."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -38,7 +38,7 @@ class Application:
         return JSONResponse({"tenant": caller.tenant})
 
     async def admin(self, request: Request) -> Response:
-        """Answer: this route would ask for a key of its own."""
+        """Respond; this route would have its own key."""
         return Response()
 
 
@@ -61,8 +61,8 @@ def client_of(application: Application) -> httpx.AsyncClient:
         {"Authorization": "Bearer admin", "x-api-key": "sesame"},
     ],
 )
-async def test_a_key_opens(headers: dict[str, str]) -> None:
-    """As OpenAI's clients bring it or as Anthropic's do, and whose it is reaches the route."""
+async def test_a_valid_key_is_accepted(headers: dict[str, str]) -> None:
+    """As OpenAI's or Anthropic's clients send it; the route gets its tenant."""
     async with client_of(Application()) as client:
         answer = await client.post("/v1/messages", headers=headers)
 
@@ -71,8 +71,8 @@ async def test_a_key_opens(headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic sesame"}])
 @pytest.mark.parametrize(("method", "path"), [("POST", "/v1/messages"), ("GET", "/v1/models"), ("GET", "/nowhere")])
-async def test_without_a_key_nothing_opens(headers: dict[str, str], method: str, path: str) -> None:
-    """401 in the shape of the route, whether there is such a route or not."""
+async def test_without_a_key_nothing_is_accessible(headers: dict[str, str], method: str, path: str) -> None:
+    """401 in the route's format, whether the route exists or not."""
     async with client_of(Application()) as client:
         answer = await client.request(method, path, headers=headers)
 
@@ -94,8 +94,8 @@ async def test_probes_and_admin_routes_need_no_api_key() -> None:
 @pytest.mark.parametrize(
     ("declared", "closes"), [((b"content-length", b"12"), False), ((b"content-length", b"99999999"), True)]
 )
-async def test_a_refusal_reads_nothing(declared: tuple[bytes, bytes], closes: bool) -> None:
-    """The body of a request without a key is never asked for, and a long one is not even let in."""
+async def test_a_rejected_body_is_not_read(declared: tuple[bytes, bytes], closes: bool) -> None:
+    """Without a key the body is not read, and a long one is not even received."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -115,8 +115,8 @@ async def test_a_refusal_reads_nothing(declared: tuple[bytes, bytes], closes: bo
     assert ((b"connection", b"close") in sent[0]["headers"]) == closes
 
 
-async def test_one_more_at_a_time_is_refused() -> None:
-    """429 with Retry-After while the key's only place is taken; afterwards it is free again."""
+async def test_concurrent_requests_are_limited() -> None:
+    """429 with Retry-After at the key's limit; afterwards requests are accepted again."""
     application = Application()
     application.go_on.clear()
     async with client_of(application) as client:
@@ -135,7 +135,7 @@ async def test_one_more_at_a_time_is_refused() -> None:
 
 
 async def test_tokens_are_charged() -> None:
-    """What a request cost counts against the key's minute, and replies tell what is left."""
+    """Tokens count against the key's limit per minute, and headers have the rest."""
     async with client_of(Application()) as client:
         headers = {"x-api-key": "sesame"}
         first = await client.post("/v1/messages", headers=headers, content=b"x" * 70)

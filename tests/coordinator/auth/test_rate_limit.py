@@ -1,4 +1,4 @@
-"""Limits of keys, on a clock of the test's own."""
+"""Rate limits of keys, with a fake clock."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tokenwire.coordinator.auth.rate_limit import Account, Limits
 from tokenwire.errors import Overloaded
 
 
-def test_requests_at_a_time() -> None:
-    """One more than the limit is refused until one has ended."""
+def test_concurrent_requests() -> None:
+    """One above the limit is rejected until another one has ended."""
     account = Account("t", Limits(max_concurrent=2))
     account.enter()
     account.enter()
@@ -19,8 +19,8 @@ def test_requests_at_a_time() -> None:
     account.enter()
 
 
-def test_requests_in_a_minute() -> None:
-    """A minute's worth may come at once; then they come back one by one, and the refusal says when."""
+def test_requests_per_minute() -> None:
+    """A minute's requests may come at once; then the bucket refills, and the error has the wait."""
     clock = Clock()
     account = Account("t", Limits(requests_per_minute=6), clock)
     for _ in range(6):
@@ -38,8 +38,8 @@ def test_requests_in_a_minute() -> None:
     }
 
 
-def test_tokens_in_a_minute() -> None:
-    """What a reply costs is known when it has ended: an overdrawn account waits for longer."""
+def test_tokens_per_minute() -> None:
+    """The cost of a reply is known at its end: an overdrawn bucket refills for longer."""
     clock = Clock()
     account = Account("t", Limits(tokens_per_minute=600), clock)
     account.enter()

@@ -10,7 +10,7 @@ from tokenwire.errors import InvalidRequest
 
 
 def test_a_key_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
-    """The file counts first; its line end is no part of the key; an empty key is an error, not an open door."""
+    """The file takes precedence; a final newline is not part of the key; an empty key is an error."""
     path = tmp_path / "key"
     path.write_text("sesame\n")
     environment = {"TOKENWIRE_ADMIN_KEY": "other"}

@@ -1,1 +1,1 @@
-"""Tests of coordinator.observation."""
+"""Tests of coordinator.observability."""

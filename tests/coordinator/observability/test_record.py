@@ -1,4 +1,4 @@
-"""What became of a request, by its record."""
+"""Outcomes of requests, by their records."""
 
 import pytest
 
@@ -20,10 +20,10 @@ from tokenwire.errors import DeadlineExceeded, EngineFailed, TokenwireError
     ],
 )
 def test_the_outcome_is_that_of_the_reply(status: int, error: TokenwireError | None, outcome: Outcome) -> None:
-    """A stream that breaks off is no success, although its status was one."""
+    """A stream that fails is not a success, although its status was one."""
     assert RequestRecord(status=status, error=error).outcome == outcome
 
 
-def test_a_client_that_leaves_decides_the_outcome() -> None:
-    """Whatever was under way."""
+def test_a_disconnect_determines_the_outcome() -> None:
+    """In any state of the request."""
     assert RequestRecord(status=200, client="client_slow").outcome == "client_slow"

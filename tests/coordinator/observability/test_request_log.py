@@ -29,8 +29,8 @@ def _record(**changes: object) -> RequestRecord:
     return RequestRecord(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def test_a_request_is_one_line_with_what_it_took() -> None:
-    """Times that it did not get to are left out, and so is its prompt."""
+def test_a_request_is_one_line_with_its_times() -> None:
+    """Times that it did not reach are omitted, and so is its prompt."""
     assert fields_of(_record()) == {
         "outcome": "ok",
         "status": 200,
@@ -47,13 +47,13 @@ def test_a_request_is_one_line_with_what_it_took() -> None:
     }
 
 
-def test_a_prompt_is_logged_where_it_was_kept() -> None:
-    """And not at any length."""
+def test_a_recorded_prompt_is_logged() -> None:
+    """Up to a limit."""
     assert fields_of(_record(prompt="one two"))["prompt"] == "one two"
     assert len(fields_of(_record(prompt="x" * 100_000))["prompt"]) < 20_000
 
 
-def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_reads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Probes and scrapers would fill the log."""
     caplog.set_level(logging.INFO)
     RequestLog().on_end(_record(method="GET"))
@@ -84,8 +84,8 @@ def test_looking_at_something_is_not_logged(caplog: pytest.LogCaptureFixture) ->
         ("x" * 5000, "x" * 200),
     ],
 )
-def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -> None:
-    """What a client sent stands between quotes: it may be a prompt. Fields, their options and signs are shown."""
+def test_a_rejection_has_the_reason_without_the_clients_text(reason: str, logged: str) -> None:
+    """Quoted text may be a prompt. Fields, their options and symbols are shown."""
     record = _record(request_id="", model="", status=400, requested_model="m")
     record.set_refusal(reason, "role")
 
@@ -94,8 +94,8 @@ def test_a_refusal_says_why_without_the_clients_text(reason: str, logged: str) -
     assert (fields["error"], fields["param"], fields["model"]) == (logged, "role", "m")
 
 
-def test_a_workers_refusal_leaves_the_clients_text_out_too() -> None:
-    """Engines quote rejected input; their internal errors contain no text of clients."""
+def test_a_workers_rejection_omits_the_clients_text_too() -> None:
+    """Engines quote rejected input; their internal errors have no text of clients."""
     refused = fields_of(_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
     failed = fields_of(_record(error=EngineFailed("'rank 3' died")))
 

@@ -1,4 +1,4 @@
-"""Spans, as an OpenTelemetry collector gets them."""
+"""Spans, as received by an OpenTelemetry collector."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 async def _trace(collector: Collector, record: RequestRecord) -> str:
-    """Observe one request; returns the context that its worker would get."""
+    """Observe one request; return the context propagated to its worker."""
     tracing = open_tracing(collector.endpoint)
     assert isinstance(tracing, Tracing)
     tracing.on_start(record)
@@ -34,8 +34,8 @@ async def _trace(collector: Collector, record: RequestRecord) -> str:
     return parent
 
 
-async def test_a_request_is_a_span_with_its_wait_and_its_generation_inside(collector: Collector) -> None:
-    """It is a part of its client's trace, and its worker's spans will be a part of it."""
+async def test_a_request_is_a_span_with_queue_and_generation_as_children(collector: Collector) -> None:
+    """It belongs to its client's trace, and its worker's spans belong to it."""
     record = RequestRecord(
         "POST",
         began_at=100.0,
@@ -71,8 +71,8 @@ async def test_a_request_is_a_span_with_its_wait_and_its_generation_inside(colle
     assert b"secret" not in b"".join(span.SerializeToString() for span in (server, queue, chat))
 
 
-async def test_what_looks_at_something_is_no_span(collector: Collector) -> None:
-    """Probes are not traced; a request that was refused is, alone."""
+async def test_reads_have_no_span(collector: Collector) -> None:
+    """Probes are not traced; a rejected request is, without children."""
     assert await _trace(collector, RequestRecord("GET", ended_at=1.0)) == ""
     assert collector.spans == {}
     await _trace(collector, RequestRecord("POST", began_at=0.0, ended_at=1.0, route="none", status=503))

@@ -41,7 +41,7 @@ class Recorder:
         self.first_tokens_calls += 1
 
     def prefilled(self, index: int, prefill: Prefill) -> None:
-        """Remember."""
+        """Record it."""
         self.prefills.append(prefill)
 
     def delta(

@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def client_of(key: AdminKey | None) -> TestClient:
-    """Return a client of one route that shows what it read."""
+    """Return a client of two guarded routes."""
     app = FastAPI()
     app.add_middleware(RequestMiddleware)
     gate = AdminAuthorization(key)
@@ -39,7 +39,7 @@ def client_of(key: AdminKey | None) -> TestClient:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    """A client where no key is needed."""
+    """A client of routes without a key."""
     with client_of(None) as client:
         yield client
 
@@ -47,7 +47,7 @@ def client() -> Iterator[TestClient]:
 @pytest.mark.parametrize("key", [None, "sesame"])
 @pytest.mark.parametrize("path", ["/order", "/order?count=2", "/call"])
 def test_cross_site_requests_are_forbidden(key: str | None, path: str) -> None:
-    """Even without a body, which needs no type; our own page may."""
+    """Even without a body, which needs no content type; our own page is allowed."""
     authorization = {"Authorization": f"Bearer {key}"}
     with client_of(AdminKey(key) if key else None) as client:
         for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
@@ -69,8 +69,8 @@ def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None
         assert guarded.post("/call", headers={"Authorization": "Bearer sesame"}).status_code == 200
 
 
-def test_an_admin_key_is_asked_for() -> None:
-    """Without it, with another one, or in another scheme the answer is 401, and nothing was read; with it, 200."""
+def test_the_admin_key_is_required() -> None:
+    """Without it, with another one, or in another scheme: 401, and the body is not read; with it, 200."""
     with client_of(AdminKey("sesame")) as client:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Basic sesame"}):
             answer = client.post("/order", headers=headers, content="{")
@@ -100,6 +100,6 @@ HOST = {"host": "localhost:8000"}
         ({"origin": ""}, True),
     ],
 )
-def test_browsers_tell_whose_page_sends(headers: dict[str, str], cross_site: bool) -> None:
-    """Newer ones say how the page stands to the server, older ones whose it is; other clients say nothing."""
+def test_cross_site_requests_are_detected(headers: dict[str, str], cross_site: bool) -> None:
+    """Newer browsers send fetch metadata, older ones Origin; other clients send neither."""
     assert is_cross_site(Headers(HOST | headers)) is cross_site

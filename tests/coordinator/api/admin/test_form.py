@@ -16,7 +16,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Order(Form):
-    """Fields of every kind."""
+    """Fields of all types."""
 
     count: int = 1
     quick: bool = False
@@ -40,8 +40,8 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-def test_fields_come_by_query_body_or_both(client: TestClient) -> None:
-    """The body counts before the query; nothing at all means the defaults; unknown fields are ignored."""
+def test_fields_come_from_the_query_the_body_or_both(client: TestClient) -> None:
+    """The body takes precedence; without either the defaults apply; unknown fields are ignored."""
     nothing = {"model": None, "count": 1, "quick": False, "tags": None}
     assert client.post("/order").json() == nothing
     assert client.post("/order", json=None, params={"other": 1}).json() == nothing
@@ -60,7 +60,7 @@ def test_fields_come_by_query_body_or_both(client: TestClient) -> None:
     ],
 )
 def test_wrong_fields_are_named(client: TestClient, content: str, query: str, message: str) -> None:
-    """A 400 in OpenAI's shape says what was wrong."""
+    """A 400 in OpenAI's format names the field."""
     answer = client.post(f"/order{query}", content=content, headers=JSON)
 
     assert answer.status_code == 400
@@ -68,8 +68,8 @@ def test_wrong_fields_are_named(client: TestClient, content: str, query: str, me
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"])
-def test_a_body_is_json_and_says_so(client: TestClient, kind: str) -> None:
-    """Browsers let a page of any site send what is none. With its parameters, or as one of JSON's kin, it is one."""
+def test_a_body_must_declare_json(client: TestClient, kind: str) -> None:
+    """Browsers let pages of any site send other types. Parameters and +json types are accepted."""
     refused = client.post("/order", content='{"count": 3}', headers={"Content-Type": kind} if kind else {})
     taken = [
         client.post("/order", content='{"count": 3}', headers={"Content-Type": json})

@@ -49,7 +49,7 @@ def test_events_come_in_order() -> None:
 
 
 def test_cached_tokens_are_not_input_tokens() -> None:
-    """Where the server tells of its cache, a prompt's tokens are split as Anthropic does it."""
+    """If the server reports cached tokens, a prompt's tokens are split as by Anthropic."""
     events = stream(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], cached_tokens=1)
 
     started, ended = events[0].data["message"]["usage"], events[-2].data["usage"]
@@ -57,8 +57,8 @@ def test_cached_tokens_are_not_input_tokens() -> None:
     assert ended == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 1}
 
 
-def test_errors_in_mid_stream_are_events() -> None:
-    """In Anthropic's shape, with nothing behind them."""
+def test_errors_mid_stream_are_events() -> None:
+    """In Anthropic's format, as the last event."""
     call = call_of()
     shape = PartStream(call, MessageEvents(call))
 

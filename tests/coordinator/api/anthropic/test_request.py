@@ -1,4 +1,4 @@
-"""The Messages API: requests become chat requests."""
+"""Messages requests become chat requests."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ HEADER = "x-anthropic-billing-header: cc_version=2.1.177.01c; cc_entrypoint=cli;
 
 
 def keeping(turns: int) -> dict[str, Any]:
-    """Return an edit that keeps the thinking of so many turns."""
+    """Return an edit that keeps the thinking of this number of turns."""
     return {"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": turns}}
 
 
@@ -54,10 +54,8 @@ def test_system_prompts_come_first(system: Any, text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("inline", [False, True])
-def test_a_billing_header_is_left_out_and_what_follows_it_is_not(
-    system: str | list[str], text: str, inline: bool
-) -> None:
-    """A first line that changes with every request goes, whether a prompt is text or blocks, on top or a message."""
+def test_only_the_line_of_a_billing_header_is_removed(system: str | list[str], text: str, inline: bool) -> None:
+    """It changes with every request. The rest stays, in text and blocks, of the system prompt and of messages."""
     content = system if isinstance(system, str) else [{"type": "text", "text": block} for block in system]
     request = chat(HI, {"role": "system", "content": content}) if inline else chat(system=content)
 
@@ -66,24 +64,24 @@ def test_a_billing_header_is_left_out_and_what_follows_it_is_not(
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028", "\x85"])
 def test_a_billing_header_ends_where_its_line_ends(end: str) -> None:
-    """However a client ends its lines, what follows stays."""
+    """With any line separator."""
     assert chat(system=f"{HEADER}{end}Be brief.\nBe kind.").messages[0]["content"] == "Be brief.\nBe kind."
 
 
-def test_a_word_that_begins_like_the_billing_header_is_none() -> None:
+def test_a_similar_word_is_not_a_billing_header() -> None:
     """The header has a colon."""
     assert chat(system="x-anthropic-billing-headers are lines.").messages[0]["content"].startswith("x-anthropic")
 
 
 @pytest.mark.parametrize("system", [HEADER, HEADER + "\n", [{"type": "text", "text": HEADER}]])
-def test_a_billing_header_alone_is_no_system_prompt(system: Any) -> None:
-    """It leaves no empty message behind."""
+def test_a_billing_header_alone_is_not_a_system_prompt(system: Any) -> None:
+    """No empty message is left."""
     assert chat(system=system).messages == [HI]
     assert chat(HI, {"role": "system", "content": system}).messages == [HI]
 
 
-def test_system_messages_stay_where_they_are_if_the_template_lets_them() -> None:
-    """Else they are put before the conversation."""
+def test_system_messages_keep_their_place_if_the_template_supports_that() -> None:
+    """Otherwise they are moved to the front."""
     reminder = {"role": "system", "content": " Be quick."}
 
     assert chat(HI, reminder, system="Be.").messages == [{"role": "system", "content": "Be."}, HI, reminder]
@@ -136,7 +134,7 @@ def test_system_messages_stay_where_they_are_if_the_template_lets_them() -> None
     ],
 )
 def test_blocks_become_messages(message: Any, messages: list[Any]) -> None:
-    """Text, reasoning and calls are one message; results of tools have their own."""
+    """Text, reasoning and calls are one message; tool results have their own."""
     assert chat(message).messages == messages
 
 
@@ -160,7 +158,7 @@ def test_blocks_become_messages(message: Any, messages: list[Any]) -> None:
     ],
 )
 def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
-    """A block that is not served, or broken, is named with its place."""
+    """The error names the position of a block that is not served or is invalid."""
     with pytest.raises(InvalidRequest) as raised:
         chat(message)
 
@@ -186,8 +184,8 @@ def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
         ({"container": "x"}, "`container` is not supported"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], words: str) -> None:
-    """Tools that Anthropic runs, and what needs its servers."""
+def test_unsupported_features_are_refused_by_name(body: dict[str, Any], words: str) -> None:
+    """Tools that Anthropic runs, and features that need its servers."""
     with pytest.raises(InvalidRequest) as raised:
         chat(**body)
 
@@ -195,7 +193,7 @@ def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], words: str)
 
 
 def thought(text: str, *more: dict[str, Any]) -> dict[str, Any]:
-    """Return a message of the assistant's that begins with thinking."""
+    """Return an assistant message that begins with thinking."""
     return blocks("assistant", {"type": "thinking", "thinking": text, "signature": ""}, *more)
 
 
@@ -216,14 +214,14 @@ CONVERSATION = [
         *({"edits": [keeping(2)]}, {"edits": [keeping(9)]}),
     ],
 )
-def test_context_management_that_takes_nothing_out_passes(management: Any) -> None:
-    """Claude Code asks for all thinking to be kept, in two spellings."""
+def test_context_management_without_effect_passes(management: Any) -> None:
+    """Claude Code asks to keep all thinking, in two spellings."""
     assert chat(*CONVERSATION, context_management=management).messages == chat(*CONVERSATION).messages
 
 
 @pytest.mark.parametrize("edit", [keeping(1), {"type": "clear_thinking_20251015"}])
-def test_old_thinking_is_taken_out_where_that_is_asked(edit: Any) -> None:
-    """Of all turns but so many that have some, by default the last one. Results of tools begin no turn."""
+def test_old_thinking_is_removed_on_request(edit: Any) -> None:
+    """Except of the last turns that have some, by default one. Tool results do not start a turn."""
     bare = [
         blocks("assistant", *message["content"][1:]) if i in (1, 3) else message
         for i, message in enumerate(CONVERSATION)
@@ -234,7 +232,7 @@ def test_old_thinking_is_taken_out_where_that_is_asked(edit: Any) -> None:
 
 
 def test_tools_of_anthropics_servers_are_left_out() -> None:
-    """Agents offer them beside their own and do without."""
+    """Agents offer them in addition to their own and work without them."""
     body = MessagesRequest.model_validate({"model": "m", "max_tokens": 9, "messages": [HI], "tools": [SEARCH, TOOL]})
     request = body.to_chat(messages_translator())
 
@@ -254,7 +252,7 @@ def test_tools_of_anthropics_servers_are_left_out() -> None:
     ],
 )
 def test_tools_and_their_choice(choice: Any, chosen: Any) -> None:
-    """Tools become functions, their choice chat's."""
+    """Tools become functions, and their choice chat's."""
     request = chat(tools=[TOOL], tool_choice=choice)
 
     function = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
@@ -265,7 +263,7 @@ def test_tools_and_their_choice(choice: Any, chosen: Any) -> None:
 
 
 def test_fields_have_their_counterparts_in_chat() -> None:
-    """Every served field arrives where chat has it; vLLM's own are passed on."""
+    """Every served field becomes chat's; vLLM's own are passed on."""
     schema = {"type": "json_schema", "schema": {"type": "object"}}
     request = chat(
         temperature=0.5, top_p=0.9, top_k=5, stop_sequences=["x"], stream=True, seed=1, ignore_eos=True,
@@ -280,7 +278,7 @@ def test_fields_have_their_counterparts_in_chat() -> None:
 
 
 def test_thinking_turns_reasoning_on_and_off() -> None:
-    """Enabled gives a budget and tells the template, disabled is an effort of none, adaptive leaves it to the model."""
+    """Enabled sets a budget and the template's variable, disabled an effort of none, adaptive neither."""
     enabled = chat(thinking={"type": "enabled", "budget_tokens": 1024})
     disabled = chat(thinking={"type": "disabled"}, output_config={"effort": "high"})
     adaptive = chat(thinking={"type": "adaptive"}, chat_template_kwargs={"enable_thinking": False})
@@ -290,8 +288,8 @@ def test_thinking_turns_reasoning_on_and_off() -> None:
     assert (adaptive.thinking_token_budget, adaptive.chat_template_kwargs) == (None, {"enable_thinking": False})
 
 
-def test_a_last_message_of_the_assistants_is_continued() -> None:
-    """Clients put words into the model's mouth so; after a call the model's turn is over."""
+def test_a_final_assistant_message_is_continued() -> None:
+    """Clients prefill replies with it; after a call the turn is over."""
     request = chat(HI, {"role": "assistant", "content": "One,"})
     call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
 

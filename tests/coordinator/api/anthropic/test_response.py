@@ -38,5 +38,5 @@ def test_stop_reasons(parts: list[Part], finish: Finish, reason: str, sequence: 
     [('{"x": 1}', {"x": 1}), ("", {}), ('{"x": 1, "y": "ab', {"x": 1}), ("[1]", {}), ("nonsense", {})],
 )
 def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
-    """Arguments that the limit cut are there as far as they are whole, as Anthropic's client reads them in streams."""
+    """Truncated arguments keep their complete part, as Anthropic's client parses streams."""
     assert whole_block(call_part(arguments))["input"] == given

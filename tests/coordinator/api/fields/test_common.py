@@ -1,4 +1,4 @@
-"""Request fields: translated exactly, or refused."""
+"""Request fields are translated exactly or rejected."""
 
 import logging
 from typing import Any
@@ -31,15 +31,15 @@ def test_stream_options_need_a_stream() -> None:
         check_stream_options(body(stream_options={"include_usage": True}))
 
 
-def test_empty_stream_options_need_none() -> None:
-    """They ask for nothing; vLLM takes them too."""
+def test_empty_stream_options_need_no_stream() -> None:
+    """As in vLLM."""
     check_stream_options(body(stream_options={}))
     with pytest.raises(InvalidRequest, match="stream=True"):
         check_stream_options(body(stream_options={"unknown": None}))
 
 
-def test_repetitions_of_any_length_can_be_looked_for() -> None:
-    """Numbers beyond the wire's mean what its largest one means."""
+def test_repetitions_of_any_length_can_be_detected() -> None:
+    """Numbers beyond the protocol's are reduced to its largest."""
     sizes = {"max_pattern_size": 2**40, "min_pattern_size": 2**33, "min_count": 2**32}
     wire = body(repetition_detection=sizes).sampling(None).repetition_detection
 
@@ -47,7 +47,7 @@ def test_repetitions_of_any_length_can_be_looked_for() -> None:
 
 
 def test_absent_fields_stay_absent() -> None:
-    """What the client did not say is left to the model's defaults."""
+    """The model's defaults apply to fields that the client did not set."""
     sampling = body().sampling(None)
 
     assert not sampling.HasField("temperature")
@@ -77,7 +77,7 @@ def test_given_fields_are_translated() -> None:
 
 
 def test_seed_minus_one_is_no_seed() -> None:
-    """vLLM takes -1 for no seed; so do we."""
+    """As in vLLM, -1 means no seed."""
     assert not body(seed=-1).sampling(None).HasField("seed")
 
 
@@ -97,8 +97,8 @@ def test_seed_minus_one_is_no_seed() -> None:
         ({"prompt_logprobs": 2**40}, None, "prompt_logprobs"),
     ],
 )
-def test_numbers_that_no_engine_takes_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
-    """Nothing that overflows the wire gets as far as the wire."""
+def test_numbers_out_of_range_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
+    """Nothing overflows in the protocol."""
     with pytest.raises(InvalidRequest) as caught:
         body(**fields).sampling(max_tokens)
 
@@ -106,13 +106,13 @@ def test_numbers_that_no_engine_takes_are_refused(fields: dict[str, Any], max_to
 
 
 @pytest.mark.parametrize(("stop", "expected"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b"))])
-def test_stop_strings_stay_on_this_side(stop: Any, expected: tuple[str, ...]) -> None:
-    """Stop strings become text rules, whichever form they come in."""
+def test_stop_strings_stay_in_the_coordinator(stop: Any, expected: tuple[str, ...]) -> None:
+    """Stop strings become text rules, in either form."""
     assert body(stop=stop).text_rules() == TextRules(stop=expected)
 
 
-def test_the_request_id_is_the_clients_when_given() -> None:
-    """The header wins over the body; without either an id is made up."""
+def test_the_request_id_is_the_clients_if_given() -> None:
+    """The header takes precedence over the body; without either an id is generated."""
     assert request_id("chatcmpl-", "b", "h") == "chatcmpl-h"
     assert request_id("chatcmpl-", "b", None) == "chatcmpl-b"
     assert len(request_id("cmpl-", None, None)) == len("cmpl-") + 32
@@ -120,8 +120,8 @@ def test_the_request_id_is_the_clients_when_given() -> None:
 
 @pytest.mark.parametrize("name", ["request_id", "session_id"])
 @pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00", "a\x85b", "\x9b2J", "\u2028", "a\u2029"])
-def test_names_that_clients_make_up_are_bounded(name: str, value: str) -> None:
-    """Every chunk and every choice carries them, and logs show them; in headers as in bodies."""
+def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
+    """Every chunk and choice repeats them, and logs contain them; in headers as in bodies."""
     with pytest.raises(InvalidRequest) as in_body:
         body(**{name: value})
     header = f"x-{name.replace('_', '-')}"
@@ -134,13 +134,13 @@ def test_names_that_clients_make_up_are_bounded(name: str, value: str) -> None:
 
 
 def test_a_session_in_extra_arguments_is_bounded_too() -> None:
-    """Wherever it comes from."""
+    """In any place."""
     with pytest.raises(InvalidRequest, match="more than 512"):
         Headers({}).session(body(vllm_xargs={"session_id": "x" * 513}))
 
 
-def test_a_rank_that_no_fleet_has_is_refused() -> None:
-    """The wire has 32 bits for it; what is no number would be ignored in silence."""
+def test_an_invalid_rank_is_refused() -> None:
+    """The protocol has 32 bits for it; other text would be ignored silently."""
     assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
     for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
         with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as refused:
@@ -148,8 +148,8 @@ def test_a_rank_that_no_fleet_has_is_refused() -> None:
         assert refused.value.param == "X-Data-Parallel-Rank"
 
 
-def test_engine_objects_travel_as_json() -> None:
-    """What only the engine understands is handed on as it came; empty objects are nothing."""
+def test_engine_objects_are_passed_as_json() -> None:
+    """The engine's own fields are passed unchanged; empty objects count as absent."""
     sampling = body(kv_transfer_params={"a": [1]}, vllm_xargs={"b": "c"}, ec_transfer_params={}).sampling(None)
 
     assert sampling.kv_transfer_params_json == '{"a": [1]}'
@@ -157,7 +157,7 @@ def test_engine_objects_travel_as_json() -> None:
     assert not sampling.HasField("ec_transfer_params_json")
 
 
-def test_truncation_keeps_the_side_unsaid() -> None:
+def test_truncation_keeps_an_absent_side() -> None:
     """Without a side, special tokens are kept around the end of the text."""
     assert body().truncation() is None
     assert body(truncate_prompt_tokens=5).truncation() == Truncation(5, None)
@@ -165,7 +165,7 @@ def test_truncation_keeps_the_side_unsaid() -> None:
 
 
 def test_headers_add_to_the_body() -> None:
-    """A header's priority wins, a body's session does; a priority that is no number counts as absent."""
+    """A header's priority takes precedence, a body's session does; an invalid priority counts as absent."""
     headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
     assert (headers.priority(5), headers.data_parallel_rank, headers.session(body())) == (3, 1, "h")
     assert headers.session(body(session_id="b")) == "b"
@@ -184,8 +184,8 @@ def test_known_fields_that_are_not_served_are_refused(fields: dict[str, Any]) ->
     assert caught.value.param == next(iter(fields))
 
 
-def test_values_that_change_nothing_pass() -> None:
-    """Clients that spell defaults out are served."""
+def test_values_without_effect_pass() -> None:
+    """Clients that send defaults explicitly are served."""
     UnsupportedFields(NOT_SERVED).check({"suffix": "", "use_beam_search": False})
     UnsupportedFields(NOT_SERVED).check(None)
 
@@ -198,8 +198,8 @@ class _Body(BaseModel):
 
 
 @pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True, "suffix": ""}])
-def test_fields_whose_types_are_declared_are_refused_as_well(fields: dict[str, Any]) -> None:
-    """Whether a model knows a field's type or not, a value that is not served is refused by name."""
+def test_declared_fields_are_refused_as_well(fields: dict[str, Any]) -> None:
+    """Whether a model declares a field's type or not, a value that is not served is rejected by name."""
     gate = UnsupportedFields(NOT_SERVED)
     gate.check_body(_Body(use_beam_search=False))
 
@@ -209,8 +209,8 @@ def test_fields_whose_types_are_declared_are_refused_as_well(fields: dict[str, A
     assert caught.value.param == next(iter(fields))
 
 
-def test_unknown_fields_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names an unknown field at its first appearance only; harmless ones never."""
+def test_unknown_fields_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the first occurrence is logged; harmless fields never."""
     gate = UnsupportedFields(NOT_SERVED)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

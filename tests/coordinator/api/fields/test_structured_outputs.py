@@ -1,4 +1,4 @@
-"""Grammars that requests ask for: exactly one, whichever field it comes in."""
+"""A request has at most one grammar, from any field."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_one_constraint_goes_to_the_worker(
 def test_none_and_several_are_refused(
     asked: dict[str, Any], response_format: dict[str, Any] | None, words: str
 ) -> None:
-    """Options without a constraint, and two constraints, are named as what they are."""
+    """Options without a constraint, and two constraints, are reported as such."""
     with pytest.raises(InvalidRequest, match=words):
         _resolve(asked, response_format)
 

@@ -1,4 +1,4 @@
-"""What a chat request becomes."""
+"""The translation of chat requests."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from tokenwire.coordinator.api.openai.completions import CompletionRequest
     ],
 )
 def test_the_last_message_is_echoed_as_text(content: Any, echoed: str) -> None:
-    """Whichever form its content has."""
+    """In any form of content."""
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": content}]
     assert ChatCompletionRequest.model_validate({"messages": messages, "echo": True}).echoed() == echoed
 
@@ -29,8 +29,8 @@ def test_the_last_message_is_echoed_as_text(content: Any, echoed: str) -> None:
     ("model", "nullable"),
     [(ChatCompletionRequest, {"n": True, "echo": False}), (CompletionRequest, {"n": False, "echo": True})],
 )
-def test_null_is_taken_where_vllm_takes_it(model: type[RequestFields], nullable: dict[str, bool]) -> None:
-    """Which differs from route to route; never for the id of a request."""
+def test_null_is_accepted_as_in_vllm(model: type[RequestFields], nullable: dict[str, bool]) -> None:
+    """This differs from route to route; a request id is never null."""
     for name, takes in {**nullable, "request_id": False, "session_id": True}.items():
         given: dict[str, Any] = {"messages": [], name: None}
         if takes:

@@ -1,4 +1,4 @@
-"""Streamed chunks: the same JSON whether rendered by template or whole."""
+"""Streamed chunks have the same JSON on the fast path and on the slow one."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def chat(echo: str = "", **options: Any) -> ChatChunks:
 
 
 def parsed_chat(**options: Any) -> ParsedChatChunks:
-    """Return chat chunks of one choice, read by a parser."""
+    """Return chat chunks of one choice with a parser."""
     parser = ScriptedParser([MessageDelta("x"), MessageDelta("y")])
     return ParsedChatChunks(
         prepared(TokenPrompt([1, 2])),
@@ -64,8 +64,8 @@ def parse(data: bytes) -> list[Any]:
 
 
 @given(text=st.text())
-def test_any_text_survives(text: str) -> None:
-    """Quotes, control characters, line separators and emoji arrive as they were, in one event."""
+def test_any_text_is_unchanged(text: str) -> None:
+    """Quotes, control characters, line separators and emoji are unchanged, in one event."""
     for writer in (chat(), chat(return_token_ids=True), completion(), completion(return_token_ids=True)):
         (chunk,) = parse(writer.delta(0, text, [5], None))
         choice = chunk["choices"][0]
@@ -73,8 +73,8 @@ def test_any_text_survives(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [chat, completion])
-def test_the_fast_path_says_what_the_slow_one_says(kind: Any) -> None:
-    """A delta without extras has the fields that one with extras has, empty."""
+def test_the_fast_path_equals_the_slow_one(kind: Any) -> None:
+    """A delta without extras has the fields of one with extras, empty."""
     (fast,) = parse(kind().delta(1, "x", [5], None))
     (slow,) = parse(kind(return_token_ids=True).delta(1, "x", [5], None))
 
@@ -86,7 +86,7 @@ def test_the_fast_path_says_what_the_slow_one_says(kind: Any) -> None:
 
 
 def test_a_finish_has_reason_and_stop_reason() -> None:
-    """The last delta names why the choice ended."""
+    """The last delta has both."""
     (chunk,) = parse(chat().delta(1, "", [2], Finish("stop", "END")))
 
     choice = chunk["choices"][0]
@@ -95,8 +95,8 @@ def test_a_finish_has_reason_and_stop_reason() -> None:
 
 
 @pytest.mark.parametrize("kind", [chat, parsed_chat, completion])
-def test_who_asks_for_ids_hears_which_weights_made_them(kind: Any) -> None:
-    """With the finish, in the words of /inference/v1/generate; others hear nothing of weights."""
+def test_requested_ids_have_weight_versions(kind: Any) -> None:
+    """With the finish, as on /inference/v1/generate; other requests get none."""
     finish = Finish("stop", weight_versions=[WeightSpan("v1", 0, 2), WeightSpan("v2", 2, 3)])
     asked = kind(return_token_ids=True)
     first, last = (parse(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
@@ -111,14 +111,14 @@ def test_who_asks_for_ids_hears_which_weights_made_them(kind: Any) -> None:
 
 
 def test_weights_without_a_label_are_null() -> None:
-    """Who asks for ids sees that there is nothing to know."""
+    """With requested ids, unknown versions are null."""
     (chunk,) = parse(chat(return_token_ids=True).delta(0, "x", [5], Finish("stop")))
 
     assert chunk["choices"][0]["weight_versions"] is None
 
 
 def test_a_chat_opens_with_the_role_of_every_choice() -> None:
-    """One chunk per choice names the role; the prompt's ids come with it when asked for."""
+    """One chunk per choice has the role; requested prompt ids come with it."""
     first, second = parse(chat(return_token_ids=True).opening())
 
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -126,7 +126,7 @@ def test_a_chat_opens_with_the_role_of_every_choice() -> None:
     assert first["prompt_token_ids"] == [1, 2]
 
 
-def test_a_completion_opens_with_nothing_and_shows_each_prompt_once() -> None:
+def test_a_completion_has_each_prompt_once() -> None:
     """Prompt ids are in the first delta of each choice only."""
     writer = completion(return_token_ids=True)
 
@@ -135,8 +135,8 @@ def test_a_completion_opens_with_nothing_and_shows_each_prompt_once() -> None:
     assert shown == [[3, 4], None]
 
 
-def test_usage_comes_when_asked() -> None:
-    """Without include_usage nothing closes a stream; with it, one chunk without choices."""
+def test_usage_comes_if_requested() -> None:
+    """Without include_usage a stream ends without it; with it, one chunk without choices."""
     assert chat().closing(Usage(2, 3)) == b""
 
     (chunk,) = parse(chat(include_usage=True).closing(Usage(2, 3)))
@@ -157,15 +157,15 @@ def test_continuous_usage_counts_each_choice() -> None:
     assert other["usage"]["completion_tokens"] == 1
 
 
-def test_an_error_has_openais_shape() -> None:
-    """An error in mid-stream is an event with the error object."""
+def test_an_error_has_openais_format() -> None:
+    """An error mid-stream is an event with the error object."""
     (event,) = parse(chat().error(WorkerLost("gone")))
 
     assert event == {"error": {"message": "gone", "type": "ServiceUnavailableError", "param": None, "code": 503}}
 
 
 def test_chat_logprobs_come_with_their_delta() -> None:
-    """Each token has its text, bytes and the likeliest; minus infinity becomes a number."""
+    """Each token has its text, bytes and the most likely ones; minus infinity becomes a number."""
     (chunk,) = parse(chat(logprobs=LogprobStyle(2)).delta(0, "x", [5], None, LOGPROBS))
 
     (entry,) = chunk["choices"][0]["logprobs"]["content"]
@@ -173,8 +173,8 @@ def test_chat_logprobs_come_with_their_delta() -> None:
     assert [other["logprob"] for other in entry["top_logprobs"]] == [-0.5, -9999.0]
 
 
-def test_completion_logprobs_count_characters_on() -> None:
-    """Text offsets go on from delta to delta, each choice for itself."""
+def test_text_offsets_continue_across_deltas() -> None:
+    """For each choice separately."""
     writer = completion(logprobs=LogprobStyle(1))
 
     offsets = [
@@ -186,7 +186,7 @@ def test_completion_logprobs_count_characters_on() -> None:
 
 
 def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
-    """A completion repeats its prompt once, decoded where it came as ids; a chat the message that it continues."""
+    """A completion echoes its prompt once, decoded if it was ids; a chat the message that it continues."""
     writer = completion(show_prompt=True)
     texts = [parse(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
     assert texts == ["one twox", "x", "three fourx"]
@@ -196,7 +196,7 @@ def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
 
 
 def test_an_echo_alone_is_the_scored_prompt() -> None:
-    """Asked for no token, a completion shows the prompt with its log-probabilities and not what was generated."""
+    """With max_tokens 0 a completion has the prompt with its log-probabilities and no generated tokens."""
     writer = completion(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
     writer.prefilled(0, Prefill(0, None, [None, [ScoredToken(2, "two", -1.5, 1)]]))
 
@@ -208,7 +208,7 @@ def test_an_echo_alone_is_the_scored_prompt() -> None:
     assert choice["logprobs"]["token_logprobs"] == [None, -1.5]
 
 
-def test_usage_tells_what_was_cached_when_asked() -> None:
+def test_usage_has_cached_tokens_if_enabled() -> None:
     """The server's option adds details of the prompt to the usage."""
     writer = chat(include_usage=True, usage_details=True)
     writer.prefilled(0, Prefill(16))

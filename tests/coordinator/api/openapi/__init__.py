@@ -1,1 +1,1 @@
-"""Tests of the service's description of itself."""
+"""Tests of the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""A document and the answers that it promises: validated strictly, so that no field is left out of it."""
+"""Validates responses strictly against an OpenAPI document, so that it omits no field."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from jsonschema_rs import Draft202012Validator
 
 
 class Described:
-    """An OpenAPI document, against which answers are held."""
+    """An OpenAPI document, for checking responses."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -16,7 +16,7 @@ class Described:
         self._validators: dict[str, Draft202012Validator] = {}
 
     def check(self, path: str, response: httpx.Response) -> None:
-        """Check an answer of a route, whatever its status, against what the document says of it."""
+        """Check a response of a route, with any status, against its description."""
         method = response.request.method.lower()
         declared = self._strict["paths"][path][method]["responses"]
         assert str(response.status_code) in declared, f"{path}: {response.status_code} {response.text[:500]}"
@@ -49,7 +49,7 @@ def _values(response: httpx.Response, media_type: str) -> list[Any]:
 
 
 def _closed(value: Any) -> Any:
-    """Return a document whose objects have no fields but those that it names."""
+    """Return a document whose objects allow only the fields that it names."""
     if isinstance(value, list):
         return [_closed(each) for each in value]
     if not isinstance(value, dict):

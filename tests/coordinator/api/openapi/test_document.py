@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and true of what routes answer."""
+"""The OpenAPI document is valid, complete, and true of the routes' responses."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -115,7 +115,7 @@ MAY_BE_REFUSED = {
 
 
 def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
-    """Return settings under which every route there is is on."""
+    """Return settings with all routes enabled."""
     return CoordinatorSettings(
         (address,),
         api=ApiSettings(render_route=True, abort_all=True),
@@ -126,7 +126,7 @@ def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
 
 @asynccontextmanager
 async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an application and talk to it."""
+    """Run an application; yield a client."""
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
@@ -135,7 +135,7 @@ async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def document_of(app: FastAPI) -> dict[str, Any]:
-    """Ask an application for its document, without a key."""
+    """Return an application's document, fetched without a key."""
     async with client_of(app) as client:
         response = await client.get("/openapi.json")
         assert response.status_code == 200
@@ -167,8 +167,8 @@ async def test_it_follows_the_specification(tmp_path: Path) -> None:
             jsonschema_rs.meta.validate(schema)
 
 
-async def test_every_reference_leads_somewhere() -> None:
-    """Whatever a part refers to is there, and no schema is there to which nothing refers."""
+async def test_every_reference_resolves() -> None:
+    """Every referenced part exists, and every schema is referenced."""
     document = await document_of(build_app(settings("127.0.0.1:1")))
     text = json.dumps(document)
     kinds = ("schemas", "responses")
@@ -178,7 +178,7 @@ async def test_every_reference_leads_somewhere() -> None:
 
 
 async def test_every_route_is_in_it() -> None:
-    """All that is served is described, but for the files of pages; and nothing is described that is not served."""
+    """Everything served is described except the files of pages, and nothing else is."""
     app = build_app(settings("127.0.0.1:1"))
     described = {(path, method.upper()) for path, method, _ in operations(await document_of(app))}
     files = PAGE_PATHS | DOCUMENTATION_PATHS
@@ -190,7 +190,7 @@ async def test_every_route_is_in_it() -> None:
     assert {path for path, _ in described} == set(OPERATIONS)
 
 
-async def test_routes_that_are_off_are_not_in_it() -> None:
+async def test_disabled_routes_are_not_in_it() -> None:
     """Without admin routes the document has none of their tags."""
     document = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
 
@@ -198,8 +198,8 @@ async def test_routes_that_are_off_are_not_in_it() -> None:
     assert not {"Admin", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
 
 
-async def test_it_names_no_error_of_fastapis() -> None:
-    """What is malformed is a 400 in the shape that clients of the route know, never FastAPI's 422."""
+async def test_it_has_no_errors_of_fastapi() -> None:
+    """Malformed bodies are a 400 in the route's format, never FastAPI's 422."""
     for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
         assert "422" not in operation["responses"], path
         if method == "post":
@@ -207,7 +207,7 @@ async def test_it_names_no_error_of_fastapis() -> None:
             assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}"}
 
 
-async def test_it_tells_which_keys_are_needed(tmp_path: Path) -> None:
+async def test_it_has_the_required_keys(tmp_path: Path) -> None:
     """Keys are required if there are any, the admin key by admin routes, none by probes."""
     free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
     asking = (await document_of(build_app(guarded(tmp_path))))["paths"]
@@ -220,8 +220,8 @@ async def test_it_tells_which_keys_are_needed(tmp_path: Path) -> None:
     assert "401" in asking["/pause"]["post"]["responses"]
 
 
-async def test_real_answers_are_as_described(tmp_path: Path) -> None:
-    """What every route answers, whole and streamed, has the fields that the document names and no others."""
+async def test_real_responses_are_as_described(tmp_path: Path) -> None:
+    """Every route's responses, whole and streamed, have the described fields and no others."""
     address = unix_address(tmp_path)
     app = build_app(settings(address))
     pool: WorkerPool = app.state.pool
@@ -245,7 +245,7 @@ async def test_real_answers_are_as_described(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"messages": 5, "input": 5, "prompt": 5, "mode": 5, "token_ids": 5}'])
 async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None:
-    """Bodies that are wrong get a status that the document names, in the shape that it names."""
+    """Invalid bodies get a described status, in the described format."""
     address = unix_address(tmp_path)
     app = build_app(settings(address))
     pool: WorkerPool = app.state.pool
@@ -259,8 +259,8 @@ async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None
                 described.check(path, await client.post(url, content=body, headers=headers))
 
 
-async def test_examples_are_answered(tmp_path: Path) -> None:
-    """The bodies that the page begins with are right: they are answered."""
+async def test_examples_succeed(tmp_path: Path) -> None:
+    """The page's initial bodies are valid."""
     address = unix_address(tmp_path)
     app = build_app(settings(address))
     pool: WorkerPool = app.state.pool

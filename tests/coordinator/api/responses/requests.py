@@ -1,4 +1,4 @@
-"""Responses requests, and the chat requests that they become."""
+"""Responses requests and tools shared by tests."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def chat(given: Any = "Hi", **body: Any) -> ChatCompletionRequest:
 
 
 def user(content: Any) -> dict[str, Any]:
-    """Return a user's message."""
+    """Return a user message."""
     return {"role": "user", "content": content}
 
 

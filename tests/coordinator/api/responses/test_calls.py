@@ -1,4 +1,4 @@
-"""Arguments of calls, as the inputs and commands that clients get."""
+"""Arguments of calls become the inputs and commands of items."""
 
 import itertools
 import json
@@ -19,14 +19,14 @@ TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\\n/u😀'))
 
 
 def read(pieces: list[str]) -> str:
-    """Return what deltas add up to."""
+    """Return the joined deltas."""
     reader = InputReader()
     return "".join(reader.feed(piece) for piece in pieces) + reader.rest()
 
 
 @given(text=TEXT, ascii_only=st.booleans(), cuts=st.lists(st.integers(0, 200)))
 def test_an_input_is_read_wherever_its_json_is_cut(text: str, ascii_only: bool, cuts: list[int]) -> None:
-    """Between the signs of an escape too, and between the halves of a pair."""
+    """Also within an escape, and between the surrogates of a pair."""
     arguments = json.dumps({"input": text}, ensure_ascii=ascii_only)
     places = sorted({min(cut, len(arguments)) for cut in cuts} | {0, len(arguments)})
     pieces = [arguments[one:other] for one, other in itertools.pairwise(places)]
@@ -51,8 +51,8 @@ def test_an_input_is_read_wherever_its_json_is_cut(text: str, ascii_only: bool, 
         ("", ""),
     ],
 )
-def test_whatever_a_model_writes_is_text(arguments: str, text: str) -> None:
-    """Of JSON its text, and of anything else all of it; whole and in single signs."""
+def test_any_arguments_become_text(arguments: str, text: str) -> None:
+    """The text of the JSON, or arguments in any other format unchanged; whole and character by character."""
     assert CUSTOM.read(arguments) == text
     assert read(list(arguments)) == text
 
@@ -67,8 +67,8 @@ def test_whatever_a_model_writes_is_text(arguments: str, text: str) -> None:
         ('{"command": 1, "env": 2, "timeout_ms": "x", "user": []}', []),
     ],
 )
-def test_a_command_that_is_none_runs_nothing(arguments: str, command: list[str]) -> None:
-    """Rather than something else."""
+def test_an_invalid_command_is_empty(arguments: str, command: list[str]) -> None:
+    """It must not become another command."""
     action = LOCAL_SHELL.read(arguments)
 
     assert action == {
@@ -76,8 +76,8 @@ def test_a_command_that_is_none_runs_nothing(arguments: str, command: list[str])
     }  # fmt: skip
 
 
-def test_a_whole_action_keeps_all_of_its_parts() -> None:
-    """There and back."""
+def test_an_action_keeps_all_of_its_parts() -> None:
+    """Converted to arguments and back."""
     said = {"command": ["a"], "env": {"B": "c"}, "timeout_ms": 5, "working_directory": "/d", "user": "e"}
 
     assert LOCAL_SHELL.read(json.dumps(said)) == {"type": "exec", **said}

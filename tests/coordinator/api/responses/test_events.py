@@ -1,4 +1,4 @@
-"""The events of a streamed response, and the response in the last of them."""
+"""The events of a streamed response, the last of which has the response."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def stream(call: ChatCall, steps: list[str], finish: Finish = STOP, **body: Any)
 
 
 def test_events_come_in_order_and_are_numbered() -> None:
-    """Each item is added, filled and done; the whole response comes last, with what the stream had."""
+    """Each item is added, filled and done; the last event has the whole response with the stream's items."""
     deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="a\n“b”"), tool_call(0, "{}", "f")]
 
     events = stream(call_of(deltas), ["", "", ""])
@@ -43,8 +43,8 @@ def test_events_come_in_order_and_are_numbered() -> None:
     assert response["usage"]["output_tokens_details"]["reasoning_tokens"] == 1
 
 
-def test_calls_of_a_namespaces_function_have_its_own_name() -> None:
-    """Wherever a call is shown, it names the namespace and the function apart."""
+def test_calls_of_namespaced_functions_have_their_own_name() -> None:
+    """All items of calls have the namespace and the function as separate fields."""
     events = stream(call_of([tool_call(0, "{}", "n__f")]), [""], tools=[namespace("n")])
 
     items = [event.data["item"] for event in events if "output_item" in event.kind]
@@ -53,8 +53,8 @@ def test_calls_of_a_namespaces_function_have_its_own_name() -> None:
     assert [event.data["name"] for event in events if event.kind.endswith("arguments.done")] == ["f"]
 
 
-def test_deltas_name_their_item() -> None:
-    """A delta says which item it belongs to, and where that is."""
+def test_deltas_have_their_item() -> None:
+    """Its id and its position."""
     events = stream(call_of(), ["a", "b"])
 
     added = next(event.data for event in events if event.kind == "response.output_item.added")
@@ -64,8 +64,8 @@ def test_deltas_name_their_item() -> None:
     assert [(delta["output_index"], delta["content_index"], delta["logprobs"]) for delta in deltas] == [(0, 0, [])] * 2
 
 
-def test_a_cut_reply_is_incomplete() -> None:
-    """The last item and the response say so, and why."""
+def test_a_truncated_reply_is_incomplete() -> None:
+    """So are its last item and the response, with the reason."""
     last = stream(call_of(), ["a"], Finish("length"))[-1]
 
     assert last.kind == "response.incomplete"
@@ -73,8 +73,8 @@ def test_a_cut_reply_is_incomplete() -> None:
     assert last.data["response"]["output"][0]["status"] == "incomplete"
 
 
-def test_a_reply_that_was_broken_off_has_failed() -> None:
-    """The response carries the error and what had come."""
+def test_an_aborted_reply_has_failed() -> None:
+    """The response has the error and the output so far."""
     last = stream(call_of(), ["a"], Finish("abort"))[-1]
 
     assert last.kind == "response.failed"
@@ -82,8 +82,8 @@ def test_a_reply_that_was_broken_off_has_failed() -> None:
     assert last.data["response"]["output"][0]["content"][0]["text"] == "a"
 
 
-def test_the_response_repeats_the_request() -> None:
-    """Clients find what they asked for, defaults filled in; nothing is stored, whatever they asked."""
+def test_the_response_echoes_the_request() -> None:
+    """With defaults; `store` is always false."""
     response = stream(call_of(), ["a"], instructions="Be brief.", metadata={"a": "b"}, store=True, tools=[TOOL])[-1]
 
     shown = response.data["response"]
@@ -91,8 +91,8 @@ def test_the_response_repeats_the_request() -> None:
     assert (shown["temperature"], shown["tools"], shown["tool_choice"]) == (0.5, [TOOL], "auto")
 
 
-def test_calls_of_other_tools_come_back_as_calls_of_functions() -> None:
-    """Items of the reply and their outputs are the messages of the prompt that the model knows."""
+def test_calls_of_other_tools_become_function_calls_again() -> None:
+    """Items and their outputs become the prompt's messages that the model generated."""
     deltas = [
         tool_call(0, '{"input": "a\\nb"}', "patch"),
         tool_call(1, '{"command": ["ls"], "env": {}}', "local_shell"),
@@ -115,16 +115,16 @@ def test_calls_of_other_tools_come_back_as_calls_of_functions() -> None:
     ]
 
 
-def test_input_that_shows_only_at_its_end_is_a_delta_too() -> None:
-    """What deltas add up to is the input, also where a model writes no JSON."""
+def test_input_known_only_at_its_end_is_a_delta_too() -> None:
+    """Deltas join to the input, even if the model does not write JSON."""
     events = stream(call_of([tool_call(0, "print(1)", "patch")]), [""], tools=[PATCH])
 
     assert [event.data["delta"] for event in events if event.kind.endswith("input.delta")] == ["print(1)"]
     assert events[-1].data["response"]["output"][0]["input"] == "print(1)"
 
 
-def test_an_input_is_streamed_as_it_comes() -> None:
-    """Without the JSON around it, and with the events of its own."""
+def test_an_input_is_streamed() -> None:
+    """Without the JSON around it, and with its own events."""
     deltas = [tool_call(0, '{"input": "a\\', "patch"), tool_call(0, 'nb"'), tool_call(0, "}")]
     events = stream(call_of(deltas), ["", "", ""], tools=[PATCH])
 

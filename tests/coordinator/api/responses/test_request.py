@@ -12,8 +12,8 @@ from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.errors import InvalidRequest
 
 
-def test_text_is_a_message_of_the_users() -> None:
-    """Input as a string, with instructions before it."""
+def test_text_is_a_user_message() -> None:
+    """Input as a string, after the instructions."""
     assert chat("Hi", instructions="Be brief.").messages == [{"role": "system", "content": "Be brief."}, user("Hi")]
 
 
@@ -41,7 +41,7 @@ def test_text_is_a_message_of_the_users() -> None:
     ],
 )  # fmt: skip
 def test_items_become_messages(items: list[Any], messages: list[Any]) -> None:
-    """Reasoning, text and calls that follow each other are one message of the assistant's."""
+    """Consecutive reasoning, text and calls are one assistant message."""
     assert chat(items).messages == messages
 
 
@@ -64,7 +64,7 @@ def test_items_become_messages(items: list[Any], messages: list[Any]) -> None:
     ],
 )
 def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
-    """An item that is not served, or broken, is named with its place."""
+    """The error names the position of an item that is not served or is invalid."""
     with pytest.raises(InvalidRequest) as raised:
         chat([item])
 
@@ -98,16 +98,16 @@ def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
         ({"text": {"format": {"type": "json_object"}}, "structured_outputs": {"regex": "a"}}, "structured_outputs"),
     ],
 )
-def test_what_is_not_served_is_refused_by_name(body: dict[str, Any], param: str) -> None:
-    """Fields that would need a memory, or OpenAI's own servers."""
+def test_unsupported_fields_are_refused_by_name(body: dict[str, Any], param: str) -> None:
+    """Fields that would need storage, or OpenAI's own servers."""
     with pytest.raises(InvalidRequest) as raised:
         chat(**body)
 
     assert raised.value.param == param
 
 
-def test_functions_of_a_namespace_are_functions_with_longer_names() -> None:
-    """In the prompt and in earlier calls a function is named with its namespace."""
+def test_namespaced_functions_have_longer_names_in_the_prompt() -> None:
+    """Also in earlier calls."""
     call = {**CALL, "namespace": "n"}
     request = chat([user("Hi"), call], tools=[TOOL, namespace("n")])
 
@@ -117,8 +117,8 @@ def test_functions_of_a_namespace_are_functions_with_longer_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["f", "n__f"])
-def test_a_namespaces_function_is_chosen_with_or_without_the_namespace(name: str) -> None:
-    """As long as no other namespace has a function of that name."""
+def test_a_namespaced_function_is_chosen_with_or_without_its_namespace(name: str) -> None:
+    """If no other namespace has a function of that name."""
     request = chat(tools=[namespace("n")], tool_choice={"type": "function", "name": name})
 
     assert request.tool_choice == {"type": "function", "function": {"name": "n__f"}}
@@ -128,7 +128,7 @@ def test_a_namespaces_function_is_chosen_with_or_without_the_namespace(name: str
     "kind", ["web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "tool_search"]
 )
 def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
-    """Agents offer them beside their own and do without; the response shows those that are left."""
+    """Agents offer them in addition to their own; the response lists the remaining tools."""
     body = ResponsesRequest.model_validate({"input": "Hi", "tools": [TOOL, {"type": kind}], "tool_choice": "auto"})
     request = body.to_chat(responses_translator())
 
@@ -137,8 +137,8 @@ def test_tools_of_openais_servers_are_left_out(kind: str) -> None:
     assert ResponseObject(body, call_of()).in_progress()["tools"] == [TOOL]
 
 
-def test_nothing_is_chosen_from_tools_that_are_all_left_out() -> None:
-    """A choice of "auto" among no tools is none."""
+def test_a_choice_among_no_tools_is_none() -> None:
+    """A choice of "auto" if all tools are left out."""
     request = chat(tools=[{"type": "web_search"}], tool_choice="auto")
 
     assert request.tools is None
@@ -146,13 +146,13 @@ def test_nothing_is_chosen_from_tools_that_are_all_left_out() -> None:
 
 
 def test_empty_input_is_refused() -> None:
-    """There is nothing to answer."""
+    """There is nothing to reply to."""
     with pytest.raises(InvalidRequest, match="input"):
         chat([])
 
 
 def test_harmless_fields_pass() -> None:
-    """What changes nothing is accepted, as clients send it always."""
+    """Fields without effect are accepted, because clients always send them."""
     chat(
         store=True, metadata={"a": "b"}, user="me", service_tier="auto", include=["reasoning.encrypted_content"],
         previous_response_id=None, background=False, parallel_tool_calls=True, truncation="disabled",
@@ -162,12 +162,12 @@ def test_harmless_fields_pass() -> None:
 
 @pytest.mark.parametrize("verbosity", ["low", "medium", "high"])
 def test_any_verbosity_passes(verbosity: str) -> None:
-    """Agents send it for models that they know; templates have no word for it."""
+    """Agents send it by the model's name; templates do not support it."""
     assert chat(text={"verbosity": verbosity}).messages == chat().messages
 
 
 def test_fields_have_their_counterparts_in_chat() -> None:
-    """Every served field arrives where chat has it; vLLM's own are passed on."""
+    """Every served field becomes chat's; vLLM's own are passed on."""
     request = chat(
         max_output_tokens=7, temperature=0.5, top_p=0.9, truncation="auto", stream=True, reasoning={"effort": "low"},
         include=["message.output_text.logprobs"], top_logprobs=3, tools=[TOOL], parallel_tool_calls=False,
@@ -193,8 +193,8 @@ def test_fields_have_their_counterparts_in_chat() -> None:
     assert (request.top_k, request.seed, request.ignore_eos, request.stop) == (5, 1, True, ["x"])
 
 
-def test_a_reply_that_was_cut_is_continued() -> None:
-    """An incomplete message of the assistant's at the end is where the model goes on."""
+def test_a_truncated_reply_is_continued() -> None:
+    """If the last item is an incomplete assistant message."""
     cut = {"role": "assistant", "status": "incomplete", "content": [{"type": "output_text", "text": "One,"}]}
 
     request = chat([user("Count."), cut])
@@ -212,8 +212,8 @@ def test_a_reply_that_was_cut_is_continued() -> None:
         ("incomplete", [{"role": "user", "content": "?"}], ["One,", "?", " two."]),
     ],
 )
-def test_a_message_that_was_continued_is_one(status: str, between: list[Any], contents: list[str]) -> None:
-    """An item behind an incomplete one is its rest; other items are messages of their own."""
+def test_a_continued_message_is_one(status: str, between: list[Any], contents: list[str]) -> None:
+    """An item after an incomplete one is its rest; other items are separate messages."""
     cut = {"role": "assistant", "status": status, "content": [{"type": "output_text", "text": "One,"}]}
     rest = {"type": "message", "role": "assistant", "status": "completed", "content": " two."}
 
@@ -223,7 +223,7 @@ def test_a_message_that_was_continued_is_one(status: str, between: list[Any], co
 
 
 def test_a_message_of_very_many_pieces_is_joined_once() -> None:
-    """Not once for each of its pieces, which takes a minute for as many as these."""
+    """Joining after each piece would take a minute for this many."""
     piece = {"role": "assistant", "status": "incomplete", "content": "x" * 300}
 
     request = chat([user("Count."), *([piece] * 20_000)])
@@ -240,7 +240,7 @@ def test_wrong_types_of_passed_fields_are_named() -> None:
 
 
 def test_errors_name_the_fields_of_this_api() -> None:
-    """Chat's names of fields do not reach clients that never wrote them."""
+    """Chat's names of fields are replaced by the client's."""
     with pytest.raises(InvalidRequest) as raised, responses_translator().named():
         raise InvalidRequest("max_completion_tokens=9 is too much for `messages`.", param="max_completion_tokens")
 
@@ -249,7 +249,7 @@ def test_errors_name_the_fields_of_this_api() -> None:
 
 
 def test_custom_tools_and_the_shell_are_functions_in_the_prompt() -> None:
-    """With a text, and with the parts of a command; a grammar is told to the model."""
+    """With one string, and with the parts of a command; a grammar is part of the description."""
     form = {"type": "grammar", "syntax": "regex", "definition": "a+"}
     tools = [PATCH, {**PATCH, "name": "match", "format": form}, SHELL, {**namespace("n"), "tools": [PATCH]}]
     request = chat(tools=tools, tool_choice={"type": "custom", "name": "match"})
@@ -273,8 +273,8 @@ def test_custom_tools_and_the_shell_are_functions_in_the_prompt() -> None:
         [{**TOOL, "name": "local_shell"}, SHELL],
     ],
 )
-def test_broken_custom_tools_are_refused(tools: list[Any]) -> None:
-    """So are two functions of one name, where only one is what it seems."""
+def test_invalid_custom_tools_are_refused(tools: list[Any]) -> None:
+    """So are two functions with one name."""
     with pytest.raises(InvalidRequest) as raised:
         chat(tools=tools)
 

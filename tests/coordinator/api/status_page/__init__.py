@@ -1,1 +1,1 @@
-"""The status page without a browser."""
+"""Tests of the status page without a browser."""

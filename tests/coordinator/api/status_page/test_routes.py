@@ -1,4 +1,4 @@
-"""The routes of the status page: what it shows, what it is allowed to do, and to whom."""
+"""The routes of the status page: contents, policy and access."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[4] / "coordinator" / "api" / "status_page"
 
 @asynccontextmanager
 async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an application and talk to it."""
+    """Run an application; yield a client."""
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
@@ -38,7 +38,7 @@ def guarded(folder: Path) -> CoordinatorSettings:
 
 
 async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
-    """Those that are there with their load and what they made, those that are not with the reason."""
+    """Connected workers with their load and tokens, others with the reason."""
     address, missing = unix_address(tmp_path), unix_address(tmp_path, "missing")
     app = build_app(CoordinatorSettings((address, missing)))
     pool: WorkerPool = app.state.pool
@@ -59,7 +59,7 @@ async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
         assert absent["reason"]
 
 
-async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> None:
+async def test_unreported_values_are_null(tmp_path: Path) -> None:
     """Plain vLLM servers report neither max_num_seqs nor their load."""
     address = unix_address(tmp_path)
     app = build_app(CoordinatorSettings((address,)))
@@ -74,7 +74,7 @@ async def test_what_a_worker_does_not_tell_is_not_made_up(tmp_path: Path) -> Non
     assert worker["max_num_seqs"] is worker["running"] is worker["waiting"] is worker["kv_cache_usage"] is None
 
 
-async def test_it_shows_who_waits(tmp_path: Path) -> None:
+async def test_it_shows_the_queue(tmp_path: Path) -> None:
     """A request without free capacity is in its model's queue."""
     address = unix_address(tmp_path)
     app = build_app(CoordinatorSettings((address,)))
@@ -93,8 +93,8 @@ async def test_it_shows_who_waits(tmp_path: Path) -> None:
     assert model["waiting_requests"] == model["waiting_sequences"] == 2
 
 
-async def test_its_files_hold_to_a_strict_policy() -> None:
-    """Nothing inline, nothing from elsewhere, no markup made of texts; every file is served."""
+async def test_its_files_follow_a_strict_policy() -> None:
+    """Nothing inline, no other origin, no markup from texts; every file is served."""
     app = build_app(CoordinatorSettings(("127.0.0.1:1",)))
     served = set()
     async with client_of(app) as client:
@@ -109,8 +109,8 @@ async def test_its_files_hold_to_a_strict_policy() -> None:
     assert served == {path.name for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js")}
 
 
-async def test_the_page_is_free_and_the_figures_are_not(tmp_path: Path) -> None:
-    """With API keys the page itself, which holds no data, needs none; the fleet's status does."""
+async def test_the_page_needs_no_key_and_its_data_does(tmp_path: Path) -> None:
+    """With API keys, the page itself has no data and needs none."""
     async with client_of(build_app(guarded(tmp_path))) as client:
         for path in PAGE_PATHS:
             assert (await client.get(path)).status_code == 200
@@ -121,8 +121,8 @@ async def test_the_page_is_free_and_the_figures_are_not(tmp_path: Path) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_it_can_be_left_out() -> None:
-    """Then neither the page nor its data is there."""
+async def test_it_can_be_disabled() -> None:
+    """Then neither the page nor its data is served."""
     async with client_of(build_app(CoordinatorSettings(("127.0.0.1:1",), status_page=False))) as client:
         for path in (*PAGE_PATHS, "/status.json"):
             assert (await client.get(path)).status_code == 404

@@ -1,4 +1,4 @@
-"""Abort routes: who may end what."""
+"""The abort routes and their authorization."""
 
 from collections.abc import Iterator
 
@@ -15,25 +15,25 @@ from tokenwire.coordinator.output.settings import ApiSettings
 
 
 class Recorder:
-    """Remembers what was to end."""
+    """Records aborts."""
 
     def __init__(self) -> None:
         self.ended: list[list[str] | None] = []
 
     async def by_id(self, request_ids: list[str]) -> int:
-        """Remember."""
+        """Record the ids."""
         self.ended.append(request_ids)
         return 2
 
     async def everything(self) -> int:
-        """Remember."""
+        """Record it."""
         self.ended.append(None)
         return 5
 
 
 @pytest.fixture
 def aborts() -> Recorder:
-    """What the routes ask."""
+    """The aborts recorded by the routes."""
     return Recorder()
 
 
@@ -49,18 +49,18 @@ def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) ->
 
 @pytest.fixture
 def client(aborts: Recorder) -> Iterator[TestClient]:
-    """A client that may not end others' requests."""
+    """A client that may not abort the requests of others."""
     yield from client_of(aborts, abort_all=False)
 
 
 @pytest.fixture
 def trainer(aborts: Recorder) -> Iterator[TestClient]:
-    """A client that may end everything."""
+    """A client that may abort everything."""
     yield from client_of(aborts, abort_all=True)
 
 
 def test_ids_are_passed_on(client: TestClient, aborts: Recorder) -> None:
-    """One route answers with nothing, the other one counts, as vLLM's do."""
+    """As vLLM's, one route has an empty response, the other one a count."""
     body = {"request_ids": ["a", "b"]}
 
     first = client.post("/inference/v1/abort_requests", json=body)
@@ -71,8 +71,8 @@ def test_ids_are_passed_on(client: TestClient, aborts: Recorder) -> None:
     assert aborts.ended == [["a", "b"], ["a", "b"]]
 
 
-def test_ids_have_to_be_given(client: TestClient, aborts: Recorder) -> None:
-    """Their absence is an error that names them, and ends nothing."""
+def test_ids_are_required(client: TestClient, aborts: Recorder) -> None:
+    """Without them the error names them, and nothing is aborted."""
     response = client.post("/inference/v1/abort_requests", json={})
 
     assert (response.status_code, response.json()["error"]["param"]) == (400, "request_ids")
@@ -80,10 +80,10 @@ def test_ids_have_to_be_given(client: TestClient, aborts: Recorder) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"request_ids": []}, {"request_ids": None}])
-def test_only_trainers_end_everything(
+def test_aborting_everything_must_be_enabled(
     client: TestClient, trainer: TestClient, aborts: Recorder, body: dict[str, object]
 ) -> None:
-    """Without ids everything ends where that is enabled, and nothing elsewhere."""
+    """Without ids everything is aborted if that is enabled."""
     assert client.post("/abort_requests", json=body).status_code == 403
     assert aborts.ended == []
 
@@ -92,7 +92,7 @@ def test_only_trainers_end_everything(
 
 
 def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient, aborts: Recorder) -> None:
-    """A rid, or everything where that is enabled; nothing by mistake."""
+    """A rid, or everything if enabled; nothing by mistake."""
     assert client.post("/abort_request", json={"rid": "a"}).status_code == 200
     assert client.post("/abort_request", json={}).status_code == 400
     assert client.post("/abort_request", json={"rid": "a", "abort_all": True}).status_code == 403
@@ -104,7 +104,7 @@ def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient
 
 @pytest.mark.parametrize(("path", "body"), [("/abort_requests", {}), ("/abort_request", {"abort_all": True})])
 def test_an_admin_key_guards_everything(aborts: Recorder, path: str, body: dict[str, object]) -> None:
-    """Single requests end without it."""
+    """Single requests are aborted without it."""
     for guarded in client_of(aborts, abort_all=True, key=AdminKey("secret")):
         assert guarded.post(path, json=body).status_code == 401
         assert aborts.ended == []

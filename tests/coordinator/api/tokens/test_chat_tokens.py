@@ -1,4 +1,4 @@
-"""Chats whose prompt is given as ids."""
+"""Chats whose prompts are ids."""
 
 import logging
 from typing import Any
@@ -18,13 +18,13 @@ MESSAGES = [{"role": "user", "content": "one two"}]
 
 
 class Models:
-    """Knows the model of digits."""
+    """A directory with the model of digits."""
 
     def __init__(self) -> None:
         self.model = served_model()
 
     async def wait_for(self, name: str | None) -> ServedModel:
-        """Find it."""
+        """Return it."""
         if name not in (None, "digits"):
             raise NotFound("no such model")
         return self.model
@@ -37,13 +37,13 @@ def request(tokens: list[int], messages: Any = None, **body: Any) -> ChatTokensR
 
 @pytest.fixture
 def rendering() -> RenderingCheck:
-    """A check that has seen nothing."""
+    """A new check."""
     return RenderingCheck(Models(), ApiSettings())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("plan", [None, ScriptedPlan([], prompt_token_ids=[9])])
 def test_the_ids_are_the_prompt(plan: ScriptedPlan | None) -> None:
-    """Whatever the messages or a parser say; the rest is the chat's."""
+    """Whatever the messages or a parser contain; everything else is the chat's."""
     made = request([5, 6], max_completion_tokens=7, logprobs=True).to_generation("x", Headers({}), plan, ApiSettings())
 
     assert made.prompts == [TokenPrompt([5, 6], "tokens")]
@@ -51,7 +51,7 @@ def test_the_ids_are_the_prompt(plan: ScriptedPlan | None) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"tokens": []}, {"tokens": None}])
-def test_the_ids_have_to_be_there(body: dict[str, Any]) -> None:
+def test_the_ids_are_required(body: dict[str, Any]) -> None:
     """Without them it is another route's request."""
     with pytest.raises(ValidationError, match="tokens"):
         ChatTokensRequest.model_validate({"messages": MESSAGES, **body})
@@ -61,14 +61,14 @@ def test_the_ids_have_to_be_there(body: dict[str, Any]) -> None:
     ("tokens", "mismatches"), [(ids("one two"), 0), (ids("one three"), 1), (ids("one two two"), 1), (ids("one"), 1)]
 )
 async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens: list[int], mismatches: int) -> None:
-    """Ids that the messages would not become are counted, once a request."""
+    """Prompts that differ from their rendered messages count once per request."""
     await rendering.compare(request(list(tokens)))
 
     assert (rendering.prompts, rendering.mismatches) == (1, mismatches)
 
 
-async def test_a_mismatch_is_no_warning(rendering: RenderingCheck, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told at debug, with the place where it begins and without a word of the conversation."""
+async def test_a_mismatch_is_logged_at_debug_level(rendering: RenderingCheck, caplog: pytest.LogCaptureFixture) -> None:
+    """With its position and without the text of the conversation."""
     with caplog.at_level(logging.DEBUG):
         await rendering.compare(request(ids("one three")))  # type: ignore[arg-type]
 
@@ -77,8 +77,8 @@ async def test_a_mismatch_is_no_warning(rendering: RenderingCheck, caplog: pytes
     assert "from token 1 on" in record.getMessage()
 
 
-async def test_messages_that_no_template_takes_differ(rendering: RenderingCheck) -> None:
-    """The prompt is there all the same: the request goes on."""
+async def test_messages_that_cannot_be_rendered_differ(rendering: RenderingCheck) -> None:
+    """The request continues with its ids."""
     await rendering.compare(request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]))
 
     assert rendering.mismatches == 1

@@ -1,4 +1,4 @@
-"""The body of /inference/v1/generate becomes what a worker gets."""
+"""The translation of /inference/v1/generate."""
 
 from typing import Any
 
@@ -13,32 +13,32 @@ from tokenwire.errors import InvalidRequest
 
 
 def translated(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
-    """Return the internal noun of a request."""
+    """Return the GenerationRequest of a request."""
     whole = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
     request: GenerationRequest = GenerateRequest.model_validate(whole).to_generation("id", Headers(headers or {}))
     return request
 
 
 def test_ids_are_the_prompt() -> None:
-    """They are used as they are, and errors name their field."""
+    """They are used unchanged, and errors name their field."""
     assert translated().prompts == [TokenPrompt([5, 6], "token_ids")]
 
 
 def test_absent_parameters_are_vllms() -> None:
-    """A rollout samples from what was trained: no generation config changes what the request did not say."""
+    """The generation config does not change the sampling of rollouts."""
     sampling = translated({"top_k": 7}).sampling
 
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty) == (1.0, 1.0, 7, 1.0)
     assert not sampling.HasField("max_tokens")
 
 
-def test_nobody_reads_the_text_of_tokens() -> None:
-    """Without output_mode text nothing is decoded but for stop strings, of which there may be many."""
+def test_ids_are_not_decoded() -> None:
+    """Without output_mode text only stop strings need decoding, and there may be many."""
     assert translated({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), unread=True)
     assert not translated(output_mode="text").text.unread
 
 
-def test_what_surrounds_the_sampling_is_passed_on() -> None:
+def test_other_fields_are_passed_on() -> None:
     """Salt, priority, rank, session, reasoning and the engine's own parameters reach the worker."""
     request = translated(
         {
@@ -67,7 +67,7 @@ def test_what_surrounds_the_sampling_is_passed_on() -> None:
     [({"logprobs": -2}, "logprobs"), ({"max_tokens": 0}, "max_tokens"), ({"trace_decode_token_ids": [-1]}, "trace")],
 )
 def test_wrong_parameters_are_named(sampling: dict[str, Any], param: str) -> None:
-    """What no engine takes is refused here."""
+    """Invalid parameters are rejected here."""
     with pytest.raises(InvalidRequest) as caught:
         translated(sampling)
 
@@ -75,7 +75,7 @@ def test_wrong_parameters_are_named(sampling: dict[str, Any], param: str) -> Non
 
 
 @pytest.mark.parametrize("wrong", [{"token_ids": []}, {"sampling_params": None}, {"output_mode": "both"}])
-def test_wrong_shapes_are_refused(wrong: dict[str, Any]) -> None:
-    """Ids and sampling parameters have to be there."""
+def test_required_fields_are_checked(wrong: dict[str, Any]) -> None:
+    """Ids and sampling parameters."""
     with pytest.raises(ValidationError):
         GenerateRequest.model_validate({"token_ids": [1], "sampling_params": {}, **wrong})

@@ -1,4 +1,4 @@
-"""Answers of /inference/v1/generate: every client finds the name that it looks for."""
+"""Responses of /inference/v1/generate have the field names of all clients."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def parse(data: bytes) -> Any:
 
 
 def test_an_entry_has_the_names_of_all_versions() -> None:
-    """A token as "token_id:N" and as a number, nothing as bytes, the rank; the same for the likeliest."""
+    """A token as "token_id:N" and as a number, null bytes, the rank; the same for the most likely ones."""
     (entry,) = generate_logprobs([POSITION], 2, shows_text=False)["content"]
 
     sampled = {"token": "token_id:5", "token_id": 5, "logprob": -0.5, "bytes": None, "rank": 2}
@@ -44,8 +44,8 @@ def test_an_entry_has_the_names_of_all_versions() -> None:
 
 
 @pytest.mark.parametrize(("top", "shown"), [(0, [5]), (1, [5]), (2, [5, 6]), (-1, [5, 6])])
-def test_the_token_itself_is_always_among_the_likeliest(top: int, shown: list[int]) -> None:
-    """As in vLLM, 0 asks for the token itself."""
+def test_the_token_itself_is_always_included(top: int, shown: list[int]) -> None:
+    """As in vLLM, 0 returns the token alone."""
     (entry,) = generate_logprobs([POSITION], top, shows_text=False)["content"]
 
     assert [other["token_id"] for other in entry["top_logprobs"]] == shown
@@ -59,15 +59,15 @@ def test_text_mode_names_tokens_by_their_text() -> None:
 
 
 @pytest.mark.parametrize("logprob", [NAN, float("-inf")])
-def test_json_has_a_word_for_every_logprob(logprob: float) -> None:
-    """No number and minus infinity are the floor; a rank that is none is null."""
+def test_every_logprob_is_valid_json(logprob: float) -> None:
+    """NaN and minus infinity become the floor; an invalid rank is null."""
     (entry,) = generate_logprobs([[ScoredToken(5, "x", logprob, 0)]], 1, shows_text=False)["content"]
 
     assert (entry["logprob"], entry["rank"]) == (-9999.0, None)
 
 
 def test_a_delta_is_ids() -> None:
-    """A chunk holds one choice with its new ids, and nulls for what has not come."""
+    """A chunk has one choice with its new ids, and nulls for later fields."""
     chunk = parse(chunks().delta(1, "", [7, 8], None))
 
     assert (chunk["request_id"], chunk["output_mode"], chunk["usage"]) == ("id", "tokens", None)
@@ -85,8 +85,8 @@ def test_a_delta_is_ids() -> None:
     ]
 
 
-def test_the_last_delta_tells_the_end() -> None:
-    """Reason, what stopped it, and which weights made which tokens."""
+def test_the_last_delta_has_the_finish() -> None:
+    """The reason, what matched, and the weight versions."""
     finish = Finish("stop", "END", weight_versions=[WeightSpan("v1", 0, 2)])
     (choice,) = parse(chunks(output_mode="text").delta(0, "“\n", [7], finish))["choices"]
 
@@ -103,7 +103,7 @@ def test_logprobs_come_with_their_ids() -> None:
 
 
 def test_the_prompt_comes_once() -> None:
-    """In the stream's first chunk, where it was asked for."""
+    """In the stream's first chunk, if requested."""
     writer = chunks(return_token_ids=True)
 
     assert parse(writer.delta(1, "", [7], None))["prompt_token_ids"] == [1, 2]
@@ -111,7 +111,7 @@ def test_the_prompt_comes_once() -> None:
 
 
 def test_usage_counts_each_choice_and_then_all() -> None:
-    """Continuous usage is the choice's own; the closing chunk has no choices and tells what was cached."""
+    """Continuous usage is per choice; the closing chunk has no choices, and cached tokens."""
     writer = chunks(True, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
     writer.prefilled(0, Prefill(16))
     writer.delta(0, "", [7, 8], None)
@@ -123,6 +123,6 @@ def test_usage_counts_each_choice_and_then_all() -> None:
     assert chunks().closing(Usage(2, 3)) == b""
 
 
-def test_an_error_in_mid_stream_is_an_event() -> None:
-    """In OpenAI's shape."""
+def test_an_error_mid_stream_is_an_event() -> None:
+    """In OpenAI's format."""
     assert parse(chunks().error(WorkerLost("gone")))["error"]["code"] == 503

@@ -1,4 +1,4 @@
-"""SGLang's contract: its names become vLLM's, and answers have its shape."""
+"""SGLang's contract: its names are translated to vLLM's, and responses have its format."""
 
 import json
 from typing import Any
@@ -20,20 +20,20 @@ DONE = Finish("length", weight_versions=[WeightSpan("v1", 0, 1), WeightSpan("v2"
 
 
 def translated(sampling: dict[str, Any] | None = None, **body: Any) -> GenerationRequest:
-    """Return the internal noun of a request."""
+    """Return the GenerationRequest of a request."""
     request = SglangRequest.model_validate({"input_ids": [5, 6], "sampling_params": sampling, **body})
     return request.to_generation("id", "s", 1)
 
 
 def choice(**body: Any) -> SglangChoice:
-    """Return a choice that has just begun."""
+    """Return a choice at its start."""
     asked = SglangRequest.model_validate({"input_ids": [1, 2], **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams())
     return SglangChoice(asked, PreparedRequest(request, served_model(), [PreparedPrompt([1, 2], None)]), 0, "id")
 
 
 def test_names_are_translated() -> None:
-    """What SGLang calls otherwise reaches the worker under vLLM's name."""
+    """Parameters with other names reach the worker under vLLM's."""
     request = translated(
         {
             **{"max_new_tokens": 7, "min_new_tokens": 2, "sampling_seed": 9, "no_stop_trim": True, "regex": "a+"},
@@ -59,8 +59,8 @@ def test_defaults_are_sglangs() -> None:
 
 
 @pytest.mark.parametrize(("start", "prompt"), [(-1, None), (0, 2)])
-def test_logprobs_of_prompts_are_asked_for_only_where_shown(start: int, prompt: int | None) -> None:
-    """logprob_start_len says from where on; -1 is none."""
+def test_prompt_logprobs_are_requested_only_if_returned(start: int, prompt: int | None) -> None:
+    """logprob_start_len is the first position; -1 means none."""
     sampling = translated(return_logprob=True, top_logprobs_num=2, logprob_start_len=start).sampling
 
     assert sampling.logprobs == 2
@@ -68,7 +68,7 @@ def test_logprobs_of_prompts_are_asked_for_only_where_shown(start: int, prompt: 
 
 
 def test_prompts_are_text_or_ids_one_or_many() -> None:
-    """All four forms; a batch is answered with a list."""
+    """All four forms; a batch has a list as its response."""
     assert translated(text="a", input_ids=None).prompts == [TextPrompt("a")]
     assert translated(text=["a", "b"], input_ids=None).prompts == [TextPrompt("a"), TextPrompt("b")]
     assert translated(input_ids=[[1], [2]]).prompts == [TokenPrompt([1], "input_ids"), TokenPrompt([2], "input_ids")]
@@ -80,7 +80,7 @@ NO_PROMPT: list[dict[str, Any]] = [{"text": "a"}, {"input_ids": None}, {"input_i
 
 
 @pytest.mark.parametrize("body", NO_PROMPT)
-def test_one_kind_of_prompt_has_to_be_there(body: dict[str, Any]) -> None:
+def test_exactly_one_kind_of_prompt_is_required(body: dict[str, Any]) -> None:
     """Neither both nor none."""
     with pytest.raises(InvalidRequest):
         translated(**body)
@@ -101,8 +101,8 @@ def test_finish_reasons_are_objects(finish: Finish, expected: dict[str, Any]) ->
     assert finish_reason(finish, [5, 6]) == expected
 
 
-def test_an_answer_has_what_rollouts_read() -> None:
-    """Text, ids, log-probabilities with ids, counts, the end, and the last weights."""
+def test_a_response_has_the_fields_of_rollouts() -> None:
+    """Text, ids, log-probabilities with ids, counts, the finish, and the last weight version."""
     one = choice(return_logprob=True, top_logprobs_num=2)
     one.prefilled(Prefill(1))
     one.add('"x', [5, 6], DONE, [POSITION, POSITION])
@@ -117,7 +117,7 @@ def test_an_answer_has_what_rollouts_read() -> None:
     assert (meta["finish_reason"], meta["weight_version"]) == ({"type": "length", "length": 2}, "v2")
 
 
-def test_logprobs_of_a_prompt_begin_where_asked() -> None:
+def test_prompt_logprobs_start_at_the_requested_position() -> None:
     """The first token has none."""
     one = choice(return_logprob=True, logprob_start_len=0)
     one.prefilled(Prefill(0, None, [None, POSITION]))
@@ -126,8 +126,8 @@ def test_logprobs_of_a_prompt_begin_where_asked() -> None:
     assert json.loads(one.render())["meta_info"]["input_token_logprobs"] == [[None, 1, None], [-0.5, 5, None]]
 
 
-def test_chunks_say_everything_so_far() -> None:
-    """As SGLang's do: the last one is the whole answer."""
+def test_chunks_repeat_all_output_so_far() -> None:
+    """As SGLang's do: the last one is the whole response."""
     chunks = SglangChunks([streamed := choice(return_logprob=True)])
     chunks.delta(0, "a\n", [5], None, [POSITION])
     last = chunks.delta(0, "“", [6], DONE, [POSITION])

@@ -1,4 +1,4 @@
-"""TRL's own server, up to version 1.10: bodies become requests, and answers are lists or arrays."""
+"""TRL's own server, up to version 1.10: bodies become requests, and responses are lists or arrays."""
 
 import base64
 from array import array
@@ -18,7 +18,7 @@ POSITION: ScoredPosition = [ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0
 
 
 def test_prompts_are_texts_or_ids() -> None:
-    """One list of either."""
+    """A list of either."""
     assert TrlGenerate(prompts=["a", "b"]).to_prompts() == [TextPrompt("a"), TextPrompt("b")]
     assert TrlGenerate(prompts=[[1], [2]]).to_prompts() == [TokenPrompt([1], "prompts"), TokenPrompt([2], "prompts")]
 
@@ -35,8 +35,8 @@ def test_conversations_share_template_and_tools() -> None:
     assert first.options.kwargs == {"enable_thinking": False}
 
 
-def test_generation_kwargs_come_first() -> None:
-    """They are vLLM's parameters, and stronger than the named ones; the regex is stronger than they are."""
+def test_generation_kwargs_take_precedence() -> None:
+    """They are vLLM's parameters and override the named ones; the regex overrides them."""
     body = TrlGenerate(
         prompts=["a"],
         temperature=0.3,
@@ -51,7 +51,7 @@ def test_generation_kwargs_come_first() -> None:
 
 
 def test_wrong_generation_kwargs_are_named() -> None:
-    """As fields of theirs."""
+    """As fields of generation_kwargs."""
     with pytest.raises(RequestValidationError) as caught:
         TrlGenerate(prompts=["a"], generation_kwargs={"seed": "x"}).sampling_params()
 
@@ -59,7 +59,7 @@ def test_wrong_generation_kwargs_are_named() -> None:
 
 
 def test_images_are_refused() -> None:
-    """But not their absence for every prompt."""
+    """But null for every prompt is not."""
     assert TrlGenerate(prompts=["a"], images=[None]).to_prompts()
     with pytest.raises(InvalidRequest, match="images"):
         TrlGenerate(prompts=["a"], images=[["aGk="]]).to_prompts()
@@ -74,8 +74,8 @@ def test_sequences_need_their_prompt_lengths(lengths: list[int]) -> None:
     assert caught.value.param == "prompt_lengths"
 
 
-def test_scoring_asks_for_one_token_and_the_prompt() -> None:
-    """The temperature is the one that log-probabilities are processed with."""
+def test_scoring_requests_one_token_and_prompt_logprobs() -> None:
+    """The temperature is that of the processed log-probabilities."""
     sampling = (
         TrlSequenceLogprobs(sequences=[[1]], prompt_lengths=[1], temperature=0.5, top_logprobs=3)
         .to_generation("x")
@@ -86,7 +86,7 @@ def test_scoring_asks_for_one_token_and_the_prompt() -> None:
 
 
 def test_lists_are_ranked() -> None:
-    """The likeliest first, the sampled one where it belongs; what JSON cannot say is null."""
+    """The most likely first, the sampled one by its rank; values that JSON cannot represent are null."""
     lists = scored_lists([[POSITION, [ScoredToken(8, "", -INF, 1)]], []])
 
     assert lists["logprob_token_ids"] == [[[6, 7, 5], [8]], []]
@@ -94,7 +94,7 @@ def test_lists_are_ranked() -> None:
 
 
 def test_arrays_are_padded() -> None:
-    """What is missing is minus infinity and id 0; tokens that stand there have arrays of their own."""
+    """With minus infinity and id 0; the sequences' own tokens have separate arrays."""
     arrays = scored_arrays([[POSITION], [POSITION, [ScoredToken(8, "", float("nan"), 1)]]], 2)
 
     assert (arrays["shape"], arrays["completion_lengths"]) == ([2, 2, 2], [1, 2])

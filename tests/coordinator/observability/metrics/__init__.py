@@ -1,1 +1,1 @@
-"""Tests of coordinator.metrics."""
+"""Tests of coordinator.observability.metrics."""

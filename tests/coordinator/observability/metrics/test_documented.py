@@ -1,4 +1,4 @@
-"""docs/operations.md and the metrics themselves say the same."""
+"""docs/operations.md and the exported metrics agree."""
 
 import re
 from pathlib import Path
@@ -23,8 +23,8 @@ def _families() -> list[Metric]:
     return list(metrics.registry.collect())
 
 
-def test_every_metric_is_in_the_table_and_the_other_way_round() -> None:
-    """A metric has a row with its name and type; a row has its metric."""
+def test_the_table_has_exactly_the_exported_metrics() -> None:
+    """With their names and types."""
     documented = dict(_ROW.findall(_DOCUMENT.read_text()))
     existing = {
         family.name + ("_total" if family.type == "counter" else ""): family.type
@@ -34,8 +34,8 @@ def test_every_metric_is_in_the_table_and_the_other_way_round() -> None:
     assert documented == existing
 
 
-def test_metrics_of_the_process_are_named_too() -> None:
-    """Dashboards may rely on them."""
+def test_process_metrics_are_documented() -> None:
+    """Dashboards may use them."""
     text = _DOCUMENT.read_text()
     process = [family for family in _families() if family.name.startswith("process_")]
     assert process

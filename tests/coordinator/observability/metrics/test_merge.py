@@ -1,4 +1,4 @@
-"""Families of several processes become one set."""
+"""Families of several processes are merged into one set."""
 
 from collections.abc import Callable
 
@@ -22,8 +22,8 @@ def _values(families: list[Metric]) -> dict[tuple[str, str], float]:
     }
 
 
-def test_counts_are_added_up_for_each_set_of_labels() -> None:
-    """Also where only one process has the labels."""
+def test_counts_are_summed_for_each_set_of_labels() -> None:
+    """Also if only one process has the labels."""
 
     def first(registry: CollectorRegistry) -> None:
         Counter("tokens", "t", ("model",), registry=registry).labels("a").inc(3)
@@ -42,7 +42,7 @@ def test_counts_are_added_up_for_each_set_of_labels() -> None:
     assert values[("wait_sum", "")] == 2.0
 
 
-def test_what_all_processes_see_is_not_added_up() -> None:
+def test_shared_families_are_not_summed() -> None:
     """A worker's load is the same in every process; open slots are each process's own."""
 
     def seen(load: float) -> list[Metric]:

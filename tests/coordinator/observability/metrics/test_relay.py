@@ -1,4 +1,4 @@
-"""What workers say of themselves, as a coordinator passes it on."""
+"""Workers' own metrics, as relayed by a coordinator."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -26,7 +26,7 @@ process_open_fds 7.0
 
 
 def test_gauges_and_counters_of_all_workers_are_one_family_each() -> None:
-    """Each sample says whose it is; histograms and what is not the engine's stay where they are."""
+    """Each sample has its worker's label; histograms and other metrics are not relayed."""
     text = relabelled({"a:1": _WORKER, "b:1": _WORKER})
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert set(families) == {"vllm:num_requests_running", "vllm:prompt_tokens"}
@@ -39,16 +39,16 @@ def test_gauges_and_counters_of_all_workers_are_one_family_each() -> None:
     ]
 
 
-def test_an_address_may_hold_anything() -> None:
-    """Quotes and backslashes are escaped."""
+def test_addresses_are_escaped() -> None:
+    """Quotes and backslashes."""
     (family,) = text_string_to_metric_families(
         relabelled({'unix:/a"b\\c': "# HELP vllm:x X\n# TYPE vllm:x gauge\nvllm:x 1\n"})
     )
     assert family.samples[0].labels == {"worker": 'unix:/a"b\\c'}
 
 
-def test_a_worker_that_talks_nonsense_is_left_out() -> None:
-    """The others' metrics are there."""
+def test_an_invalid_response_is_left_out() -> None:
+    """The others' metrics are returned."""
     text = relabelled({"a:1": "# TYPE what", "b:1": _WORKER})
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert set(families) == {"vllm:num_requests_running", "vllm:prompt_tokens"}

@@ -1,4 +1,4 @@
-"""Requests as they are counted at their end."""
+"""Metrics of requests, counted at their end."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -38,7 +38,7 @@ def _generated() -> RequestRecord:
 
 
 def test_a_reply_is_counted_with_its_tokens_and_times() -> None:
-    """Each time is that between its two events; a token's time is that of one choice."""
+    """Each time is between its two events; the time per token is that of one choice."""
     registry = _counted(_generated())
 
     def value(name: str, **labels: str) -> float | None:
@@ -61,8 +61,8 @@ def test_a_reply_is_counted_with_its_tokens_and_times() -> None:
     assert registry.get_sample_value("tokenwire_requests_in_flight") == 3
 
 
-def test_choices_that_did_not_end_are_counted_by_what_became_of_the_request() -> None:
-    """Its client left, so the rest was aborted for that."""
+def test_unfinished_choices_are_counted_by_the_outcome() -> None:
+    """The client disconnected, so the rest was aborted."""
     record = _generated()
     record.client, record.finishes = "client_disconnected", [Finish("length")]
     registry = _counted(record)
@@ -70,8 +70,8 @@ def test_choices_that_did_not_end_are_counted_by_what_became_of_the_request() ->
     assert registry.get_sample_value("tokenwire_sequences_finished_total", labels) == 1
 
 
-def test_a_request_that_no_worker_got_has_no_times_and_no_tokens() -> None:
-    """Refusals are quick: they would make latencies look better than they are."""
+def test_an_undispatched_request_has_no_times_and_no_tokens() -> None:
+    """Rejections are fast and would distort latencies."""
     record = _generated()
     record.status, record.placed_at, record.first_token_at, record.finishes = 429, None, None, ()
     registry = _counted(record)
@@ -81,7 +81,7 @@ def test_a_request_that_no_worker_got_has_no_times_and_no_tokens() -> None:
     assert registry.get_sample_value("tokenwire_prompt_tokens_total", {"model": "digits"}) is None
 
 
-def test_what_wants_no_tokens_is_a_request_and_nothing_else() -> None:
+def test_requests_without_generation_are_only_counted() -> None:
     """No times, no tokens."""
     registry = _counted(RequestRecord(route="/health", status=200))
     labels = {"route": "/health", "model": "", "code": "200", "outcome": "ok"}

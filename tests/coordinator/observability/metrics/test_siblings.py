@@ -1,4 +1,4 @@
-"""Processes of one port tell each other what they count."""
+"""Exchange of metrics among processes of one port."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets, dumped
 
 
-async def test_a_sibling_that_is_dead_is_left_out(tmp_path: Path) -> None:
+async def test_a_dead_sibling_is_left_out(tmp_path: Path) -> None:
     """Siblings' metrics are returned with their labels; a socket without a listener is skipped."""
     registry = CollectorRegistry()
     Counter("tokens", "Some.", ("model",), registry=registry).labels("m").inc(3)
