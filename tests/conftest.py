@@ -1,12 +1,17 @@
 """What holds for all tests."""
 
+import gc
 import sys
+from collections.abc import Generator
 from functools import cache
+from typing import Any
 
 import httpx
 import pytest
 from httpx._transports import default as httpx_transports
 from hypothesis import settings
+
+from tokenwire.gc_tuning import gc_disabled
 
 pytest_plugins = ["tests.skips", "tests.scheduling"]
 
@@ -18,7 +23,15 @@ settings.load_profile("tokenwire")
 httpx_transports.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Look for no garbage meanwhile: nearly all that is imported and collected stays."""
+    with gc_disabled():
+        return (yield)
+
+
 def pytest_collection_finish() -> None:
     """Refuse tests that import vLLM where they are only collected: it takes ten seconds of every process."""
     if "vllm" in sys.modules:
         raise pytest.UsageError("vLLM was imported while tests were collected; see tests/lazily.py")
+    gc.freeze()  # so that no later collection looks at all of it again

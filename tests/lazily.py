@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tokenwire.gc_tuning import gc_disabled
+
 _OURS = ("tokenwire", "tests")
 
 
@@ -18,7 +20,8 @@ class Lazily:
         if attribute.startswith("_"):
             raise AttributeError(attribute)  # pytest looks for marks of its own at whatever a test module holds
         try:
-            module = importlib.import_module(self._name)
+            with gc_disabled():
+                module = importlib.import_module(self._name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] in _OURS:
                 raise
