@@ -16,8 +16,8 @@ from tokenwire.coordinator.api.middleware import RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
 from tokenwire.coordinator.api.openai.render import render_routes
-from tokenwire.coordinator.api.openapi.document import Security
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
+from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.responses.routes import responses_routes
 from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +26,17 @@ BODY = (
     '{"model": "m", "messages": [{"role": "user", "content": "x"}], "prompt": "x", "abort_all": true, "mode": "keep"}'
 )
 SIMPLE = [{"Content-Type": kind} for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")]
+
+
+_LATE = ("torch", "vllm", "transformers", "redis", "opentelemetry", "tokenwire.coordinator.api.openapi.operations")
+
+
+def test_a_start_imports_only_what_every_server_needs() -> None:
+    """Clients of stores and collectors, and the description of the API, come with the first that asks for them."""
+    code = f"import sys, tokenwire.coordinator.server; print(*sys.modules.keys() & set({_LATE}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == ""
 
 
 def client_of(settings: CoordinatorSettings) -> httpx.AsyncClient:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tokenwire.cli.options import Given, build, options_command
 from tokenwire.cli.supervisor import supervise_coordinators
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.gc_tuning import gc_disabled
 from tokenwire.logs import LogSettings, configure_logging
 from tokenwire.options import Option, declared, option
 from tokenwire.paths import default_cache_dir
@@ -56,7 +57,8 @@ def command(given: Given) -> None:
         startup = Startup(settings.processes)
         sys.exit(supervise_coordinators(sys.argv[1:], options.front, startup, stop_timeout_s=options.stop_timeout_s))
     # Imported late: help is faster, and a supervising process stays small.
-    from tokenwire.coordinator.server import CoordinatorServer
+    with gc_disabled():
+        from tokenwire.coordinator.server import CoordinatorServer
 
     if options.listen_fd is not None:
         CoordinatorServer(settings, socket.socket(fileno=options.listen_fd), options.ready_fd).run_bound()
@@ -69,4 +71,5 @@ def _import_parsers(settings: CoordinatorSettings) -> None:
         from tokenwire.coordinator.parsing.loader import import_parsers
 
         log.info("loading parsers; this takes some seconds")
-        import_parsers(settings.parsers)
+        with gc_disabled():
+            import_parsers(settings.parsers)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.options import Given, build, options_command
 from tokenwire.errors import EngineFailed, InvalidRequest
-from tokenwire.gc_tuning import freeze_heap
+from tokenwire.gc_tuning import freeze_heap, gc_disabled
 from tokenwire.logs import LogSettings, configure_logging, is_quiet
 from tokenwire.options import Option, declared, option
 from tokenwire.paths import default_cache_dir
@@ -120,7 +120,8 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
         check_model(model, arguments)
     report("loading vLLM")
     try:
-        from tokenwire.worker.vllm_engine.engine import VllmEngine
+        with gc_disabled():
+            from tokenwire.worker.vllm_engine.engine import VllmEngine
     except ImportError as error:
         raise EngineFailed(
             f"The vLLM engine cannot be loaded ({error}). Install it with `pip install 'tokenwire[worker]'` where "

@@ -1,7 +1,6 @@
 """Builds the OpenAPI document of the enabled routes: paths and bodies from FastAPI, the rest from OPERATIONS."""
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi.openapi.utils import get_openapi
@@ -14,6 +13,7 @@ from tokenwire.coordinator.api.openapi.errors import ErrorResponses
 from tokenwire.coordinator.api.openapi.operation import Operation
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.schemas import Schemas
+from tokenwire.coordinator.api.openapi.security import Security
 
 _SUMMARY = "Disaggregated LLM serving: text here, token ids on GPU workers."
 _DESCRIPTION = (
@@ -31,37 +31,6 @@ _GROUPS = {
     "Admin": "Pauses, weights and adapters of a whole fleet, under vLLM's names.",
     "Reinforcement learning": "The state of a fleet and operations on it, in Dynamo's format.",
 }
-BEARER, HEADER, ADMIN = "apiKey", "apiKeyHeader", "adminKey"
-_SCHEMES = {
-    BEARER: {"type": "http", "scheme": "bearer", "description": "An API key."},
-    HEADER: {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, as Anthropic sends it."},
-    ADMIN: {"type": "http", "scheme": "bearer", "description": "The admin key, in place of an API key."},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """Which keys the routes require."""
-
-    requires_key: bool
-    """Whether there are API keys."""
-    requires_admin_key: bool
-    """Whether there is an admin key."""
-    free_paths: Container[str]
-    """Paths that need no API key."""
-    is_guarded: Callable[[APIRoute], bool]
-    """Whether a route requires the admin key."""
-
-    def schemes(self) -> dict[str, Any]:
-        """Return the security schemes in use."""
-        used = [BEARER, HEADER] * self.requires_key + [ADMIN] * self.requires_admin_key
-        return {name: _SCHEMES[name] for name in used}
-
-    def needed(self, route: APIRoute) -> list[dict[str, list[str]]]:
-        """Return the alternative schemes of a route; empty if it needs no key."""
-        if self.is_guarded(route):
-            return [{ADMIN: []}] if self.requires_admin_key else []
-        return [{BEARER: []}, {HEADER: []}] if self.requires_key and route.path not in self.free_paths else []
 
 
 def openapi_document(routes: Sequence[BaseRoute], security: Security) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 import asyncio
 import functools
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from tokenwire.coordinator.api.openapi.document import Security, openapi_document
+from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.status_page.files import add_files
 
 _FILES = {
@@ -30,11 +30,16 @@ def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> API
     """Return the routes that describe the others."""
     router = APIRouter(include_in_schema=False)
     add_files(router, _FILES)
-    # Built on the first request, in a thread, because it is slow.
-    document = functools.cache(partial(openapi_document, routes, security))
+
+    @functools.cache
+    def document() -> dict[str, Any]:
+        # On the first request, because most servers get none: the models of responses delay a start.
+        from tokenwire.coordinator.api.openapi.document import openapi_document
+
+        return openapi_document(routes, security)
 
     @router.get(_DOCUMENT)
     async def show_document() -> Response:
-        return JSONResponse(await asyncio.to_thread(document))
+        return JSONResponse(await asyncio.to_thread(document))  # in a thread, because it is slow
 
     return router
