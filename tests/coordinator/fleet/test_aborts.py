@@ -1,4 +1,4 @@
-"""Aborts by id reach requests of every coordinator on every worker."""
+"""Aborts by id apply to requests of all coordinators on all workers."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ async def running(session: WorkerSession, request_id: str, sequences: int = 1) -
 
 
 async def aborted(*listeners: Listener) -> bool:
-    """Wait for the end of sequences; tell whether all ended as aborted, with what they had."""
+    """Wait for sequences to end; return whether all were aborted, with their tokens so far."""
     for listener in listeners:
         await listener.ended.wait()
     return all(each.finish and each.finish.reason == pb.FINISH_REASON_ABORT and each.token_ids for each in listeners)
 
 
-async def test_ids_are_looked_for_everywhere(tmp_path: Path) -> None:
-    """A request of another coordinator, on any worker, ends; each of its sequences counts; others run on."""
+async def test_ids_are_aborted_on_all_workers(tmp_path: Path) -> None:
+    """A request of another coordinator, on any worker, ends; each of its sequences counts; others continue."""
     first, second = (unix_address(tmp_path, name) for name in "ab")
     async with (
         running_worker(first, max_model_len=200_000),
@@ -48,7 +48,7 @@ async def test_ids_are_looked_for_everywhere(tmp_path: Path) -> None:
         assert not spared[0].ended.is_set()
 
 
-async def test_everything_ends(tmp_path: Path) -> None:
+async def test_everything_is_aborted(tmp_path: Path) -> None:
     """All requests of all coordinators on all workers."""
     first, second = (unix_address(tmp_path, name) for name in "ab")
     async with (
@@ -64,8 +64,8 @@ async def test_everything_ends(tmp_path: Path) -> None:
         assert await aborted(*listeners)
 
 
-async def test_a_worker_that_is_away_is_left_out(tmp_path: Path) -> None:
-    """The other workers are called all the same; without any it is an error."""
+async def test_a_disconnected_worker_is_skipped(tmp_path: Path) -> None:
+    """The other workers are called; without any it is an error."""
     address = unix_address(tmp_path)
     away = WorkerSession(unix_address(tmp_path, "away"), "test", accept)
     async with running_worker(address, max_model_len=200_000), connected(address) as session:

@@ -1,4 +1,4 @@
-"""One control call: whatever it ends with is an error of ours, unless the caller itself is to end."""
+"""One control call: every failure is a TokenwireError, except a cancellation of the caller."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from tokenwire.errors import EngineFailed, TokenwireError, Unavailable
 
 
 class Session(WorkerSession):
-    """A session that is connected or not, as a test says."""
+    """A session that is connected or not."""
 
     is_connected = True
 
@@ -28,7 +28,7 @@ class Session(WorkerSession):
 async def test_a_call_that_cannot_be_made_is_an_error(
     error: BaseException, is_left: bool, expected: type[TokenwireError]
 ) -> None:
-    """As when the session ended meanwhile: calls to other workers have answers."""
+    """As when the session ended meanwhile: calls to other workers have results."""
     session = Session("nowhere", "test", accept)
 
     async def call(stub: Any) -> None:
@@ -39,8 +39,8 @@ async def test_a_call_that_cannot_be_made_is_an_error(
         await call_worker(session, call)
 
 
-async def test_who_is_to_end_ends() -> None:
-    """Also where the session ended at the same time."""
+async def test_a_cancelled_caller_is_cancelled() -> None:
+    """Even if the session ends at the same time."""
     session, asked = Session("nowhere", "test", accept), asyncio.Event()
 
     async def call(stub: Any) -> None:

@@ -1,4 +1,4 @@
-"""What workers of a model are to have in common, and who gets no requests."""
+"""The desired state of a model, and which workers are out of sync with it."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def state(epoch: int = 0, **fields: object) -> pb.ServingState:
     return pb.ServingState(epoch=epoch, revision=9, weight_version="v", **fields)  # type: ignore[arg-type]
 
 
-def test_the_newest_state_is_the_target() -> None:
+def test_the_newest_state_is_the_desired_one() -> None:
     """In any order and from any worker; a model without fleet operations has none."""
     desired = DesiredStates()
     assert not desired.observe("m", state())
@@ -28,7 +28,7 @@ def test_the_newest_state_is_the_target() -> None:
     assert desired.get("other") is None
 
 
-def test_crossed_operations_end_in_one_target() -> None:
+def test_concurrent_operations_lead_to_one_desired_state() -> None:
     """Of two states with one epoch all coordinators choose the same, in whatever order they are announced."""
     one, two = state(5, paused=True), state(5, adapters=[RED])
     first, second = DesiredStates(), DesiredStates()
@@ -40,15 +40,15 @@ def test_crossed_operations_end_in_one_target() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"strayed": True}, {"weights_fault": "torn"}])
-def test_nobody_follows_a_stray(fields: dict[str, object]) -> None:
-    """What was changed beside the fleet, or broke, is no target."""
+def test_strayed_and_faulty_states_are_not_desired(fields: dict[str, object]) -> None:
+    """Those changed outside fleet operations, or with inconsistent weights."""
     desired = DesiredStates()
 
     assert not desired.observe("m", state(5, **fields))
 
 
-def test_epochs_grow_and_are_a_coordinators_own() -> None:
-    """A new epoch is above all that were seen or given out, and two coordinators never give out the same."""
+def test_epochs_increase_and_are_unique_to_a_coordinator() -> None:
+    """A new epoch is above all that were seen or issued, and two coordinators never issue the same."""
     one, two = DesiredStates(), DesiredStates()
     one._nonce, two._nonce = 1, 2
     seen = one.next_epoch("m")
@@ -69,8 +69,8 @@ def test_epochs_grow_and_are_a_coordinators_own() -> None:
         ({"weights_fault": "torn"}, "torn"),
     ],
 )
-def test_workers_unlike_the_target_get_nothing(fields: dict[str, object], reason: str) -> None:
-    """Other weights, another pause or broken weights keep a worker out; an adapter more or less does not."""
+def test_workers_unlike_the_desired_state_are_out_of_sync(fields: dict[str, object], reason: str) -> None:
+    """Other weights, another pause state or inconsistent weights; an additional or missing adapter does not matter."""
     desired = DesiredStates()
     desired.observe("m", state(5))
 
@@ -80,7 +80,7 @@ def test_workers_unlike_the_target_get_nothing(fields: dict[str, object], reason
 
 
 def test_stale_weights_may_be_allowed() -> None:
-    """Then only the pause counts."""
+    """Then only the pause state counts."""
     desired = DesiredStates(stale_weights=True)
     desired.observe("m", state(5, weights_epoch=5))
 
@@ -88,8 +88,8 @@ def test_stale_weights_may_be_allowed() -> None:
     assert desired.out_of_sync("m", state(3, paused=True))
 
 
-def test_an_adapter_needs_a_worker_that_has_it() -> None:
-    """Adapters are found by name, and only workers with that very adapter take its requests."""
+def test_an_adapter_needs_a_worker_that_has_loaded_it() -> None:
+    """Adapters are found by name, and only workers with that id take their requests."""
     desired = DesiredStates()
     desired.observe("m", state(5, adapters=[RED]))
     adapter = desired.adapter("red")

@@ -1,4 +1,4 @@
-"""Dealing frames out: what breaks one reply, and what shows that a worker has lost count."""
+"""Dispatching frames: errors of one listener, and protocol errors of a worker."""
 
 import pytest
 
@@ -13,7 +13,7 @@ ROWS = pb.LogprobRows(width=1, token_ids=[1], logprobs=[-1.0], sampled_ranks=[1]
 
 
 class Breaking(Listener):
-    """Raises in one of its methods, and perhaps when it is told so."""
+    """Raises in one of its methods, and perhaps when it is failed."""
 
     def __init__(self, breaks: str, fails: bool = True) -> None:
         super().__init__()
@@ -21,24 +21,24 @@ class Breaking(Listener):
         self._fails = fails
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Break, or remember."""
+        """Raise or record."""
         self._break("prefilled")
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Break, or remember."""
+        """Raise or record."""
         self._break("scored")
 
     def weights(self, version: str) -> None:
-        """Break, or remember."""
+        """Raise or record."""
         self._break("weights")
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Break, or remember."""
+        """Raise or record."""
         self._break("step")
         return super().step(token_ids, finish)
 
     def fail(self, error: TokenwireError) -> None:
-        """Remember, and break."""
+        """Record, and perhaps raise."""
         super().fail(error)
         if not self._fails:
             raise ValueError("cannot even fail")
@@ -49,7 +49,7 @@ class Breaking(Listener):
 
 
 def full(*finishes: pb.Finish) -> pb.StepFrame:
-    """Return a frame that has everything for slots 0 and 1."""
+    """Return a frame with everything for slots 0 and 1."""
     return pb.StepFrame(
         slots=[0, 1],
         token_ids=[7, 8],
@@ -63,8 +63,8 @@ def full(*finishes: pb.Finish) -> pb.StepFrame:
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("breaks", ["prefilled", "scored", "weights", "step"])
-def test_a_listener_that_breaks_breaks_alone(breaks: str, ends: bool, fails: bool) -> None:
-    """Whatever it raises, and when: it fails once, its slot is abandoned or free, its neighbour gets everything."""
+def test_a_listener_that_raises_fails_alone(breaks: str, ends: bool, fails: bool) -> None:
+    """Whatever it raises, and when: it fails once, its slot is aborted or free, its neighbour gets everything."""
     slots, broken, whole = SlotTable(), Breaking(breaks, fails), Listener()
     slots.take(broken)
     slots.take(whole)
@@ -97,8 +97,8 @@ def test_a_listener_that_breaks_breaks_alone(breaks: str, ends: bool, fails: boo
         pb.StepFrame(finishes=[pb.Finish(slot=0, reason=LENGTH)] * 2),
     ],
 )
-def test_a_frame_that_breaks_the_rules_is_a_protocol_error(frame: pb.StepFrame) -> None:
-    """Lengths that do not match, slots that are free or were never taken, two endings of one slot."""
+def test_a_frame_that_violates_the_protocol_is_a_protocol_error(frame: pb.StepFrame) -> None:
+    """Lengths that do not match, slots that are free or were never taken, two finishes of one slot."""
     slots, listeners = SlotTable(), [Listener() for _ in range(3)]
     for listener in listeners:
         slots.take(listener)
@@ -112,8 +112,8 @@ def test_a_frame_that_breaks_the_rules_is_a_protocol_error(frame: pb.StepFrame) 
     assert listeners[2].token_ids == []
 
 
-def test_tokens_for_a_slot_that_was_given_up_are_in_order() -> None:
-    """Its terminal event has yet to come: until then the worker may send for it whatever it likes."""
+def test_tokens_for_an_aborted_slot_are_discarded() -> None:
+    """Until its terminal event the worker may send anything for it."""
     slots, listener = SlotTable(), Listener()
     slots.take(listener)
     slots.take(Listener())

@@ -1,4 +1,4 @@
-"""When a worker counts as lost, by its silence or its engine's; and how long it is left alone then."""
+"""When a worker is lost, by its heartbeats or its engine's stalls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,18 +29,18 @@ from tokenwire.worker.simulated_engine.faults import FaultPlan
 
 
 def test_a_silent_worker_is_overdue() -> None:
-    """Looked at regularly, it is so once nothing came for the whole time."""
+    """Checked regularly, it is overdue once nothing was received for the whole timeout."""
     time = Clock()
     liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
     liveness.start()
-    looks = []
+    checks = []
     for _ in range(20):
         time.now += 0.25
-        looks.append(liveness.is_overdue())
-    assert looks == [False] * 16 + [True] * 4
+        checks.append(liveness.is_overdue())
+    assert checks == [False] * 16 + [True] * 4
 
 
-def test_time_in_which_this_process_did_not_run_is_excused() -> None:
+def test_time_in_which_this_process_did_not_run_does_not_count() -> None:
     """After ten seconds without a check, the worker still has the rest of its timeout."""
     time = Clock()
     liveness = LivenessMonitor(LivenessSettings(heartbeat_timeout_s=4), time)
@@ -56,8 +56,8 @@ def test_time_in_which_this_process_did_not_run_is_excused() -> None:
     assert liveness.is_overdue()
 
 
-def test_an_engine_stalls_beyond_what_is_in_order() -> None:
-    """The worker's allowance is added to the timeout; 0 switches this off. The CPU time tells slow from hanging."""
+def test_an_engine_is_stalled_after_timeout_and_allowance() -> None:
+    """0 disables the timeout. The CPU time distinguishes slow engines from hanging ones."""
     beat = pb.Heartbeat(stalled_ms=5000, allowance_ms=500, engine_cpu_ms=4900)
     liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
     with pytest.raises(Unavailable, match=r"no step for 5\.0 s and used 4\.9 s of CPU time"):
@@ -69,8 +69,8 @@ def test_an_engine_stalls_beyond_what_is_in_order() -> None:
         assert (liveness.stalled, liveness.loss_reason) == (False, LossReason.CLOSED)
 
 
-def test_an_engine_that_stalls_alone_is_waited_for() -> None:
-    """Its requests could go nowhere else: it has a minute more, or until another worker is there."""
+def test_a_stalled_engine_without_a_replacement_gets_more_time() -> None:
+    """Its requests could not be moved: it gets another minute, or until another worker is there."""
     liveness = LivenessMonitor(LivenessSettings(engine_stall_timeout_s=4))
     liveness.check_heartbeat(pb.Heartbeat(stalled_ms=63_000), lambda: False)
     assert liveness.stalled
@@ -90,8 +90,8 @@ def test_timeouts_are_not_negative(name: str) -> None:
         LivenessSettings(**{f"{name}_s": -1.0})
 
 
-async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
-    """One that announced heartbeats and sends none loses its session, though the connection stands."""
+async def test_a_worker_without_heartbeats_is_lost(tmp_path: Path) -> None:
+    """One that announced heartbeats and sends none loses its session, although the connection exists."""
     address = unix_address(tmp_path)
 
     async def fall_silent(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
@@ -116,8 +116,8 @@ async def test_a_worker_that_falls_silent_is_lost(tmp_path: Path) -> None:
         await pool.stop()
 
 
-async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
-    """Heartbeats say that it makes no step, and another worker could: after that it gets no requests for a while."""
+async def test_a_hanging_engine_is_lost_and_backed_off_from(tmp_path: Path) -> None:
+    """Its heartbeats report a stall and another worker could take over: it gets no requests for a while."""
     address, other = f"{unix_address(tmp_path)}1", f"{unix_address(tmp_path)}2"
     async with running_worker(address, faults=FaultPlan.parse(["hang@step=60"])), running_worker(other):
         pool = WorkerPool("test", accept, liveness=LivenessSettings(engine_stall_timeout_s=0.3))
@@ -139,8 +139,8 @@ async def test_a_hanging_engine_is_lost_and_left_alone(tmp_path: Path) -> None:
         await pool.stop()
 
 
-async def test_an_engine_that_stalls_alone_keeps_its_requests(tmp_path: Path) -> None:
-    """It gets no new ones while it makes no step; then it goes on with those that it has, and nothing was lost."""
+async def test_a_stalled_engine_without_a_replacement_keeps_its_requests(tmp_path: Path) -> None:
+    """It gets no new ones during the stall; then it continues its own, and nothing was lost."""
     address = unix_address(tmp_path)
 
     async def stall_for_a_while(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
@@ -173,8 +173,8 @@ async def test_an_engine_that_stalls_alone_keeps_its_requests(tmp_path: Path) ->
         await pool.stop()
 
 
-async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
-    """As long as it is paused it may be still; heartbeats go on."""
+async def test_a_paused_engine_is_not_stalled(tmp_path: Path) -> None:
+    """It makes no steps while it is paused; heartbeats continue."""
     address = unix_address(tmp_path)
     async with running_worker(address):
         pool = WorkerPool(
@@ -189,7 +189,7 @@ async def test_a_paused_engine_does_not_hang(tmp_path: Path) -> None:
         await until(lambda: len(listener.token_ids) > 100)
         await control.PauseGeneration(control_pb2.PauseGenerationRequest(mode=control_pb2.PAUSE_MODE_KEEP))
 
-        await asyncio.sleep(1.6)  # what must not happen needs its time
+        await asyncio.sleep(1.6)  # the absence of a loss takes time to show
 
         await control.ResumeGeneration(control_pb2.ResumeGenerationRequest())
         await listener.ended.wait()

@@ -1,4 +1,4 @@
-"""Fleet operations on real workers: every worker's answer, and workers that come back."""
+"""Fleet operations on real workers: results of all workers, and workers that return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,16 +33,16 @@ class Coordinator:
         await until(lambda: sum(session.state is SessionState.READY for session in self.pool.sessions) == count)
 
     def alike(self) -> int:
-        """Count connected workers that are at the target."""
+        """Count the connected workers that have not drifted."""
         sessions = [session for session in self.pool.sessions if session.control is not None]
         return sum(not self.desired.has_drifted(session.name, session.serving) for session in sessions)
 
     async def wait_alike(self, count: int) -> None:
-        """Wait until so many workers are at the target."""
+        """Wait until so many workers have not drifted."""
         await until(lambda: self.alike() == count)
 
     async def takers(self, lora: pb.LoraAdapter | None = None) -> set[str]:
-        """Send requests, when all earlier ones have ended; returns the addresses that got them."""
+        """Send requests when all earlier ones have ended; return the addresses that got them."""
         await until(lambda: self.pool.open_slots == 0)
         adapter_id = 0 if lora is None else lora.id
         placed = []
@@ -55,7 +55,7 @@ class Coordinator:
 
 
 class Fleet:
-    """Workers by name, which can be killed and started again."""
+    """Workers by name, which can be killed and restarted."""
 
     def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
         self._folder = folder
@@ -96,23 +96,23 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 async def coordinator(tmp_path: Path, fleet: Fleet) -> AsyncIterator[Coordinator]:
-    """A coordinator in session with all three."""
+    """A coordinator connected to all three."""
     async with coordinating(tmp_path) as coordinator:
         await coordinator.wait_ready(3)
         yield coordinator
 
 
-async def test_all_workers_do_it(coordinator: Coordinator) -> None:
-    """Every worker answers, and the state is known when the call returns."""
+async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> None:
+    """Every worker responds, and the state is known when the call returns."""
     results = await coordinator.control.pause(None, "keep", clear_cache=False)
 
     assert [result.as_dict()["status"] for result in results] == ["ok"] * 3
     assert all(session.serving.paused for session in coordinator.pool.sessions)
-    assert await coordinator.takers() == set(NAMES)  # whose engines hold the requests
+    assert await coordinator.takers() == set(NAMES)  # the engines hold the requests
 
 
-async def test_a_target_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
-    """When every worker has left and another one is found, it is brought to where the model was."""
+async def test_the_desired_state_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
+    """A worker found after all others have gone is brought to the state of the model."""
     await coordinator.control.pause(None, "keep", clear_cache=False)
     await coordinator.control.load_lora(None, "red", "/red")
     coordinator.pool.update([])
@@ -128,8 +128,8 @@ async def test_a_target_outlives_all_workers(coordinator: Coordinator, fleet: Fl
     assert [adapter.name for adapter in session.serving.adapters] == ["red"]
 
 
-async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_path: Path) -> None:
-    """What one coordinator did is the other's target, for one that comes later too."""
+async def test_another_coordinator_derives_the_same_state(coordinator: Coordinator, tmp_path: Path) -> None:
+    """One coordinator's operation is the other's desired state, even for one that starts later."""
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)
         await coordinator.control.load_lora(None, "red", "/red")
@@ -142,7 +142,7 @@ async def test_another_coordinator_learns_of_it(coordinator: Coordinator, tmp_pa
             )
 
 
-async def test_a_dead_worker_is_reported_and_brought_along(
+async def test_a_dead_worker_is_reported_and_reconciled_later(
     coordinator: Coordinator, fleet: Fleet, tmp_path: Path
 ) -> None:
     """The operation fails and names each worker; the others have the new weights and the traffic; the dead one gets
@@ -165,8 +165,10 @@ async def test_a_dead_worker_is_reported_and_brought_along(
     assert [session.serving.weight_version for session in coordinator.pool.sessions] == ["v2"] * 3
 
 
-async def test_transferred_weights_keep_a_newcomer_out(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
-    """It gets nothing, the reason is told, and the next update of all mends it."""
+async def test_a_worker_without_transferred_weights_is_out_of_sync(
+    coordinator: Coordinator, fleet: Fleet, tmp_path: Path
+) -> None:
+    """It gets no requests, with the reason, until the next update of all workers."""
     for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
         await coordinator.control.transfer(None, stage, arguments)
     await fleet.kill("two")
@@ -181,8 +183,8 @@ async def test_transferred_weights_keep_a_newcomer_out(coordinator: Coordinator,
     assert await coordinator.takers() == set(NAMES)
 
 
-async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, fleet: Fleet) -> None:
-    """All workers have it under one id, a restarted one again before it gets its requests; then it is gone."""
+async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator: Coordinator, fleet: Fleet) -> None:
+    """All have it under one id, a restarted one before it gets requests; after the unload none has it."""
     await coordinator.control.load_lora(None, "red", "/red")
     adapter = coordinator.desired.adapter("red")
     assert adapter is not None
@@ -200,7 +202,7 @@ async def test_requests_for_an_adapter_go_where_it_is(coordinator: Coordinator, 
 
 
 async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
-    """A name that is taken is refused unless it is to be replaced, by a new id; an unknown one cannot be unloaded."""
+    """A name in use is rejected unless it is to be replaced, with a new id; an unknown one cannot be unloaded."""
     control = coordinator.control
     await control.load_lora(None, "red", "/red")
     first = coordinator.desired.adapter("red")
@@ -218,8 +220,8 @@ async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
     assert (second.lora.path, second.lora.id != first.lora.id) == ("/other", True)
 
 
-async def test_what_is_wrong_for_all_is_the_callers_fault(coordinator: Coordinator, tmp_path: Path) -> None:
-    """Then the workers' own error is raised, and nothing changed."""
+async def test_an_invalid_operation_is_the_callers_error(coordinator: Coordinator, tmp_path: Path) -> None:
+    """The workers' own error is raised, and nothing has changed."""
     with pytest.raises(NotFound, match="no directory"):
         await coordinator.control.load_weights(None, str(tmp_path / "missing"), "v", reset_prefix_cache=False)
     with pytest.raises(InvalidRequest, match="mode must be one of"):
@@ -240,7 +242,7 @@ async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> Non
 
 
 async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> None:
-    """It gets no requests while it is unlike the others, and the next operation takes it in again."""
+    """It gets no requests while it differs from the others, until the next operation."""
     await coordinator.control.set_weight_version(None, "v1")
     session = coordinator.pool.sessions[0]
     async with open_channel(session.address) as channel:
@@ -254,7 +256,7 @@ async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> N
     assert await coordinator.takers() == set(NAMES)
 
 
-async def test_crossing_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_concurrent_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
     """Concurrent operations of two coordinators may both report failures, but the workers converge."""
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)

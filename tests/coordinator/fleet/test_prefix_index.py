@@ -1,4 +1,4 @@
-"""The index of what workers hold."""
+"""Block hashes, and the index of the prefixes that workers have cached."""
 
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.prefix_hash import BLOCK_TOKENS, chain, prefix_hashes, scope_of
@@ -7,8 +7,8 @@ PROMPT = list(range(5 * BLOCK_TOKENS))
 HASHES = prefix_hashes(PROMPT)
 
 
-def test_equal_prefixes_have_equal_names() -> None:
-    """Each name covers all that comes before it; an unfinished block has none."""
+def test_equal_prefixes_have_equal_hashes() -> None:
+    """Each hash covers all tokens before it; an incomplete block has none."""
     longer = prefix_hashes([*PROMPT[: 3 * BLOCK_TOKENS], *range(1000, 1000 + BLOCK_TOKENS + 7)])
 
     assert len(longer) == 4
@@ -17,8 +17,8 @@ def test_equal_prefixes_have_equal_names() -> None:
     assert prefix_hashes([7, *PROMPT])[1] != HASHES[1]
 
 
-def test_what_may_not_share_a_cache_has_other_names() -> None:
-    """A salt, an adapter and a rank each start chains of their own; nothing of these is no scope."""
+def test_prefixes_that_share_no_cache_have_different_hashes() -> None:
+    """A salt, an adapter and a rank each start their own chain; empty ones change nothing."""
     scopes = [scope_of("", 0), scope_of("salt", 0), scope_of("", 1), scope_of("", 0, 0), scope_of("", 0, 1)]
 
     names = {prefix_hashes(PROMPT, scope)[0] for scope in scopes}
@@ -27,8 +27,8 @@ def test_what_may_not_share_a_cache_has_other_names() -> None:
     assert scopes[0] == b""
 
 
-def test_a_chain_goes_on_where_it_was_left() -> None:
-    """Hashing blocks one after the other gives the same names as hashing the whole prompt."""
+def test_a_chain_can_be_continued() -> None:
+    """Hashing blocks one after the other gives the same hashes as hashing the whole prompt."""
     data = b"".join(token.to_bytes(4, "little") for token in PROMPT)
     half = 2 * BLOCK_TOKENS * 4
 
@@ -38,8 +38,8 @@ def test_a_chain_goes_on_where_it_was_left() -> None:
     assert [int.from_bytes(link, "little") for link in first + rest] == HASHES
 
 
-def test_each_worker_matches_as_far_as_it_holds() -> None:
-    """The longest contiguous prefix counts, whatever other workers hold."""
+def test_each_worker_matches_its_longest_prefix() -> None:
+    """The contiguous prefix counts, whatever other workers hold."""
     index = PrefixIndex()
     index.add("all", HASHES)
     index.add("two", HASHES[:2])
@@ -52,8 +52,8 @@ def test_each_worker_matches_as_far_as_it_holds() -> None:
     assert index.match([]) == {}
 
 
-def test_what_is_removed_ends_the_match() -> None:
-    """Of one worker only, and blocks without a holder take no memory."""
+def test_a_removed_block_ends_the_match() -> None:
+    """Of one worker only; blocks without a holder take no memory."""
     index = PrefixIndex()
     index.add("a", HASHES)
     index.add("b", HASHES)
@@ -66,8 +66,8 @@ def test_what_is_removed_ends_the_match() -> None:
     assert len(index) == 3
 
 
-def test_a_forgotten_worker_leaves_nothing_to_its_successors() -> None:
-    """However many come and go, a new one holds nothing, and marks of the gone are wiped off."""
+def test_a_removed_worker_leaves_no_entries() -> None:
+    """However many are added and removed, a new one holds nothing, and bits of removed ones are cleared."""
     index = PrefixIndex()
     index.add("stays", HASHES[:1])
     for number in range(100):
@@ -79,8 +79,8 @@ def test_a_forgotten_worker_leaves_nothing_to_its_successors() -> None:
     assert index.match(HASHES) == {"stays": BLOCK_TOKENS}
 
 
-def test_memory_is_bounded_and_what_is_used_stays() -> None:
-    """The index forgets what was not used for as long as it takes to fill it."""
+def test_the_index_is_bounded_and_keeps_used_blocks() -> None:
+    """It evicts blocks that were not used while it was filled once."""
     index = PrefixIndex(capacity=100)
     index.add("a", HASHES)
     for number in range(200):

@@ -1,4 +1,4 @@
-"""Who a worker had just begun with when it died."""
+"""Requests that a worker had just started when it died."""
 
 from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.v1 import inference_pb2 as pb
@@ -19,8 +19,8 @@ def finish(slot: int, reason: "pb.FinishReason" = pb.FINISH_REASON_LENGTH) -> pb
     return pb.StepFrame(finishes=[pb.Finish(slot=slot, reason=reason)])
 
 
-def test_requests_are_new_until_a_few_frames_after_their_first_token() -> None:
-    """Whether or not somebody still listens: slots that were given up count until they end."""
+def test_requests_are_recent_until_a_few_frames_after_their_first_token() -> None:
+    """Also those whose slots were aborted, until they end."""
     survivors: list[pb.Submit] = []
     recent_starts = RecentStarts(survivors.append)
     old, young, waiting = submit("old"), submit("young"), submit("waiting")
@@ -36,8 +36,8 @@ def test_requests_are_new_until_a_few_frames_after_their_first_token() -> None:
     assert recent_starts.take_all() == []
 
 
-def test_endings() -> None:
-    """A short reply has survived; one that was aborted or refused is merely gone."""
+def test_finishes() -> None:
+    """A finished reply has survived; one that was aborted or refused is only removed."""
     survivors: list[pb.Submit] = []
     recent_starts = RecentStarts(survivors.append)
     for slot in range(3):
@@ -50,8 +50,8 @@ def test_endings() -> None:
     assert survivors == [submit("0")]
 
 
-def test_a_slot_that_is_used_again_is_another_request() -> None:
-    """What is known of the first one says nothing of the second."""
+def test_a_reused_slot_is_another_request() -> None:
+    """The first request does not affect the second."""
     recent_starts = RecentStarts()
     recent_starts.on_submit([0], submit("first"))
     recent_starts.on_frame(prefill(0))
@@ -64,8 +64,8 @@ def test_a_slot_that_is_used_again_is_another_request() -> None:
     assert recent_starts.take_all() == [second]
 
 
-def test_a_request_of_several_sequences_is_one() -> None:
-    """It is new as long as one of them is."""
+def test_a_request_of_several_sequences_is_one_request() -> None:
+    """It is recent as long as one of them is."""
     recent_starts = RecentStarts()
     recent_starts.on_submit([0, 1], submit("several"))
     recent_starts.on_frame(finish(0))

@@ -1,4 +1,4 @@
-"""Bringing workers to the target, whenever it changes."""
+"""Reconciling workers with the desired state, whenever it changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class Worker:
-    """A session with a worker that adopts whatever it is told."""
+    """A session with a worker that adopts any state."""
 
     def __init__(self, *errors: Exception) -> None:
         self.name = "m"
@@ -26,25 +26,25 @@ class Worker:
         self._errors = list(errors)
 
     async def AdoptState(self, request: control_pb2.AdoptStateRequest, timeout: float) -> Any:
-        """Do so, once all errors were raised."""
+        """Adopt it, once all errors were raised."""
         if self._errors:
             raise self._errors.pop(0)
         return control_pb2.AdoptStateResponse(serving=request.target)
 
     def on_serving_state(self, serving: pb.ServingState) -> None:
-        """Take the state."""
+        """Set the state."""
         self.serving = serving
         self.adopted.append(serving.epoch)
         self.on_adopted()
 
 
 def session_of(worker: Worker) -> WorkerSession:
-    """Return the worker as the reconciler sees it."""
+    """Return the worker's session for the reconciler."""
     return cast("WorkerSession", worker)
 
 
-async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> None:
-    """The attempt has checked the worker for the last time, but its end is not recorded yet."""
+async def test_a_state_that_changes_while_an_attempt_ends_is_adopted() -> None:
+    """The attempt has checked the worker for the last time, but is not recorded as ended yet."""
     desired, worker = DesiredStates(), Worker()
     reconciler, session = Reconciler(desired), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))
@@ -64,8 +64,8 @@ async def test_a_target_that_changes_while_an_attempt_is_ending_is_adopted() -> 
     await reconciler.stop()
 
 
-async def test_an_attempt_that_breaks_is_made_again() -> None:
-    """Whatever it breaks with, the worker is not left behind; what was wrong is said meanwhile."""
+async def test_a_failed_attempt_is_retried() -> None:
+    """Whatever the error, which is shown meanwhile."""
     desired, worker = DesiredStates(), Worker(ValueError("unforeseen"))
     reconciler, session = Reconciler(desired, first_retry_s=0.01), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))

@@ -1,4 +1,4 @@
-"""The choice of a worker, its score, and what is said of it."""
+"""The choice of a worker, its cost, and its explanation."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 @dataclass
 class Worker:
-    """A worker whose load is set by hand."""
+    """A worker whose load is set by a test."""
 
     address: str
     instance_id: str = ""
@@ -27,7 +27,7 @@ class Worker:
         self.workload.begin(256, pb.Load())
 
     def take(self, sequences: int = 1, prompt: int = 0) -> None:
-        """Get a request."""
+        """Submit a request."""
         slots = [self.slots.take(DiscardListener()) for _ in range(sequences)]
         self.workload.on_submit(slots, prompt)
 
@@ -48,21 +48,21 @@ def request(token_ids: list[int], **fields: object) -> pb.Submit:
 
 @pytest.fixture
 def workers() -> list[Worker]:
-    """Three idle ones."""
+    """Three idle workers."""
     return [Worker(name) for name in ("one", "two", "three")]
 
 
 @pytest.fixture
 def router(workers: list[Worker]) -> Router:
-    """Knows the workers."""
+    """A router that knows the workers."""
     router = Router()
     for worker in workers:
         router.on_worker_state(worker, "weights")
     return router
 
 
-def test_a_prompt_goes_where_its_beginning_is(router: Router, workers: list[Worker]) -> None:
-    """Others go to those that waited longest; what is cached is not counted as work."""
+def test_a_prompt_goes_to_the_worker_with_its_prefix(router: Router, workers: list[Worker]) -> None:
+    """Others go to the workers chosen least recently; cached tokens are not counted as work."""
     first = router.choose(workers, request(prompt(first=1)), NEW)
     other = router.choose(workers, request(prompt(first=2)), NEW)
     again = router.choose(workers, request([*prompt(first=1), *range(500)]), NEW)
@@ -73,14 +73,14 @@ def test_a_prompt_goes_where_its_beginning_is(router: Router, workers: list[Work
     assert again.explain() == f'{first.worker.address}; cached=1024; ahead=0; why="holds a part of the prompt"'
 
 
-def test_a_whole_prompt_that_is_cached_still_costs_a_token(router: Router, workers: list[Worker]) -> None:
-    """The engine computes the last one in any case."""
+def test_a_cached_prompt_still_costs_a_token(router: Router, workers: list[Worker]) -> None:
+    """The engine always computes the last one."""
     router.choose(workers, request(prompt()), NEW)
     assert router.choose(workers, request(prompt()), NEW).new == 1
 
 
 def test_affinity_ends_where_it_costs_more_than_it_saves(router: Router, workers: list[Worker]) -> None:
-    """The worker with the prefix has more to do than the prefix is worth: another one computes it anew."""
+    """When the worker with the prefix has more work than the prefix saves, another one computes it anew."""
     holder = router.choose(workers, request(prompt()), NEW).worker
 
     holder.take(prompt=900)
@@ -98,10 +98,10 @@ def test_affinity_ends_where_it_costs_more_than_it_saves(router: Router, workers
     [{"cache_salt": "mine"}, {"lora": pb.LoraAdapter(name="red", id=3)}, {"data_parallel_rank": 1}],
     ids=["salt", "adapter", "rank"],
 )
-def test_caches_that_are_not_shared_are_not_counted(
+def test_caches_that_are_not_shared_do_not_match(
     router: Router, workers: list[Worker], fields: dict[str, object]
 ) -> None:
-    """The same ids under a salt, an adapter or a rank of their own are another prompt."""
+    """The same ids with another salt, adapter or rank are another prompt."""
     router.choose(workers, request(prompt()), NEW)
 
     assert router.choose(workers, request(prompt(), **fields), NEW).cached == 0
@@ -109,8 +109,8 @@ def test_caches_that_are_not_shared_are_not_counted(
     assert router.choose(workers, request(prompt()), NEW).cached == 1023
 
 
-def test_a_request_that_reads_no_cache_saves_nothing(router: Router, workers: list[Worker]) -> None:
-    """But what it computes is there for the next one."""
+def test_a_request_that_skips_the_cache_saves_nothing(router: Router, workers: list[Worker]) -> None:
+    """But its own prompt is in the cache for the next one."""
     unread = pb.SamplingParams(prompt_logprobs=1)
 
     holder = router.choose(workers, request(prompt()), NEW).worker
@@ -120,8 +120,8 @@ def test_a_request_that_reads_no_cache_saves_nothing(router: Router, workers: li
     assert decision.worker is not holder
 
 
-def test_a_restarted_worker_holds_nothing(router: Router, workers: list[Worker]) -> None:
-    """Neither does one with other weights; what others hold stays known."""
+def test_a_restarted_worker_has_an_empty_cache(router: Router, workers: list[Worker]) -> None:
+    """So has one with other weights; entries of other workers stay."""
     held = prompt(first=1)
     holder = router.choose(workers[:1], request(held), NEW).worker
     router.choose(workers[1:2], request(held), NEW)
@@ -133,16 +133,16 @@ def test_a_restarted_worker_holds_nothing(router: Router, workers: list[Worker])
     assert router.choose(workers, request(held), NEW).cached == 0
 
 
-def test_a_worker_that_left_is_forgotten(router: Router, workers: list[Worker]) -> None:
-    """Its address may come back with another process."""
+def test_a_removed_worker_is_forgotten(router: Router, workers: list[Worker]) -> None:
+    """Its address may return with another process."""
     holder = router.choose(workers, request(prompt()), NEW).worker
     router.forget(holder)
     router.on_worker_state(holder, "weights")
     assert router.choose([holder], request(prompt()), NEW).cached == 0
 
 
-def test_workers_to_be_avoided_come_last(router: Router, workers: list[Worker]) -> None:
-    """They are taken only where there is no other, whatever they hold."""
+def test_avoided_workers_come_last(router: Router, workers: list[Worker]) -> None:
+    """They are chosen only if there is no other, whatever they hold."""
     holder = router.choose(workers, request(prompt()), NEW).worker
     lost = Placement(avoid=frozenset({holder.instance_id}), resumed=True)
 
@@ -152,8 +152,8 @@ def test_workers_to_be_avoided_come_last(router: Router, workers: list[Worker]) 
     assert 'why="no other can take it"' in decision.explain()
 
 
-def test_a_session_stays_unless_its_worker_is_clearly_worse(router: Router, workers: list[Worker]) -> None:
-    """Even where nothing of the prompt is known; the preference has a price."""
+def test_a_session_keeps_its_worker_unless_another_is_clearly_better(router: Router, workers: list[Worker]) -> None:
+    """Even if nothing of the prompt is cached; the discount is limited."""
     first = router.choose(workers, request(prompt(first=1), session_id="s"), NEW).worker
 
     first.take(prompt=SESSION_TOKENS - 100)
@@ -164,7 +164,7 @@ def test_a_session_stays_unless_its_worker_is_clearly_worse(router: Router, work
     assert router.choose(workers, request(prompt(first=3), session_id="s"), NEW).worker is not first
 
 
-def test_an_adapter_is_used_again_where_it_was_used(router: Router, workers: list[Worker]) -> None:
+def test_an_adapter_is_used_on_the_worker_that_used_it_last(router: Router, workers: list[Worker]) -> None:
     """Another worker might have to load it first."""
     red = pb.LoraAdapter(name="red", id=3)
     first = router.choose(workers, request([1], lora=red), NEW).worker
@@ -174,8 +174,8 @@ def test_an_adapter_is_used_again_where_it_was_used(router: Router, workers: lis
 
 
 @pytest.mark.parametrize("policy", ["load", "round-robin"])
-def test_other_policies_see_no_prefixes(workers: list[Worker], policy: str) -> None:
-    """Least loaded counts sequences, round robin nothing at all."""
+def test_other_policies_ignore_prefixes(workers: list[Worker], policy: str) -> None:
+    """Least load counts sequences, round robin nothing."""
     router = Router(policy)  # type: ignore[arg-type]
     for worker in workers:
         router.on_worker_state(worker, "weights")
@@ -201,8 +201,8 @@ def test_work_ahead_is_prompts_and_sequences() -> None:
     assert worker.workload.ahead() == 2 * SEQUENCE_TOKENS
 
 
-def test_what_others_sent_counts_while_it_is_news() -> None:
-    """Sequences of other coordinators are in the load; a worker that falls silent has nothing to do."""
+def test_the_load_of_other_coordinators_counts_while_it_is_recent() -> None:
+    """Their sequences are in the load report; an old report counts as no load."""
     worker = Worker("one")
     worker.take()
     worker.tell(running=5, waiting=2)
@@ -215,7 +215,7 @@ def test_what_others_sent_counts_while_it_is_news() -> None:
 
 
 def test_a_full_worker_costs_more_than_its_prompts() -> None:
-    """Where places or memory are short, a request waits for a sequence to end."""
+    """Without free sequences or memory, a request waits for a sequence to end."""
     full, out_of_memory = Worker("full"), Worker("memory")
     full.workload.begin(4, pb.Load())
     full.take(sequences=5)
@@ -226,8 +226,8 @@ def test_a_full_worker_costs_more_than_its_prompts() -> None:
     assert out_of_memory.workload.ahead() == 5 * SEQUENCE_TOKENS + 3 * QUEUED_TOKENS
 
 
-def test_a_worker_begins_anew_after_a_lost_session() -> None:
-    """What was on its way is not on its way any more."""
+def test_a_workload_is_reset_for_a_new_session() -> None:
+    """Prompts in flight are removed."""
     worker = Worker("one")
     worker.take(prompt=700)
     worker.slots.release_all()
@@ -235,8 +235,8 @@ def test_a_worker_begins_anew_after_a_lost_session() -> None:
     assert worker.workload.ahead() == 0
 
 
-def test_uses_are_bounded_and_expire() -> None:
-    """The longest unused go first; a use counts for a while."""
+def test_the_ttl_cache_is_bounded_and_expires() -> None:
+    """The least recently used entries are evicted first."""
     clock = Clock()
     cache = TTLCache(2, 60.0, clock)
     for key in ("a", "b", "a", "c"):
@@ -248,8 +248,8 @@ def test_uses_are_bounded_and_expire() -> None:
     assert len(cache) == 2
 
 
-def test_a_worker_process_leaves_nothing_behind() -> None:
-    """However often a worker restarts at its address, only the process of the moment is remembered."""
+def test_a_restarted_worker_process_leaves_no_entries() -> None:
+    """However often a worker restarts at its address, only the current process is stored."""
     router, sizes = Router(), set()
     for number in range(5):
         worker = Worker("one", f"instance {number}")
@@ -263,5 +263,5 @@ def test_a_worker_process_leaves_nothing_behind() -> None:
 
 
 def _size(router: Router) -> int:
-    """Count what a router has in its tables, whatever these are."""
+    """Count the entries of all tables of a router."""
     return sum(len(value) for value in vars(router).values() if isinstance(value, dict))

@@ -34,7 +34,7 @@ Requests = AsyncIterator[pb.SessionRequest]
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """Where the worker listens."""
+    """The worker's address."""
     return unix_address(tmp_path)
 
 
@@ -56,18 +56,18 @@ async def connected(address: str) -> AsyncIterator[WorkerSession]:
 
 
 class Breaking(Listener):
-    """Cannot process tokens."""
+    """Raises on tokens."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Fail."""
+        """Raise."""
         raise ValueError("cannot process this")
 
 
 class Satisfied(Listener):
-    """Wants no more after the first tokens."""
+    """Stops after the first tokens."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Take it and ask for no more."""
+        """Record, and stop."""
         super().step(token_ids, finish)
         return True
 
@@ -91,8 +91,8 @@ async def test_a_request_runs_to_its_end(address: str) -> None:
         assert worker.server_info().open_slots == 0
 
 
-async def test_listeners_hear_of_new_weights_once(address: str) -> None:
-    """A listener is told the version before its first token, and again only when it changes, before the first token."""
+async def test_listeners_get_new_weight_versions_once(address: str) -> None:
+    """Each gets the version before its first token, and again only when it changes, before the next token."""
     engine = SimulatedEngine(SimulationSettings(step_ms=5))
     async with running_worker(address, engine), connected(address) as session:
         listener = Listener()
@@ -136,7 +136,7 @@ def _seeded(seed: int) -> pb.Submit:
 
 
 async def test_an_aborted_slot_is_free_only_after_its_terminal_event(address: str) -> None:
-    """After an abort the listener hears nothing, and the slot stays taken until the worker has ended it."""
+    """After an abort the listener is not called, and the slot stays taken until the worker has ended it."""
     let_go = asyncio.Event()
 
     async def script(requests: Requests, context: SessionContext) -> None:
@@ -177,8 +177,8 @@ def _frame(slot: int, token_ids: list[int], *finishes: pb.Finish) -> pb.SessionR
     return pb.SessionResponse(frame=pb.StepFrame(slots=slots, token_ids=token_ids, finishes=finishes))
 
 
-async def test_a_listener_that_wants_no_more_is_aborted(address: str) -> None:
-    """Asking for no more stops the worker; the slot comes back by itself."""
+async def test_a_listener_that_stops_is_aborted(address: str) -> None:
+    """The worker stops the sequence; the slot is freed by its terminal event."""
     async with running_worker(address) as worker, connected(address) as session:
         listener = Satisfied()
         session.submit(submission(max_tokens=20_000), [listener])
@@ -191,7 +191,7 @@ async def test_a_listener_that_wants_no_more_is_aborted(address: str) -> None:
 
 
 async def test_a_refusal_reaches_every_listener_of_the_request(address: str) -> None:
-    """What the engine does not take fails all listeners with the engine's own words, and frees their slots."""
+    """A request that the engine rejects fails all listeners with the engine's message, and frees their slots."""
     async with running_worker(address), connected(address) as session:
         first, second, other = Listener(), Listener(), Listener()
         wrong = submission()
@@ -210,10 +210,10 @@ async def test_a_refusal_reaches_every_listener_of_the_request(address: str) -> 
 
 
 @pytest.mark.parametrize("max_tokens", [1, 20_000])
-async def test_a_listener_that_raises_loses_only_its_own_slot(
+async def test_a_listener_that_raises_fails_only_its_own_slot(
     address: str, max_tokens: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session goes on."""
+    """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session continues."""
     async with running_worker(address), connected(address) as session:
         broken, whole = Breaking(), Listener()
         session.submit(submission(max_tokens), [broken])
@@ -230,8 +230,8 @@ async def test_a_listener_that_raises_loses_only_its_own_slot(
     assert [record.levelno for record in caplog.records if "failed" in record.message] == [logging.ERROR]
 
 
-async def test_a_session_comes_back_with_its_worker(address: str) -> None:
-    """When the worker goes, open requests fail with the reason; when one listens again, requests work again."""
+async def test_a_session_reconnects_to_its_worker(address: str) -> None:
+    """When the worker ends, open requests fail with the reason; when it is back, requests work again."""
     async with connecting(address) as session:
         async with running_worker(address):
             await until(lambda: session.state is SessionState.READY)
@@ -239,7 +239,7 @@ async def test_a_session_comes_back_with_its_worker(address: str) -> None:
             session.submit(submission(max_tokens=20_000), [lost])
             await lost.moved.wait()
         await lost.ended.wait()
-        # A worker that stops ends its streams in order: the last event is an abort, or the loss of the session.
+        # A worker that shuts down ends its streams in order: the last event is an abort, or the loss of the session.
         assert isinstance(lost.error, WorkerLost) or lost.finish is not None
         await until(lambda: session.state is SessionState.CONNECTING)
         assert session.open_slots == 0
@@ -252,8 +252,8 @@ async def test_a_session_comes_back_with_its_worker(address: str) -> None:
             assert found.finish is not None
 
 
-async def test_a_lost_session_says_why(address: str) -> None:
-    """Listeners learn how the session ended, not what went wrong some time before."""
+async def test_a_lost_session_has_a_reason(address: str) -> None:
+    """Listeners get how the session ended, not an earlier error."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
@@ -271,8 +271,8 @@ async def test_a_lost_session_says_why(address: str) -> None:
         assert "the engine melted" in listener.error.message
 
 
-async def test_retries_are_quick_again_after_a_session_that_worked(address: str) -> None:
-    """A session that was ready and then broke is opened again soon, whatever came before it was ready."""
+async def test_the_backoff_is_short_again_after_a_session_that_worked(address: str) -> None:
+    """A session that was ready and is lost is reopened soon, however often connecting had failed before."""
     sessions = 0
     enough = asyncio.Event()
 
@@ -289,12 +289,12 @@ async def test_retries_are_quick_again_after_a_session_that_worked(address: str)
 
     async with scripted_worker(address, script), connecting(address):
         await until(lambda: sessions == 4)
-        # The next wait would be 2.5 s at least if it were doubled too.
+        # The next backoff would be at least 2.5 s if it were doubled too.
         await asyncio.wait_for(enough.wait(), 2)
 
 
 async def test_another_major_version_is_reported(address: str) -> None:
-    """A worker that speaks another protocol gets no requests, and the reason says what to upgrade."""
+    """A worker with another protocol version gets no requests, and the reason names what to upgrade."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
@@ -307,8 +307,8 @@ async def test_another_major_version_is_reported(address: str) -> None:
         assert session.state is SessionState.CONNECTING
 
 
-async def test_a_worker_that_refuses_our_version_is_reported(address: str) -> None:
-    """The sentence with which a worker refuses a session is the session's error."""
+async def test_a_worker_that_rejects_our_version_is_reported(address: str) -> None:
+    """Its message is the session's error."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "upgrade tokenwire on coordinator test.")
@@ -318,10 +318,10 @@ async def test_a_worker_that_refuses_our_version_is_reported(address: str) -> No
 
 
 @pytest.mark.parametrize("first", [pb.SessionResponse(frame=pb.StepFrame()), pb.SessionResponse(), None])
-async def test_a_worker_that_does_not_begin_with_a_welcome_is_reported(
+async def test_a_worker_that_does_not_start_with_a_welcome_is_reported(
     address: str, first: pb.SessionResponse | None
 ) -> None:
-    """Another first event, or none, ends the session; it is tried again."""
+    """Another first event, or none, ends the session; then the coordinator reconnects."""
     sessions = 0
 
     async def script(requests: Requests, context: SessionContext) -> None:
@@ -339,7 +339,7 @@ async def test_a_worker_that_does_not_begin_with_a_welcome_is_reported(
 
 
 async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> None:
-    """The preparation of the model can fetch the tokenizer, and the session waits for it."""
+    """The preparation can fetch the tokenizer, and the session waits for it."""
     fetched: dict[str, bytes] = {}
     seen: list[pb.Model] = []
     prepared = asyncio.Event()
@@ -358,8 +358,8 @@ async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> N
         await until(lambda: session.state is SessionState.READY)
 
 
-async def test_a_model_that_cannot_be_prepared_is_reported_and_tried_again(address: str) -> None:
-    """A failure to prepare is the session's error, and does not end the attempts."""
+async def test_a_model_that_cannot_be_prepared_is_reported_and_retried(address: str) -> None:
+    """The failure is the session's error, and does not end the attempts."""
     errors: list[str] = []
 
     async def prepare(model: pb.Model, fetch: FetchFiles) -> None:
@@ -374,7 +374,7 @@ async def test_a_model_that_cannot_be_prepared_is_reported_and_tried_again(addre
 
 
 async def test_a_draining_worker_is_not_ready_but_finishes(address: str) -> None:
-    """From the announcement on a worker takes nothing new; what runs goes on, and a late request is refused."""
+    """After the announcement a worker gets no new requests; running ones continue, and a late one is refused."""
     async with running_worker(address) as worker, connected(address) as session:
         running, late = Listener(), Listener()
         session.submit(submission(max_tokens=100), [running])
@@ -392,8 +392,8 @@ async def test_a_draining_worker_is_not_ready_but_finishes(address: str) -> None
         assert isinstance(late.error, WorkerDraining)
 
 
-async def test_a_worker_that_drains_already_is_never_ready(address: str) -> None:
-    """A welcome can say that nothing new is taken."""
+async def test_a_worker_that_is_draining_already_is_never_ready(address: str) -> None:
+    """Its welcome says so."""
     async with running_worker(address) as worker:
         await worker.drain(0)
         async with connecting(address) as session:
@@ -402,8 +402,8 @@ async def test_a_worker_that_drains_already_is_never_ready(address: str) -> None
             assert session.state is not SessionState.READY
 
 
-async def test_the_load_follows_the_frames(address: str) -> None:
-    """A session knows its worker's load without asking."""
+async def test_the_load_is_updated_by_frames(address: str) -> None:
+    """A session does not query its worker for it."""
     async with running_worker(address, max_num_seqs=1) as _, connected(address) as session:
         first, second = Listener(), Listener()
         session.submit(submission(max_tokens=20_000), [first])
@@ -412,8 +412,8 @@ async def test_the_load_follows_the_frames(address: str) -> None:
         await until(lambda: (session.workload.load.running, session.workload.load.waiting) == (1, 1))
 
 
-async def test_a_listener_is_asked_for_by_slot(address: str) -> None:
-    """A slot is somebody's only until it has ended: a late abort must not hit the next one."""
+async def test_a_slot_belongs_to_its_listener_until_it_has_ended(address: str) -> None:
+    """A late abort must not affect the slot's next sequence."""
     async with running_worker(address), connected(address) as session:
         first, second = Listener(), Listener()
         (slot,) = session.submit(submission(), [first])

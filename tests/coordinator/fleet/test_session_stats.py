@@ -1,10 +1,10 @@
-"""What sessions count."""
+"""Statistics of sessions."""
 
 from tokenwire.coordinator.fleet.session_stats import SessionStats, buckets
 from tokenwire.coordinator.fleet.slots import DiscardListener
 
 
-def test_gaps_are_counted_by_token_in_cumulated_buckets() -> None:
+def test_gaps_are_counted_by_token_in_cumulative_buckets() -> None:
     """A frame of many sequences counts for each of them."""
     stats = SessionStats()
     stats.add_gap(0.010, 3)
@@ -16,8 +16,8 @@ def test_gaps_are_counted_by_token_in_cumulated_buckets() -> None:
     assert stats.gaps_s == 60.03
 
 
-def test_tokens_for_slots_that_were_given_up_are_counted() -> None:
-    """The listener of abandoned slots counts overshoot tokens."""
+def test_tokens_for_aborted_slots_are_counted() -> None:
+    """The listener of aborted slots counts overshoot tokens."""
     stats = SessionStats()
     DiscardListener(stats).step([1, 2], None)
     assert stats.overshoot_tokens == 2

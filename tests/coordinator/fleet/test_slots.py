@@ -6,13 +6,13 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class Listener:
-    """Listens and does nothing."""
+    """Does nothing."""
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
         """Ignore."""
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Hear nothing."""
+        """Ignore."""
 
     def weights(self, version: str) -> None:
         """Ignore."""
@@ -40,8 +40,8 @@ def test_slots_are_small_and_reused_after_release() -> None:
     assert table.take(Listener()) == 1
 
 
-def test_a_given_up_slot_stays_taken() -> None:
-    """A slot that was given up is not reused before its terminal event."""
+def test_an_aborted_slot_stays_taken() -> None:
+    """It is not reused before its terminal event."""
     table = SlotTable()
     slot = table.take(Listener())
     table.give_up(slot)
@@ -49,8 +49,8 @@ def test_a_given_up_slot_stays_taken() -> None:
     assert table.take(Listener()) != slot
 
 
-def test_losing_the_session_returns_those_that_still_listen() -> None:
-    """All slots are free afterwards; listeners that gave up are not told."""
+def test_losing_the_session_returns_listeners_that_have_not_ended() -> None:
+    """All slots are free afterwards; listeners of aborted slots are not returned."""
     table = SlotTable()
     first, second = Listener(), Listener()
     table.take(first)

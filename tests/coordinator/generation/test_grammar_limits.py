@@ -1,4 +1,4 @@
-"""Grammars that a worker would compile for minutes, or die of, are refused; those that people write are not."""
+"""Grammars that a worker would compile for minutes, or crash on, are rejected; ordinary ones are not."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def nested(levels: int) -> Any:
-    """Return a schema of so many objects in each other."""
+    """Return a schema of so many nested objects."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels - 1):
         schema = {"items": schema}
@@ -26,7 +26,7 @@ def nested(levels: int) -> Any:
 
 
 def asked(kind: str, value: Any) -> pb.StructuredOutputs:
-    """Return what a request asks for."""
+    """Return structured outputs."""
     if kind == "choice":
         return pb.StructuredOutputs(choice=pb.Choices(values=value))
     wire = pb.StructuredOutputs()
@@ -53,8 +53,8 @@ def asked(kind: str, value: Any) -> pb.StructuredOutputs:
         ("choice", ["yes", "no"]),
     ],
 )
-def test_what_people_write_passes(kind: str, value: Any) -> None:
-    """Up to the limits; what only looks like groups and repetitions is not counted."""
+def test_ordinary_grammars_pass(kind: str, value: Any) -> None:
+    """Up to the limits; parts that only look like groups and repetitions are not counted."""
     check_grammar(asked(kind, value))
 
 
@@ -85,8 +85,8 @@ def test_what_people_write_passes(kind: str, value: Any) -> None:
         ("choice", ["x" * MAX_GRAMMAR_CHARS, "x"], "characters"),
     ],
 )
-def test_what_is_too_much_is_refused(kind: str, value: Any, words: str) -> None:
-    """With a message and a param that name the field; a schema that is too deep is refused in vLLM's words."""
+def test_grammars_beyond_the_limits_are_rejected(kind: str, value: Any, words: str) -> None:
+    """The message and the param name the field; for a schema that is too deep the message is vLLM's."""
     with pytest.raises(InvalidRequest, match=words) as refused:
         check_grammar(asked(kind, value))
 
@@ -95,8 +95,8 @@ def test_what_is_too_much_is_refused(kind: str, value: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["[", "[\\", '"', "{", "{ ", "{1", "{1,", "\\", "#", "(", "a{1 "])
-def test_checks_take_no_longer_than_texts_are(piece: str) -> None:
-    """A text that is made to have patterns start over and over is read once: it would take minutes otherwise."""
+def test_checks_take_linear_time(piece: str) -> None:
+    """A text made for backtracking, which would take minutes, is read once."""
     started = time.process_time()
     for kind, size in (("regex", MAX_REGEX_CHARS), ("grammar", MAX_GRAMMAR_CHARS)):
         try:

@@ -1,4 +1,4 @@
-"""Limits: what is refused before a worker hears of it."""
+"""Limits: what is rejected without involving a worker."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def request(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> Generati
 
 
 def test_ordinary_requests_pass() -> None:
-    """Bounds belong to what is allowed."""
+    """The limits are inclusive."""
     limits.check_request(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]), MODEL)
     limits.check_request(request(stop=("a" * 4096,) * 4), MODEL)
     limits.check_request(request(stop=("a" * 128,) * 128), MODEL)
@@ -97,8 +97,8 @@ def test_wrong_prompts_are_named(prompt: list[int], words: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "default", "expected"), [(None, None, 7), (3, None, 3), (9, None, 7), (None, 4, 4), (5, 4, 5)]
 )
-def test_max_tokens_is_cut_to_what_the_context_leaves(asked: int | None, default: int | None, expected: int) -> None:
-    """The request's limit, else the generation config's, else the rest; never more than the rest."""
+def test_max_tokens_is_limited_by_the_context(asked: int | None, default: int | None, expected: int) -> None:
+    """The request's limit, else the generation config's, else the remaining context; never more than that."""
     model = served_model(10, {"max_tokens": default} if default else None)
 
     assert limits.resolve_max_tokens(pb.SamplingParams(max_tokens=asked), 3, model) == expected

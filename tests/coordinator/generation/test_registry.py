@@ -1,4 +1,4 @@
-"""Models come with their workers, and stay known for a while without any."""
+"""Models are registered by their workers, and stay for a while without any."""
 
 import asyncio
 from typing import Any
@@ -23,13 +23,13 @@ async def fetch() -> dict[str, bytes]:
 
 
 def directory(clock: Clock, targets: DesiredStates | None = None) -> ModelDirectory:
-    """Return a directory that knows no model."""
+    """Return an empty directory."""
     settings: dict[str, Any] = {"workers": ("nowhere:1",), "model_linger_s": LINGER_S}
     return ModelDirectory(CoordinatorSettings(**settings), targets, clock)
 
 
 async def test_every_model_is_found_by_each_of_its_names() -> None:
-    """Models of different workers stand side by side."""
+    """Models of different workers coexist."""
     models = directory(Clock(1000.0))
     await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
     await models.prepare(pb.Model(names=["blue"]), fetch)
@@ -41,7 +41,7 @@ async def test_every_model_is_found_by_each_of_its_names() -> None:
 
 
 async def test_a_model_outlives_its_workers_for_a_while() -> None:
-    """It stays known for as long as configured; then it is unknown, under all of its names."""
+    """It stays for the configured time; then it is unknown, under all of its names."""
     clock = Clock(1000.0)
     models = directory(clock)
     await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
@@ -60,8 +60,8 @@ async def test_a_model_outlives_its_workers_for_a_while() -> None:
     assert [model.names for model in models.list()] == [("blue",)]
 
 
-async def test_a_worker_that_comes_back_keeps_its_model() -> None:
-    """The time begins anew when the next worker leaves."""
+async def test_a_worker_that_returns_keeps_its_model() -> None:
+    """The time starts again when the next worker is lost."""
     clock = Clock(1000.0)
     models = directory(clock)
     await models.prepare(pb.Model(names=["red"]), fetch)
@@ -76,8 +76,8 @@ async def test_a_worker_that_comes_back_keeps_its_model() -> None:
     assert models.find("red")
 
 
-async def test_without_any_model_the_error_tells_whether_one_was_there() -> None:
-    """Before the first worker all is to be tried again; after the last one a name is unknown."""
+async def test_without_any_model_the_error_depends_on_earlier_ones() -> None:
+    """Before the first worker a retry may help; after the last one a name is unknown."""
     clock = Clock(1000.0)
     models = directory(clock)
     with pytest.raises(Unavailable, match="may still be loading"):
@@ -94,7 +94,7 @@ async def test_without_any_model_the_error_tells_whether_one_was_there() -> None
 
 
 async def test_expected_models_are_waited_for() -> None:
-    """By name, or as the first one; they are listed as awaited until they come, and again when they were forgotten."""
+    """By name, or as the first one; they are listed as awaited until they are registered, and again when removed."""
     clock = Clock(1000.0)
     settings = CoordinatorSettings(workers=("nowhere:1",), model_linger_s=LINGER_S)
     models = ModelDirectory(settings, clock=clock, expected=ExpectedModels(["red", "blue"]))
@@ -115,8 +115,8 @@ async def test_expected_models_are_waited_for() -> None:
     assert models.awaited() == ["red", "blue"]
 
 
-async def test_adapters_go_and_come_with_their_model() -> None:
-    """What a model was steered to outlives it; its adapters are not offered without it."""
+async def test_adapters_are_listed_with_their_model() -> None:
+    """The desired state outlives the model; its adapters are not listed without it."""
     clock = Clock(1000.0)
     targets = DesiredStates()
     targets.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))

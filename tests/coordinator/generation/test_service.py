@@ -26,7 +26,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class Directory(ModelDirectory):
-    """Knows one model."""
+    """A directory with one model."""
 
     def __init__(self, model: ServedModel) -> None:
         super().__init__(CoordinatorSettings(workers=("nowhere:1",)))
@@ -34,7 +34,7 @@ class Directory(ModelDirectory):
 
 
 class Part:
-    """A submitted part."""
+    """A submission."""
 
     def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> None:
         self.submit = submit
@@ -43,11 +43,11 @@ class Part:
         self.aborted = False
 
     def abort(self) -> None:
-        """Remember."""
+        """Record the abort."""
         self.aborted = True
 
     def explain(self) -> str:
-        """Name the part."""
+        """Return its name."""
         return f"part {self.submit.request_id}"
 
 
@@ -64,7 +64,7 @@ class Fleet:
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Part:
-        """Take a submit while there is room."""
+        """Take a submit while there is capacity."""
         if len(self.parts) == self._room:
             raise Unavailable("no room")
         self.parts.append(Part(submit, listeners, placement))
@@ -77,7 +77,7 @@ def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling
 
 
 async def test_prompts_of_every_kind_become_ids() -> None:
-    """Messages go through the template, text through the tokenizer, ids stay."""
+    """Messages go through the template, text through the tokenizer, ids are unchanged."""
     generation = Generation(Fleet(), Directory(served_model()), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
@@ -88,7 +88,7 @@ async def test_prompts_of_every_kind_become_ids() -> None:
 
 
 async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None:
-    """The request wins over the model's config, which wins over the built-in defaults; stop ids add up."""
+    """The request overrides the model's config, which overrides the built-in defaults; stop ids are merged."""
     fleet = Fleet()
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
     generation = Generation(fleet, Directory(model), token_history())
@@ -123,8 +123,8 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
     assert len(built) == 1
 
 
-async def test_stop_strings_never_reach_a_worker() -> None:
-    """The wire has no field for them; the choice finds them."""
+async def test_stop_strings_are_not_sent_to_workers() -> None:
+    """The protocol has no field for them; the choice searches for them."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
@@ -154,7 +154,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
     assert [part.submit.request_id for part in fleet.parts] == ["r-0", "r-1"]
 
 
-async def test_a_part_without_a_worker_ends_the_others() -> None:
+async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
     fleet = Fleet(room=1)
     generation = Generation(fleet, Directory(served_model()), token_history())
@@ -166,8 +166,8 @@ async def test_a_part_without_a_worker_ends_the_others() -> None:
     assert fleet.parts[0].aborted
 
 
-async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
-    """One wrong prompt of many costs the workers nothing."""
+async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
+    """One invalid prompt of many costs the workers nothing."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
 
@@ -177,8 +177,8 @@ async def test_a_bad_prompt_is_found_before_any_is_submitted() -> None:
     assert fleet.parts == []
 
 
-async def test_of_two_errors_the_one_that_vllm_finds_first_is_told() -> None:
-    """A minimum over the maximum comes before ids that no vocabulary has, and behind a prompt that is too long."""
+async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
+    """A minimum above the maximum before out-of-vocabulary ids, and after a prompt that is too long."""
     generation = Generation(Fleet(), Directory(served_model()), token_history())
 
     for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
@@ -187,8 +187,8 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_told() -> None:
         assert caught.value.param == param
 
 
-async def test_aborting_a_run_aborts_its_parts() -> None:
-    """What was submitted is given up together."""
+async def test_aborting_a_request_aborts_its_parts() -> None:
+    """All submissions are aborted together."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     run = await generation.start(
@@ -200,8 +200,8 @@ async def test_aborting_a_run_aborts_its_parts() -> None:
     assert [part.aborted for part in fleet.parts] == [True, True]
 
 
-async def test_a_caller_is_known_to_the_fleet() -> None:
-    """Its tenant and its least priority go with every prompt, and it is charged for them; later ones join the first."""
+async def test_the_caller_is_passed_to_the_fleet() -> None:
+    """Its tenant and least priority apply to every prompt, and it is charged for them; later ones join the first."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     charged: list[int] = []
@@ -219,8 +219,8 @@ async def test_a_caller_is_known_to_the_fleet() -> None:
     assert charged == [2]
 
 
-async def test_the_record_gets_workers_and_its_trace_goes_to_them() -> None:
-    """A request that went on elsewhere has several; a worker's spans are a part of the client's trace."""
+async def test_workers_are_recorded_and_get_the_trace() -> None:
+    """A resumed request has several; a worker's spans are part of the client's trace."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
@@ -235,8 +235,8 @@ async def test_the_record_gets_workers_and_its_trace_goes_to_them() -> None:
     assert record.workers == ["a:1", "b:1"]
 
 
-async def test_a_caller_may_be_kept_from_a_model() -> None:
-    """By any of the model's names it may use it; without one nothing runs."""
+async def test_a_caller_may_be_restricted_to_models() -> None:
+    """It may use a model by any allowed name; else nothing runs."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
@@ -250,8 +250,8 @@ async def test_a_caller_may_be_kept_from_a_model() -> None:
     assert len(fleet.parts) == 1
 
 
-async def test_a_request_ends_when_its_time_is_over() -> None:
-    """The shorter of the client's timeout and the server's counts; what runs or waits is given up."""
+async def test_a_request_times_out() -> None:
+    """The shorter of the client's timeout and the server's counts; what runs or is queued is aborted."""
     fleet = Fleet()
     generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
@@ -263,8 +263,8 @@ async def test_a_request_ends_when_its_time_is_over() -> None:
     assert fleet.parts[0].aborted
 
 
-async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
-    """A full line is found before the template is rendered."""
+async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
+    """A full queue is found before the template is rendered."""
 
     class Full(Fleet):
         def check_open(self, model: str, adapter_id: int) -> None:
@@ -276,8 +276,8 @@ async def test_nothing_is_done_for_a_request_that_would_be_refused() -> None:
         await generation.prepare(request(TokenPrompt([99])))
 
 
-async def test_a_thousand_prompts_hold_up_nobody() -> None:
-    """Neither while they are made ready nor while they are sent."""
+async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
+    """Neither while they are prepared nor while they are submitted."""
     fleet = Fleet(room=1000)
     generation = Generation(fleet, Directory(served_model()), token_history())
     turns, sent_before_turns = 0, []

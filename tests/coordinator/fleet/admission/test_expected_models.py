@@ -1,4 +1,4 @@
-"""Models that are expected: who asks for one before its first worker has come waits, within bounds."""
+"""Expected models: requests for one wait for its first worker, within limits."""
 
 import asyncio
 
@@ -10,14 +10,14 @@ from tokenwire.errors import Unavailable
 
 
 async def waiting(expected: ExpectedModels, name: str, count: int) -> list[asyncio.Task[None]]:
-    """Begin to wait so many times."""
+    """Start so many waits."""
     tasks = [asyncio.create_task(expected.wait(name)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_requests_wait_until_the_model_is_known() -> None:
-    """They are counted while they wait, go on when any of its names is announced, and wait again once it is gone."""
+async def test_requests_wait_until_the_model_is_available() -> None:
+    """They are counted while they wait, released when any of its names is announced, and held again once it is gone."""
     expected = ExpectedModels(["red", "blue"])
     tasks = await waiting(expected, "red", 3)
     assert (expected.waiting["red"], expected.unknown()) == (3, ["red", "blue"])
@@ -36,14 +36,14 @@ async def test_requests_wait_until_the_model_is_known() -> None:
     assert expected.waiting["red"] == 0
 
 
-async def test_models_that_nobody_expects_are_not_waited_for() -> None:
-    """What becomes of them is the directory's business."""
+async def test_unexpected_models_are_not_waited_for() -> None:
+    """The model directory handles them."""
     await ExpectedModels(["red"]).wait("blue")
 
 
 @pytest.mark.parametrize(("max_queue", "entries"), [(None, LEAST_QUEUE), (2, 2), (0, 0)])
-async def test_no_more_wait_than_may_stand_in_line(max_queue: int | None, entries: int) -> None:
-    """One more is sent away at once, and told when to come back; other models have entries of their own."""
+async def test_the_number_of_held_requests_is_limited(max_queue: int | None, entries: int) -> None:
+    """One more is rejected at once, with Retry-After; other models are counted separately."""
     expected = ExpectedModels(["red", "blue"], AdmissionSettings(max_queue=max_queue))
     tasks = await waiting(expected, "red", entries)
 
@@ -57,8 +57,8 @@ async def test_no_more_wait_than_may_stand_in_line(max_queue: int | None, entrie
         task.cancel()
 
 
-async def test_nobody_waits_for_ever() -> None:
-    """After --queue-timeout it is over."""
+async def test_holding_times_out() -> None:
+    """After --queue-timeout."""
     expected = ExpectedModels(["red"], AdmissionSettings(queue_timeout_s=0.01))
 
     with pytest.raises(Unavailable, match="No worker of red"):

@@ -25,34 +25,34 @@ class Part:
         self.aborted = False
 
     def abort(self) -> None:
-        """Remember."""
+        """Record the abort."""
         self.aborted = True
 
     def explain(self) -> str:
-        """Say where it is."""
+        """Return where it is."""
         return "here"
 
 
 class Workers:
-    """Workers with so much room, for each adapter."""
+    """Workers with a given capacity for each adapter."""
 
-    def __init__(self, room: int = 0, absence: str = "") -> None:
-        self.rooms = {0: room}
+    def __init__(self, free: int = 0, absence: str = "") -> None:
+        self.capacities = {0: free}
         self.absent = absence
         self.parts: list[Part] = []
         self._changed: Callable[[], None] = lambda: None
 
     @property
     def started(self) -> list[str]:
-        """Ids of requests, in the order in which they came."""
+        """Ids of requests, in order of arrival."""
         return [part.request_id for part in self.parts]
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """Remember."""
+        """Register the callback."""
         self._changed = changed
 
     def capacity(self, model: str) -> int:
-        """Tell how many run at a time."""
+        """Return how many sequences run at a time."""
         return 20
 
     def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
@@ -63,17 +63,17 @@ class Workers:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Part | None:
         """Take a request if there is capacity."""
-        if self.rooms.get(submit.lora.id, 0) <= 0:
+        if self.capacities.get(submit.lora.id, 0) <= 0:
             return None
         if self.absent:
             raise Unavailable(self.absent)
-        self.rooms[submit.lora.id] -= len(listeners)
+        self.capacities[submit.lora.id] -= len(listeners)
         self.parts.append(Part(submit))
         return self.parts[-1]
 
-    async def free(self, room: int = 1, adapter_id: int = 0) -> None:
-        """Have room, say so, and let those who wait move."""
-        self.rooms[adapter_id] = self.rooms.get(adapter_id, 0) + room
+    async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
+        """Add capacity, call back, and let the queue dispatch."""
+        self.capacities[adapter_id] = self.capacities.get(adapter_id, 0) + sequences
         self._changed()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -98,9 +98,9 @@ def send(
     return queue.submit(MODEL, submit, listeners, placement), listeners[0]
 
 
-async def test_with_room_nobody_waits() -> None:
+async def test_with_capacity_requests_are_not_queued() -> None:
     """A request is dispatched at once to a worker with free capacity."""
-    workers = Workers(room=1)
+    workers = Workers(free=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
     submission, _ = send(queue, "a")
@@ -110,50 +110,50 @@ async def test_with_room_nobody_waits() -> None:
     assert queue.waiting_requests == 0
 
 
-async def test_the_line_moves_when_room_comes() -> None:
-    """The first to come is the first to start, one for each free place, and may be aborted afterwards."""
+async def test_the_queue_is_dispatched_in_order() -> None:
+    """The first one queued is the first dispatched, one for each free sequence, and may be aborted afterwards."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     waiting = [send(queue, name)[0] for name in "abc"]
     assert waiting[0].explain() == ""
 
-    await workers.free()
+    await workers.add_capacity()
     assert workers.started == ["a"]
-    await workers.free(2)
+    await workers.add_capacity(2)
 
     assert workers.started == ["a", "b", "c"]
     waiting[1].abort()
     assert [part.aborted for part in workers.parts] == [False, True, False]
 
 
-async def test_room_that_nobody_told_of_is_found() -> None:
-    """Another coordinator's requests end without notice: the queue polls the capacity."""
+async def test_capacity_without_a_callback_is_found() -> None:
+    """There is no event when another coordinator's requests end: the queue polls the capacity."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     send(queue, "a")
 
-    workers.rooms[0] = 1
+    workers.capacities[0] = 1
 
     async with asyncio.timeout(5):
         while not workers.started:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_a_newcomer_does_not_pass_those_who_wait() -> None:
+async def test_a_new_request_does_not_overtake_queued_ones() -> None:
     """Capacity that was just freed belongs to the head of the queue."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     send(queue, "first")
-    workers.rooms[0] = 1
+    workers.capacities[0] = 1
 
     send(queue, "second")
-    await workers.free(0)
+    await workers.add_capacity(0)
 
     assert workers.started == ["first"]
 
 
-async def test_resumed_ones_go_first_then_by_priority() -> None:
-    """A reply that the client has a part of goes on before others begin; a lower priority goes earlier."""
+async def test_resumed_requests_go_first_then_by_priority() -> None:
+    """A reply that has started continues before others start; a lower priority value goes first."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     send(queue, "late", priority=5)
@@ -161,13 +161,13 @@ async def test_resumed_ones_go_first_then_by_priority() -> None:
     send(queue, "early", priority=-5)
     send(queue, "resumed", RESUMED, priority=9)
 
-    await workers.free(4)
+    await workers.add_capacity(4)
 
     assert workers.started == ["resumed", "early", "usual", "late"]
 
 
-async def test_tenants_take_turns_by_work() -> None:
-    """Who sends much, or long prompts, does not keep others waiting."""
+async def test_tenants_get_equal_shares() -> None:
+    """Many requests or long prompts of one do not delay the others."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
@@ -176,48 +176,48 @@ async def test_tenants_take_turns_by_work() -> None:
     for number in range(3):
         send(queue, f"modest-{number}", modest, tokens=100)
 
-    await workers.free(7)
+    await workers.add_capacity(7)
 
-    # A greedy request is worth three and a half modest ones.
+    # A request of the first tenant costs as much as three and a half of the other's.
     order = ["greedy-0", "modest-0", "modest-1", "modest-2", "greedy-1", "greedy-2", "greedy-3"]
     assert workers.started == order
 
 
-async def test_a_missing_adapter_holds_up_nobody_else() -> None:
-    """Requests whose adapter no worker has wait apart."""
-    workers = Workers(room=1)
+async def test_a_missing_adapter_blocks_no_other_request() -> None:
+    """Requests for an adapter that no worker has are queued separately."""
+    workers = Workers(free=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
     send(queue, "adapted", adapter_id=7)
 
     send(queue, "plain")
     assert workers.started == ["plain"]
-    await workers.free(adapter_id=7)
+    await workers.add_capacity(adapter_id=7)
 
     assert workers.started == ["plain", "adapted"]
 
 
-async def test_many_choices_start_with_the_first_place() -> None:
-    """A request for more sequences than any worker runs does not wait for ever."""
+async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None:
+    """One of more sequences than any worker runs does not wait for ever."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2000))
     send(queue, "huge", n=1000)
     send(queue, "small")
 
-    await workers.free()
+    await workers.add_capacity()
     assert workers.started == ["huge"]
-    await workers.free(1000)
+    await workers.add_capacity(1000)
 
     assert workers.started == ["huge", "small"]
 
 
-async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
+async def test_a_request_that_cannot_be_sent_blocks_no_other() -> None:
     """If dispatching it fails, its listeners get the error and the next one is dispatched."""
 
     class Broken(Workers):
         def try_submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
         ) -> Part | None:
-            if submit.request_id == "broken" and self.rooms[0]:
+            if submit.request_id == "broken" and self.capacities[0]:
                 raise ValueError("broken")
             return super().try_submit(model, submit, listeners, placement)
 
@@ -226,35 +226,35 @@ async def test_one_that_cannot_be_sent_holds_up_nobody() -> None:
     _, listener = send(queue, "broken")
     send(queue, "whole")
 
-    await workers.free()
+    await workers.add_capacity()
 
     assert isinstance(listener.error, EngineFailed)
     assert workers.started == ["whole"]
 
 
 class Helpless(Listener):
-    """Cannot take any ending."""
+    """Raises when it is ended."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Break."""
+        """Raise."""
         raise ValueError("cannot end")
 
     def fail(self, error: TokenwireError) -> None:
-        """Break, too."""
+        """Raise."""
         super().fail(error)
         raise ValueError("cannot fail")
 
 
 def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
-    """Submit two requests; returns the first listener, which cannot take its ending, and all the others."""
+    """Submit two requests; return the first listener, which raises when it is ended, and all others."""
     helpless, others = Helpless(), [Listener(), Listener()]
     queue.submit(MODEL, submission(request_id="a"), [helpless, others[0]])
     queue.submit(MODEL, submission(request_id="b"), [others[1]])
     return helpless, others
 
 
-async def test_a_listener_that_breaks_on_its_end_breaks_alone() -> None:
-    """Its neighbours get their endings: on an abort, on a timeout, on a failed dispatch."""
+async def test_a_listener_that_raises_when_it_is_ended_affects_no_other() -> None:
+    """The others are ended: on an abort, on a timeout, on a failed dispatch."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     helpless, others = ask_in_pairs(queue)
     assert queue.end(None) == 3
@@ -271,12 +271,12 @@ async def test_a_listener_that_breaks_on_its_end_breaks_alone() -> None:
     queue = AdmissionQueue(workers, AdmissionSettings())
     _, others = ask_in_pairs(queue)
     workers.absent = "gone"
-    await workers.free()
+    await workers.add_capacity()
     assert all(isinstance(listener.error, Unavailable) for listener in others)
 
 
-async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
-    """Whatever is wrong with one model's workers."""
+async def test_a_failing_queue_affects_no_other_model() -> None:
+    """Whatever the error of one model's workers."""
 
     class Broken(Workers):
         broken = ""
@@ -294,13 +294,13 @@ async def test_a_line_that_breaks_holds_up_no_other_model() -> None:
     queue.submit("other", submission(request_id="b"), [Listener()])
     workers.broken = MODEL
 
-    await workers.free()
+    await workers.add_capacity()
 
     assert workers.started == ["b"]
 
 
-async def test_who_leaves_the_line_is_forgotten() -> None:
-    """An aborted request never reaches a worker, however often it is aborted."""
+async def test_an_aborted_request_leaves_the_queue() -> None:
+    """It never reaches a worker, however often it is aborted."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
     leaver, listener = send(queue, "leaver")
@@ -308,14 +308,14 @@ async def test_who_leaves_the_line_is_forgotten() -> None:
     leaver.abort()
     leaver.abort()
     send(queue, "stayer")
-    await workers.free(2)
+    await workers.add_capacity(2)
 
     assert workers.started == ["stayer"]
     assert not listener.ended.is_set()
 
 
-async def test_requests_end_by_their_ids() -> None:
-    """Those that wait are told so as a worker would tell them; others stay."""
+async def test_queued_requests_are_aborted_by_their_ids() -> None:
+    """Their listeners get the same finish as from a worker; others stay queued."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     listeners = {name: send(queue, name)[1] for name in "abc"}
@@ -323,12 +323,12 @@ async def test_requests_end_by_their_ids() -> None:
     assert queue.end(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
     assert queue.end(None) == 2
-    await workers.free(3)
+    await workers.add_capacity(3)
 
     assert workers.started == []
 
 
-async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
+async def test_many_aborted_requests_free_their_memory() -> None:
     """Requests removed from the middle of the queue are not kept until their turn."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
     first, _ = send(queue, "first")
@@ -341,8 +341,8 @@ async def test_a_crowd_that_leaves_takes_its_memory_along() -> None:
     assert not queue._queues
 
 
-async def test_waiting_has_an_end() -> None:
-    """Who waited too long is told so with a 503, and that no worker is there if that is why."""
+async def test_queueing_times_out() -> None:
+    """The error is a 503, with the reason if there is no worker."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.02))
     _, listener = send(queue, "a")
@@ -361,9 +361,9 @@ async def test_waiting_has_an_end() -> None:
     assert queue.waiting_requests == 0
 
 
-async def test_a_full_line_refuses() -> None:
+async def test_a_full_queue_rejects() -> None:
     """429 with a time computed from the queue's throughput, but never for resumed requests."""
-    workers = Workers(room=3)
+    workers = Workers(free=3)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=9))
     for number in range(12):
         send(queue, f"{number}")
@@ -378,8 +378,8 @@ async def test_a_full_line_refuses() -> None:
     assert queue.waiting_requests == 11
 
 
-async def test_who_would_be_refused_can_know_before() -> None:
-    """So that no work is done for a request that finds the queue full."""
+async def test_a_rejection_can_be_checked_in_advance() -> None:
+    """So no work is done for a request that finds the queue full."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
     queue.check_open(MODEL, 0)
@@ -392,8 +392,8 @@ async def test_who_would_be_refused_can_know_before() -> None:
     queue.check_open("another", 0)
 
 
-async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
-    """By default as many sequences may be queued as run."""
+async def test_the_queue_is_by_default_as_long_as_the_workers_capacity() -> None:
+    """As many sequences may be queued as run."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     for number in range(10):
         send(queue, f"{number}", n=2)
@@ -402,8 +402,8 @@ async def test_the_line_is_as_long_as_the_workers_are_wide() -> None:
         send(queue, "refused")
 
 
-async def test_without_a_worker_a_full_line_is_unavailable() -> None:
-    """503 and not 429: it is not the client's rate that is wrong."""
+async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
+    """503 and not 429: the client's rate is not the cause."""
     workers = Workers(absence="all are dead")
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
     send(queue, "waits")
@@ -412,16 +412,16 @@ async def test_without_a_worker_a_full_line_is_unavailable() -> None:
         send(queue, "refused")
 
 
-async def test_no_line_is_wanted() -> None:
+async def test_a_queue_may_be_disabled() -> None:
     """With a length of 0 requests without free capacity are rejected at once."""
-    queue = AdmissionQueue(Workers(room=1), AdmissionSettings(max_queue=0))
+    queue = AdmissionQueue(Workers(free=1), AdmissionSettings(max_queue=0))
     send(queue, "a")
 
     with pytest.raises(Overloaded, match="busy"):
         send(queue, "b")
 
 
-async def test_memory_is_bounded() -> None:
+async def test_the_memory_of_the_queue_is_bounded() -> None:
     """Long prompts fill the queue before its length does."""
     queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):

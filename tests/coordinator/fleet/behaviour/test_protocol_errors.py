@@ -1,4 +1,4 @@
-"""What a worker must never send ends its session: requests are lost in good order, and none of them hangs."""
+"""A protocol error of a worker ends its session: its requests are lost, and none of them hangs."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -57,8 +57,8 @@ def refusal(*slots: int) -> pb.SessionResponse:
     ],
     ids=["finish", "lengths", "tokens", "refusal", "empty refusal", "welcome"],
 )
-async def test_a_worker_that_breaks_the_rules_is_lost(tmp_path: Path, wrong: Event) -> None:
-    """Every request of the session hears that its worker is gone and why; then the worker is tried again."""
+async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong: Event) -> None:
+    """Every request of the session fails with the reason; then the coordinator reconnects."""
     sessions = 0
 
     async def script(requests: Requests, context: SessionContext) -> None:
@@ -82,8 +82,8 @@ async def test_a_worker_that_breaks_the_rules_is_lost(tmp_path: Path, wrong: Eve
         await until(lambda: sessions == 2)
 
 
-async def test_a_slot_that_ends_twice_is_not_handed_out_twice(tmp_path: Path) -> None:
-    """The second ending ends the session, before any other request can get the slot."""
+async def test_a_slot_that_finishes_twice_is_not_reused(tmp_path: Path) -> None:
+    """The second finish ends the session before another request can get the slot."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)
@@ -106,8 +106,8 @@ async def test_a_slot_that_ends_twice_is_not_handed_out_twice(tmp_path: Path) ->
         assert session.open_slots == 0
 
 
-async def test_requests_of_a_worker_that_breaks_the_rules_go_on_elsewhere(tmp_path: Path) -> None:
-    """Its tokens count as far as they came in order; the client notices nothing."""
+async def test_requests_of_a_worker_that_violates_the_protocol_are_resumed(tmp_path: Path) -> None:
+    """Its tokens count up to the violation; the client sees no difference."""
 
     async def script(requests: Requests, context: SessionContext) -> None:
         await anext(requests)

@@ -1,4 +1,4 @@
-"""Going on after losses, over real sockets: workers with simulated engines are stopped under running requests."""
+"""Failover on real sockets: workers with simulated engines are stopped while they run requests."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
@@ -35,7 +35,7 @@ class Cluster:
         self.pool.set_drain_callback(self.failover.on_draining)
 
     def connect(self) -> None:
-        """Begin to connect to all workers, running or not."""
+        """Start connecting to all workers, running or not."""
         self.pool.update(unix_address(self._folder, name) for name in NAMES)
 
     async def start(self, name: str, **simulation: Any) -> WorkerServer:
@@ -50,7 +50,7 @@ class Cluster:
         return worker
 
     async def lose(self, name: str) -> None:
-        """Stop a worker under its requests: its sessions end without a word."""
+        """Stop a worker that has requests: its sessions end unannounced."""
         _, stack = self._workers.pop(name)
         await stack.aclose()
 
@@ -59,7 +59,7 @@ class Cluster:
         return self._workers[name][0]
 
     def has(self, name: str) -> bool:
-        """Tell whether a worker has a request."""
+        """Return whether a worker has a request."""
         return self.worker(name).server_info().open_slots > 0
 
     async def holder(self) -> str:
@@ -80,7 +80,7 @@ class Cluster:
         return self.failover.submit("simulated", request(**sampling), listeners), listeners
 
     async def undisturbed(self, **sampling: Any) -> list[int]:
-        """Return the tokens of a request that nothing happens to."""
+        """Return the tokens of a request without a loss."""
         _, (listener,) = self.send(**sampling)
         await listener.ended.wait()
         assert listener.error is None
@@ -88,14 +88,14 @@ class Cluster:
 
 
 def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
-    """Return a request, greedy unless told otherwise."""
+    """Return a request, by default a greedy one."""
     params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
     return pb.Submit(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Two workers of three run; a test may say how they simulate."""
+    """Two of three workers run; a test may set their simulation."""
     cluster = Cluster(tmp_path, FailoverSettings())
     cluster.connect()
     for name in NAMES[:2]:
@@ -116,13 +116,13 @@ MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 1
 
 
 GENERATORS = pytest.mark.parametrize("cluster", [{"seeds": "generator"}], indirect=True)
-"""Has each request draw from a generator of its own, as most engines do."""
+"""Settings of an engine in which each request samples from its own generator, as in most engines."""
 
 
 @pytest.mark.parametrize("cluster", [{}, {"seeds": "generator"}], indirect=True, ids=["positional", "generators"])
 @pytest.mark.parametrize("sampling", [{}, SEEDED, PENALIZED, SCORED, {**SEEDED, **SCORED}, MINIMAL])
-async def test_a_lost_request_goes_on_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
-    """Tokens, rows, usage and ending are those of an undisturbed run, whichever way it goes on."""
+async def test_a_lost_request_continues_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
+    """Tokens, rows, usage and finish are those of an undisturbed run, however it is resumed."""
     _, (whole,) = cluster.send(**sampling)
     await whole.ended.wait()
     _, (listener,) = cluster.send(**sampling)
@@ -160,8 +160,8 @@ def _values(rows: pb.LogprobRows) -> tuple[list[int], list[float]]:
     return list(rows.token_ids), list(rows.logprobs)
 
 
-async def test_each_sequence_of_a_request_goes_on_with_its_own_seed(cluster: Cluster) -> None:
-    """Sequence i of a seeded request has seed + i, also when it goes on alone."""
+async def test_each_sequence_of_a_request_is_resumed_with_its_own_seed(cluster: Cluster) -> None:
+    """Sequence i of a seeded request has seed + i, also when it is resumed alone."""
     wholes = [await cluster.undisturbed(temperature=1.0, seed=7 + i) for i in range(3)]
     _, listeners = cluster.send(n=3, **SEEDED)
     await some_tokens(listeners[2])
@@ -173,8 +173,8 @@ async def test_each_sequence_of_a_request_goes_on_with_its_own_seed(cluster: Clu
     assert [listener.token_ids for listener in listeners] == wholes
 
 
-async def test_a_sequence_that_cannot_go_on_fails_alone(cluster: Cluster) -> None:
-    """Whatever is wrong with it: all others that were lost with it go on."""
+async def test_a_sequence_that_cannot_be_resumed_fails_alone(cluster: Cluster) -> None:
+    """Whatever the reason: the others lost with it are resumed."""
     _, listeners = cluster.send(n=2, temperature=1.0, seed=2**63 - 1)
     await some_tokens(listeners[1])
     holder = await cluster.holder()
@@ -195,7 +195,7 @@ async def test_a_sequence_that_cannot_go_on_fails_alone(cluster: Cluster) -> Non
 
 
 async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
-    """With no worker left it goes on when one is back, several times if need be."""
+    """With no worker left it is resumed when one is back, several times if necessary."""
     whole = await cluster.undisturbed()
     _, (listener,) = cluster.send()
     for count in (10, 20):
@@ -210,7 +210,7 @@ async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
     assert listener.token_ids == whole
 
 
-async def test_the_wait_has_an_end(tmp_path: Path) -> None:
+async def test_waiting_for_a_worker_times_out(tmp_path: Path) -> None:
     """Without another worker the request fails with the original error."""
     cluster = Cluster(tmp_path, FailoverSettings(), queue_timeout_s=0.1)
     cluster.connect()
@@ -227,7 +227,7 @@ async def test_the_wait_has_an_end(tmp_path: Path) -> None:
 
 
 async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
-    """Failover can be switched off."""
+    """Failover can be disabled."""
     cluster = Cluster(tmp_path, FailoverSettings(attempts=0))
     cluster.connect()
     for name in NAMES[:2]:
@@ -243,7 +243,7 @@ async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
 
 
 async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
-    """Send a seeded request, lose its worker, and leave one that says something else; returns when it has ended."""
+    """Send a seeded request, lose its worker, and keep one that generates other tokens; return when it has ended."""
     await cluster.lose("two")
     await cluster.start("two", step_ms=4, seeds="generator", seed=99)
     listener = Listener()
@@ -258,8 +258,8 @@ async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Liste
 
 
 @GENERATORS
-async def test_a_second_run_that_differs_is_not_passed_on(cluster: Cluster) -> None:
-    """Who gets ids gets an error, never a mixture."""
+async def test_a_diverging_replay_is_an_error_for_clients_that_get_ids(cluster: Cluster) -> None:
+    """They never get tokens of two runs."""
     listener = await lose_to_another_model(cluster, Placement(exact=True))
 
     assert isinstance(listener.error, EngineFailed)
@@ -267,8 +267,8 @@ async def test_a_second_run_that_differs_is_not_passed_on(cluster: Cluster) -> N
 
 
 @GENERATORS
-async def test_a_second_run_that_differs_is_left_for_the_tokens(cluster: Cluster) -> None:
-    """Who gets text gets the rest of it, from the tokens that are there: as many as were asked for, and told of."""
+async def test_a_diverging_replay_continues_from_the_tokens_for_clients_that_get_text(cluster: Cluster) -> None:
+    """They get the remaining tokens, as many as requested, and the usage counts all of them."""
     listener = await lose_to_another_model(cluster, NEW)
 
     assert listener.error is None
@@ -279,10 +279,10 @@ async def test_a_second_run_that_differs_is_left_for_the_tokens(cluster: Cluster
 
 
 class Unpromising(WorkerPool):
-    """Workers that do not say what they can."""
+    """Workers without known capabilities."""
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Promise nothing."""
+        """Return no capabilities."""
         return pb.EngineCapabilities()
 
 
@@ -296,10 +296,10 @@ class Unpromising(WorkerPool):
         ("plausible", {"logprobs": 0}, True, False),
     ],
 )
-async def test_the_policy_says_who_wants_one_run(
+async def test_the_policy_determines_which_replies_are_of_one_run(
     cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
 ) -> None:
-    """Where engines do not say that batches do not matter, a greedy reply is run again for those, and for no others."""
+    """Without known batch invariance a greedy reply is replayed for those, and continued for others."""
     queue = AdmissionQueue(cluster.pool, AdmissionSettings())
     failover = Failover(queue, FailoverSettings(resume=policy), Unpromising("test", accept))
     listener = Listener()
@@ -314,7 +314,7 @@ async def test_the_policy_says_who_wants_one_run(
 
 
 async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
-    """It can only go on by a replay, which must say the same again; others are sent as they came."""
+    """It can only be resumed by a replay, which must generate the same tokens; others are sent unchanged."""
     sent: list[pb.Submit] = []
 
     class Below:
@@ -335,8 +335,8 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]
 
 
-async def test_an_aborted_request_does_not_come_back(cluster: Cluster) -> None:
-    """A client that left while its worker died is forgotten."""
+async def test_an_aborted_request_is_not_resumed(cluster: Cluster) -> None:
+    """Its client disconnected while the worker died."""
     handle, (listener,) = cluster.send()
     await some_tokens(listener)
     await cluster.lose(await cluster.holder())
@@ -347,8 +347,8 @@ async def test_an_aborted_request_does_not_come_back(cluster: Cluster) -> None:
     assert listener.error is None
 
 
-async def test_an_engine_that_dies_hands_its_requests_back(cluster: Cluster) -> None:
-    """The engine's own words say that the sequence was fine; one that failed alone is not tried again."""
+async def test_a_dying_engine_hands_its_requests_back(cluster: Cluster) -> None:
+    """Sequences handed back are resumed; one that failed by itself is not retried."""
     from tokenwire.worker.simulated_engine.faults import FaultPlan
 
     whole = await cluster.undisturbed()
@@ -367,8 +367,8 @@ async def test_an_engine_that_dies_hands_its_requests_back(cluster: Cluster) -> 
     assert failing.finish.reason == pb.FINISH_REASON_ERROR
 
 
-async def test_a_draining_worker_hands_over(cluster: Cluster) -> None:
-    """Its requests go on elsewhere at once, those too that began as a whole of several; it is soon idle."""
+async def test_a_draining_worker_hands_its_requests_over(cluster: Cluster) -> None:
+    """They continue elsewhere at once, including requests of several sequences; the worker is soon idle."""
     whole = await cluster.undisturbed(max_tokens=300)
     _, (listener,) = cluster.send(max_tokens=300)
     await some_tokens(listener)
@@ -381,8 +381,8 @@ async def test_a_draining_worker_hands_over(cluster: Cluster) -> None:
     assert cluster.failover.stats.resumed == 1
 
 
-async def test_a_drain_without_another_worker_lets_replies_end(tmp_path: Path) -> None:
-    """There is nowhere to go: the worker finishes them; at its deadline they wait for the next one."""
+async def test_a_drain_without_another_worker_finishes_its_replies(tmp_path: Path) -> None:
+    """The worker finishes them; at its deadline the rest waits for the next worker."""
     cluster = Cluster(tmp_path, FailoverSettings())
     cluster.connect()
     await cluster.start("one", step_ms=4)
@@ -402,8 +402,8 @@ async def test_a_drain_without_another_worker_lets_replies_end(tmp_path: Path) -
     await cluster.stop()
 
 
-async def test_weights_are_told_where_they_change(cluster: Cluster) -> None:
-    """Tokens of the next worker are known to be of its weights, from the right position on."""
+async def test_listeners_are_called_when_the_weights_change(cluster: Cluster) -> None:
+    """With the version of the next worker's tokens, at the right position."""
     await cluster.lose("two")
     _, (listener,) = cluster.send(max_tokens=400)
     await some_tokens(listener)
@@ -420,7 +420,7 @@ async def test_weights_are_told_where_they_change(cluster: Cluster) -> None:
 
 
 class Sessionless:
-    """A layer below that fails what it has before any worker got it."""
+    """A layer below that fails requests before they reach a worker."""
 
     def __init__(self, error: TokenwireError) -> None:
         self._error = error
@@ -440,14 +440,14 @@ class Sessionless:
                 """Do nothing."""
 
             def explain(self) -> str:
-                """Say nothing."""
+                """Return no explanation."""
                 return ""
 
         return Nothing()
 
 
-async def test_an_error_before_any_worker_is_final() -> None:
-    """What the waiting line says is not a loss."""
+async def test_an_error_before_placement_is_final() -> None:
+    """An error of the admission queue is not a loss."""
     error = WorkerLost("waited too long")
     failover = Failover(Sessionless(error), FailoverSettings(), WorkerPool("test", accept))
     listener = Listener()

@@ -1,4 +1,4 @@
-"""Workers whose protocol is a minor version older or newer than ours work all the same."""
+"""Workers with an older or newer minor version of the protocol are served."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,12 +26,12 @@ MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
 
 
 def with_unknown_field(message: Message) -> None:
-    """Add a field that no version has yet: number 1000, the text "new"."""
+    """Add a field that no version has: number 1000, the text "new"."""
     message.MergeFromString(b"\xc2\x3e\x03new")
 
 
 async def open_transport(address: str, script: Script) -> Listener:
-    """Send a request to a scripted worker; returns when it has ended."""
+    """Send a request to a scripted worker; return when it has ended."""
     async with scripted_worker(address, script):
         pool = WorkerPool("test", accept)
         pool.update([address])
@@ -47,7 +47,7 @@ async def open_transport(address: str, script: Script) -> Listener:
 
 
 async def test_an_older_worker_is_served(tmp_path: Path) -> None:
-    """Its welcome and frames have only what the first version had: no load, state, weights, nor instance id."""
+    """Its welcome and frames have only the fields of the first version: no load, state, weights or instance id."""
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
@@ -66,7 +66,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
 
 
 async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
-    """Fields, events and reasons that are not known here are passed over, or taken for what comes closest."""
+    """Unknown fields and events are ignored, and unknown reasons mapped to the closest known one."""
 
     async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
@@ -113,8 +113,8 @@ async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None
     assert listener.error.message == "for a new reason"
 
 
-async def test_a_worker_without_a_control_call_says_so(tmp_path: Path) -> None:
-    """An older worker that cannot adopt a target is left out of traffic, with the reason."""
+async def test_a_worker_without_a_control_call_is_out_of_sync(tmp_path: Path) -> None:
+    """An older worker that cannot adopt a state gets no requests, with the reason."""
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)

@@ -1,4 +1,4 @@
-"""What EndpointSlices say of workers."""
+"""Worker addresses in EndpointSlices."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ def addresses(*slices: dict[str, object], port: str = "grpc") -> list[str]:
     return known.addresses()
 
 
-def test_a_rolling_update_replaces_all_workers_and_is_never_without() -> None:
-    """Events that a real cluster sent: pods come, terminate and go; at the end all are new."""
+def test_a_rolling_update_replaces_all_workers_without_a_gap() -> None:
+    """Events of a real cluster: pods start, terminate and end; finally all are new."""
     known = EndpointSlices("grpc")
     seen = []
     for line in RECORDED.read_text().splitlines():
@@ -35,7 +35,7 @@ def test_a_rolling_update_replaces_all_workers_and_is_never_without() -> None:
 
 
 def test_ports_are_found_by_number_and_by_name() -> None:
-    """A number is taken as it is, a name is looked for among the slice's ports."""
+    """A number is used as it is, a name is looked up in the slice's ports."""
     one = endpoint_slice("a", endpoint("10.0.0.1"), port=1234)
 
     assert addresses(one, port="grpc") == ["10.0.0.1:1234"]
@@ -44,15 +44,15 @@ def test_ports_are_found_by_number_and_by_name() -> None:
 
 
 def test_an_endpoint_that_is_not_ready_counts_until_it_terminates() -> None:
-    """Only termination takes a worker out; conditions that are not told are good."""
+    """Only termination removes a worker; missing conditions count as good."""
     silent = {"addresses": ["10.0.0.4"]}
     one = endpoint_slice("a", endpoint("10.0.0.1", ready=False), endpoint("10.0.0.2", terminating=True), silent)
 
     assert addresses(one) == ["10.0.0.1:50051", "10.0.0.4:50051"]
 
 
-def test_slices_add_up() -> None:
-    """Endpoints of all slices count, each once, until their slice is deleted."""
+def test_endpoints_of_all_slices_are_merged() -> None:
+    """Each counts once, until its slice is deleted."""
     known = EndpointSlices("grpc")
     known.replace([endpoint_slice("a", endpoint("10.0.0.1")), endpoint_slice("b", endpoint("10.0.0.2"))])
     known.apply("ADDED", endpoint_slice("c", endpoint("10.0.0.2"), endpoint("10.0.0.3")))
@@ -63,15 +63,15 @@ def test_slices_add_up() -> None:
     assert [address[:8] for address in known.addresses()] == ["10.0.0.2", "10.0.0.3"]
 
 
-def test_a_pod_that_terminates_in_one_slice_is_gone_from_all() -> None:
-    """While an endpoint moves between slices, the one that knows of its end is right."""
+def test_a_pod_terminating_in_one_slice_is_removed_from_all() -> None:
+    """While an endpoint moves between slices, the one with its termination is right."""
     old, new = endpoint("10.0.0.1"), endpoint("10.0.0.1", terminating=True)
 
     assert addresses(endpoint_slice("a", old), endpoint_slice("b", new)) == []
 
 
 def test_a_pod_with_two_families_is_one_worker() -> None:
-    """IPv4 is taken where there are both; IPv6 gets its brackets."""
+    """IPv4 is preferred; IPv6 addresses get brackets."""
     four = endpoint_slice("b", endpoint("10.0.0.1", pod="both"))
     six = endpoint_slice("a", endpoint("fd00::1", pod="both"), endpoint("fd00::2", pod="six"), family="IPv6")
 

@@ -1,4 +1,4 @@
-"""What the layer decides for each sequence, over workers that a test makes up."""
+"""The decision for each sequence, over fake workers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LOST = WorkerLost("gone")
 
 
 class Part:
-    """What one worker has of a request."""
+    """The part of a request that one worker has."""
 
     def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
         self.submit = submit
@@ -27,11 +27,11 @@ class Part:
         self.aborted = False
 
     def abort(self) -> None:
-        """Remember."""
+        """Record the abort."""
         self.aborted = True
 
     def explain(self) -> str:
-        """Say nothing."""
+        """Return no explanation."""
         return ""
 
     def lose(self) -> None:
@@ -41,7 +41,7 @@ class Part:
 
 
 class Workers:
-    """Takes every request at the next worker; each is used once."""
+    """Sends every request to the next worker; each is used once."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -49,15 +49,15 @@ class Workers:
         self.refuses: Exception | None = None
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
-        """There is some."""
+        """Return some capacity."""
         return 1
 
     def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Promise nothing."""
+        """Return no capabilities."""
         return pb.EngineCapabilities()
 
     def is_alive(self, instance_id: str) -> bool | None:
-        """Say what a test said."""
+        """Return what the test set."""
         return self.living.get(instance_id)
 
     def check_open(self, model: str, adapter_id: int) -> None:
@@ -66,7 +66,7 @@ class Workers:
     def submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
-        """Take it, or refuse."""
+        """Take it, or raise."""
         if self.refuses is not None:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
@@ -83,13 +83,13 @@ class Workers:
 
 @pytest.fixture
 def workers() -> Workers:
-    """Workers enough."""
+    """Workers for every request."""
     return Workers()
 
 
 @pytest.fixture
 def failover(workers: Workers) -> Failover:
-    """The layer in front of them."""
+    """The failover layer in front of them."""
     return Failover(workers, FailoverSettings(attempts=9), workers)
 
 
@@ -101,12 +101,12 @@ def send(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener
 
 
 def is_aborted(listener: Listener) -> bool:
-    """Tell whether a sequence ended as aborted."""
+    """Return whether a sequence ended as aborted."""
     return listener.finish is not None and listener.finish.reason == ABORT and listener.error is None
 
 
-async def test_what_was_aborted_by_id_does_not_go_on_elsewhere(failover: Failover, workers: Workers) -> None:
-    """Its worker confirmed the abort, and was lost before it said so here."""
+async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, workers: Workers) -> None:
+    """Its worker confirmed the abort, and was lost before its terminal event arrived."""
     (wanted,), (spared,) = send(failover), send(failover, request_id="other")
     workers.parts[0].listeners[0].step([5], None)
     workers.parts[1].listeners[0].step([6], None)
@@ -124,7 +124,7 @@ async def test_what_was_aborted_by_id_does_not_go_on_elsewhere(failover: Failove
 
 
 @pytest.mark.parametrize("request_ids", [["r"], None])
-async def test_what_no_worker_has_is_aborted_at_once(
+async def test_a_sequence_without_a_worker_is_aborted_at_once(
     failover: Failover, workers: Workers, request_ids: list[str] | None
 ) -> None:
     """With two workers there is no other one that could take over."""
@@ -139,8 +139,8 @@ async def test_what_no_worker_has_is_aborted_at_once(
     assert failover.end(request_ids) == 0
 
 
-async def test_what_was_aborted_by_id_is_not_moved(failover: Failover, workers: Workers) -> None:
-    """A worker that stops may have others of whom it has yet to say that they ended."""
+async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers: Workers) -> None:
+    """A draining worker may have sequences whose terminal event has not arrived."""
     send(failover)
     send(failover, request_id="other")
     sessions = [sequence.session for part in workers.parts for sequence in part.listeners]  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ async def test_what_was_aborted_by_id_is_not_moved(failover: Failover, workers: 
 
 
 async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failover, workers: Workers) -> None:
-    """That one of several ended says nothing for the others."""
+    """The end of one of several says nothing about the others."""
     workers.living.update({"0": False, "2": False})
     first, second = send(failover, n=2)
     workers.parts[0].lose()
@@ -169,8 +169,8 @@ async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failo
     assert "Two workers died" in second.error.message
 
 
-async def test_two_cut_connections_end_nothing(failover: Failover, workers: Workers) -> None:
-    """A request that had just begun waits until one of the workers answers again, then it goes on."""
+async def test_two_cut_connections_do_not_end_a_request(failover: Failover, workers: Workers) -> None:
+    """A request that had just started waits until one of the workers responds again, then it is resumed."""
     (listener,) = send(failover)
     workers.parts[0].lose()
     (await workers.part(1)).lose()
@@ -184,8 +184,8 @@ async def test_two_cut_connections_end_nothing(failover: Failover, workers: Work
     failover.stop()
 
 
-async def test_two_engines_that_died_end_the_request(failover: Failover, workers: Workers) -> None:
-    """Their workers say so themselves, while their connections are still there."""
+async def test_two_dead_engines_end_the_request(failover: Failover, workers: Workers) -> None:
+    """Their workers report it, while their connections still exist."""
     workers.living.update({"0": True, "1": True})
     (listener,) = send(failover)
     for number in range(2):
@@ -198,8 +198,8 @@ async def test_two_engines_that_died_end_the_request(failover: Failover, workers
 
 
 @pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])
-async def test_a_sequence_that_nobody_takes_ends(failover: Failover, workers: Workers, error: Exception) -> None:
-    """Whatever the layers below raise; also when its worker said nothing because it only stops."""
+async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, workers: Workers, error: Exception) -> None:
+    """Whatever the layers below raise, also when its worker only drains."""
     lost, moved = send(failover)[0], send(failover)[0]
     session = workers.parts[1].listeners[0].session  # type: ignore[attr-defined]
     workers.refuses = error

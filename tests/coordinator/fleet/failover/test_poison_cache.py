@@ -1,4 +1,4 @@
-"""What engines died of is remembered by what it is, and nothing else is."""
+"""Requests that killed workers are rejected by their fingerprint, and no others."""
 
 from pathlib import Path
 from typing import Any
@@ -35,17 +35,17 @@ def living() -> dict[str, bool | None]:
 
 @pytest.fixture
 def memory(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
-    """Nothing is known; processes of lost workers are gone unless a test says so."""
+    """An empty cache; processes of lost workers are gone unless a test says otherwise."""
     return PoisonCache(lambda instance_id: living.get(instance_id, False), time)
 
 
 def lose(memory: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
-    """Have a worker die that had just begun with these."""
+    """Record the death of a worker that had just started these."""
     memory.on_worker_lost("m", instance_id, False, recent_starts)
 
 
-def test_what_killed_twice_is_refused_for_a_while(memory: PoisonCache, time: Clock) -> None:
-    """However often it was sent; other requests are served, and after ten minutes it may try again."""
+def test_a_request_that_killed_twice_is_rejected_for_a_while(memory: PoisonCache, time: Clock) -> None:
+    """However often it is sent; others are served, and after ten minutes it is admitted again."""
     lose(memory, "a", POISON, OTHER)
     memory.check("m", POISON)
     lose(memory, "b", submit(66, request_id="again", seed=None))
@@ -58,8 +58,8 @@ def test_what_killed_twice_is_refused_for_a_while(memory: PoisonCache, time: Clo
     memory.check("m", POISON)
 
 
-def test_a_worker_that_answers_again_did_not_die(memory: PoisonCache, living: dict[str, bool | None]) -> None:
-    """Nor may one count whose process may still run."""
+def test_a_worker_that_responds_again_did_not_die(memory: PoisonCache, living: dict[str, bool | None]) -> None:
+    """A worker whose process may still run does not count either."""
     lose(memory, "a", POISON)
     lose(memory, "b", POISON)
     for state in (True, None):
@@ -81,8 +81,8 @@ def test_a_request_that_a_worker_survived_is_cleared(memory: PoisonCache) -> Non
         memory.check("m", POISON)
 
 
-def test_of_several_each_is_tried_without_the_others(memory: PoisonCache) -> None:
-    """The one that is tried first survives, then the other one kills its worker."""
+def test_several_suspects_are_retried_in_isolation(memory: PoisonCache) -> None:
+    """The first one survives its retry, then the other one kills its worker."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
 
@@ -95,8 +95,8 @@ def test_of_several_each_is_tried_without_the_others(memory: PoisonCache) -> Non
     memory.check("m", OTHER)
 
 
-def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonCache) -> None:
-    """What died with it has shown nothing against them."""
+def test_a_request_that_kills_in_its_isolated_retry_is_rejected_alone(memory: PoisonCache) -> None:
+    """The requests that died with it are not."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
     memory.check("m", POISON)
@@ -108,8 +108,8 @@ def test_who_kills_on_trial_is_refused_and_others_are_not(memory: PoisonCache) -
     memory.check("m", submit(7))
 
 
-def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonCache, time: Clock) -> None:
-    """Its client may have left."""
+def test_an_isolated_retry_without_an_end_expires(memory: PoisonCache, time: Clock) -> None:
+    """Its client may have disconnected."""
     lose(memory, "a", POISON, OTHER)
     lose(memory, "b", POISON, OTHER)
     memory.check("m", OTHER)
@@ -117,8 +117,8 @@ def test_a_trial_that_never_ends_lets_others_pass(memory: PoisonCache, time: Clo
     memory.check("m", POISON)
 
 
-def test_memory_is_bounded(memory: PoisonCache) -> None:
-    """However many workers die, and of however many requests."""
+def test_the_cache_is_bounded(memory: PoisonCache) -> None:
+    """However many workers die, of however many requests."""
     for number in range(200):
         lose(memory, f"a{number}", submit(number))
     assert len(memory.deaths) == 64
@@ -129,17 +129,15 @@ def test_memory_is_bounded(memory: PoisonCache) -> None:
 
 @pytest.fixture
 def siblings(time: Clock, tmp_path: Path) -> tuple[PoisonCache, PoisonCache]:
-    """Two processes that share a port."""
+    """Two processes of one port."""
     caches = PoisonCache(lambda _: False, time), PoisonCache(lambda _: False, time)
     for cache in caches:
         cache.journal = PoisonJournal(tmp_path)
     return caches
 
 
-def test_processes_that_share_a_port_know_what_each_other_lost(
-    siblings: tuple[PoisonCache, PoisonCache], time: Clock
-) -> None:
-    """What killed one worker from each process is refused by both, and as long as by one."""
+def test_processes_of_a_port_share_their_losses(siblings: tuple[PoisonCache, PoisonCache], time: Clock) -> None:
+    """A request that killed a worker of each process is rejected by both, for the same time."""
     one, other = siblings
     lose(one, "a", POISON, OTHER)
     one.check("m", POISON)
@@ -154,8 +152,8 @@ def test_processes_that_share_a_port_know_what_each_other_lost(
         cache.check("m", POISON)
 
 
-def test_a_worker_that_two_processes_lost_died_once(siblings: tuple[PoisonCache, PoisonCache]) -> None:
-    """Both had sent it the same request, which is no more suspicious for that."""
+def test_a_worker_lost_by_two_processes_died_once(siblings: tuple[PoisonCache, PoisonCache]) -> None:
+    """Both had sent it the same request, which is no more suspect for that."""
     for cache in siblings:
         lose(cache, "a", POISON)
 
@@ -164,8 +162,10 @@ def test_a_worker_that_two_processes_lost_died_once(siblings: tuple[PoisonCache,
         assert len(cache.deaths) == 1
 
 
-def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[PoisonCache, PoisonCache]) -> None:
-    """Whichever of them had sent it."""
+def test_a_survived_request_is_cleared_in_every_process(
+    siblings: tuple[PoisonCache, PoisonCache],
+) -> None:
+    """Whichever of them sent it."""
     one, other = siblings
     lose(one, "a", POISON, OTHER)
     other.check("m", OTHER)
@@ -175,8 +175,8 @@ def test_what_an_engine_survived_is_innocent_in_every_process(siblings: tuple[Po
     one.check("m", OTHER)
 
 
-def test_what_cannot_be_shared_is_known_to_its_own_process(tmp_path: Path, time: Clock) -> None:
-    """As where the directory is gone."""
+def test_a_process_without_a_journal_keeps_its_own_events(tmp_path: Path, time: Clock) -> None:
+    """As when the directory is gone."""
     cache = PoisonCache(lambda _: False, time)
     cache.journal = PoisonJournal(tmp_path / "gone")
     for instance_id in "ab":
@@ -198,13 +198,13 @@ def test_what_cannot_be_shared_is_known_to_its_own_process(tmp_path: Path, time:
         (submit(logit_bias={1: 2.0, 3: 4.0}), submit(logit_bias={3: 4.0, 1: 2.0}), True),
     ],
 )
-def test_fingerprints_tell_apart_what_does_different_things(one: pb.Submit, other: pb.Submit, same: bool) -> None:
-    """Ids and values of seeds do not; a seed that the coordinator draws is none."""
+def test_fingerprints_distinguish_what_affects_an_engine(one: pb.Submit, other: pb.Submit, same: bool) -> None:
+    """Ids and values of seeds do not; nor does a seed set by the coordinator."""
     assert (fingerprint_of("m", one) == fingerprint_of("m", other)) is same
 
 
-def test_adapters_and_models_are_part_of_it() -> None:
-    """An adapter may be what kills."""
+def test_fingerprints_include_adapter_and_model() -> None:
+    """The adapter may be the cause."""
     adapted = submit()
     adapted.lora.name = "red"
     prints = {fingerprint_of("m", submit()), fingerprint_of("m", adapted), fingerprint_of("n", submit())}

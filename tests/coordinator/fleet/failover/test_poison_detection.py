@@ -1,4 +1,4 @@
-"""Who is to blame for workers that die."""
+"""Which requests are poison when workers die."""
 
 import pytest
 
@@ -11,16 +11,16 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 class FailoverPolicy:
-    """Keeps nothing."""
+    """A policy that does nothing."""
 
     def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
-        """Take no note."""
+        """Do nothing."""
 
     def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
-        """Take no note."""
+        """Do nothing."""
 
     def on_ended(self, sequence: ResumableSequence) -> None:
-        """Take no note."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def time() -> Clock:
 
 @pytest.fixture
 def detector(time: Clock) -> PoisonDetector:
-    """No request is suspect."""
+    """A detector without suspects."""
     return PoisonDetector(clock=time)
 
 
@@ -47,14 +47,14 @@ def open_until_ended(request: ResumableRequest) -> bool:
     return True
 
 
-def test_the_first_death_blames_nobody(detector: PoisonDetector) -> None:
+def test_after_the_first_death_no_request_is_suspect(detector: PoisonDetector) -> None:
     """All sequences are resumed."""
     lost = [sequence(), sequence(100)]
     assert detector.classify("a", lost).cleared == lost
 
 
-def test_the_only_one_that_began_on_two_dead_workers_is_guilty(detector: PoisonDetector) -> None:
-    """Neighbours in mid-reply are not, nor those that only began on the second one."""
+def test_the_only_request_started_on_two_dead_workers_is_poison(detector: PoisonDetector) -> None:
+    """Neighbours in mid-reply are not, nor those that only started on the second one."""
     poison, neighbour, moved = sequence(), sequence(100), sequence(100)
     detector.classify("a", [poison, moved])
     moved = sequence(1, moved.request)  # it has just begun at its second worker
@@ -65,7 +65,7 @@ def test_the_only_one_that_began_on_two_dead_workers_is_guilty(detector: PoisonD
     assert verdict.cleared == [neighbour, moved]
 
 
-def test_all_sequences_of_a_guilty_request_are_stopped(detector: PoisonDetector) -> None:
+def test_all_sequences_of_a_poison_request_are_stopped(detector: PoisonDetector) -> None:
     """A request is one suspect, however many choices it has."""
     request = ResumableRequest("m", pb.Submit(), NEW)
     both = [sequence(request=request), sequence(request=request)]
@@ -73,22 +73,22 @@ def test_all_sequences_of_a_guilty_request_are_stopped(detector: PoisonDetector)
     assert detector.classify("b", both).poisoned == both
 
 
-def test_a_worker_that_dies_twice_for_a_coordinator_is_one(detector: PoisonDetector) -> None:
-    """The same process, lost again after its network came back, is no second death."""
+def test_a_worker_lost_twice_died_once(detector: PoisonDetector) -> None:
+    """The same process, lost again after its network recovered, is no second death."""
     suspect = sequence()
     detector.classify("a", [suspect])
     assert detector.classify("a", [suspect]).cleared == [suspect]
 
 
-def test_deaths_far_apart_have_nothing_in_common(detector: PoisonDetector, time: Clock) -> None:
-    """After a minute the first one is forgiven."""
+def test_deaths_far_apart_are_unrelated(detector: PoisonDetector, time: Clock) -> None:
+    """After a minute the first one no longer counts."""
     suspect = sequence()
     detector.classify("a", [suspect])
     time.now += 61
     assert detector.classify("b", [suspect]).cleared == [suspect]
 
 
-def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector) -> None:
+def test_several_suspects_are_retried_one_after_the_other(detector: PoisonDetector) -> None:
     """Tokens in its isolated retry clear a request; one that loses a third worker in it, alone, is poison."""
     first, second, third = sequence(), sequence(), sequence()
     detector.classify("a", [first, second, third])
@@ -110,31 +110,31 @@ def test_several_suspects_are_tried_one_after_the_other(detector: PoisonDetector
 
 
 class Processes:
-    """Worker processes, of which it is known or not yet known whether they run."""
+    """Worker processes that run, ended, or are unknown."""
 
     def __init__(self) -> None:
         self.fates: dict[str, bool | None] = {}
 
     def __call__(self, instance_id: str) -> bool | None:
-        """Tell what is known of one."""
+        """Return the state of one."""
         return self.fates.get(instance_id)
 
 
 @pytest.fixture
 def processes() -> Processes:
-    """Nothing is known of any."""
+    """No process is known."""
     return Processes()
 
 
 @pytest.fixture
 def careful(processes: Processes, time: Clock) -> PoisonDetector:
-    """Somebody who asks for the processes."""
+    """A detector that checks the processes."""
     return PoisonDetector(processes, time)
 
 
 @pytest.mark.parametrize("alive", ["a", "b"])
-def test_a_connection_that_was_cut_is_no_death(careful: PoisonDetector, processes: Processes, alive: str) -> None:
-    """The verdict waits until it is known what became of both workers; one that answers again forgives."""
+def test_a_cut_connection_is_no_death(careful: PoisonDetector, processes: Processes, alive: str) -> None:
+    """The decision waits until the state of both workers is known; one that responds again clears the request."""
     suspect = sequence()
     assert careful.classify("a", [suspect]).cleared == [suspect]
 
@@ -146,8 +146,8 @@ def test_a_connection_that_was_cut_is_no_death(careful: PoisonDetector, processe
     assert not careful.retrying
 
 
-def test_two_workers_that_are_known_to_be_dead_make_guilty(careful: PoisonDetector, processes: Processes) -> None:
-    """As soon as the last one of them is."""
+def test_two_workers_known_to_be_dead_are_two_deaths(careful: PoisonDetector, processes: Processes) -> None:
+    """As soon as the second one is known to be."""
     suspect = sequence()
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
@@ -159,8 +159,8 @@ def test_two_workers_that_are_known_to_be_dead_make_guilty(careful: PoisonDetect
     assert careful.review().poisoned == [suspect]
 
 
-def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: PoisonDetector, processes: Processes) -> None:
-    """Its connection may be there for a moment longer, and a hanging engine's worker may well answer again."""
+def test_a_worker_that_reported_its_death_is_certain(careful: PoisonDetector, processes: Processes) -> None:
+    """Its connection may exist a moment longer, and the worker of a hanging engine may respond again."""
     suspect = sequence()
     processes.fates.update(a=True, b=False)
     careful.classify("a", [suspect], certain=True)
@@ -170,8 +170,8 @@ def test_a_worker_that_said_that_it_dies_is_not_asked_for(careful: PoisonDetecto
     assert careful.classify("c", [suspect], certain=True).poisoned == [suspect]
 
 
-def test_a_verdict_does_not_wait_for_ever(careful: PoisonDetector, time: Clock) -> None:
-    """Workers that stay away are taken for dead."""
+def test_a_decision_times_out(careful: PoisonDetector, time: Clock) -> None:
+    """Workers that do not return are taken for dead."""
     suspect = sequence()
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
@@ -181,8 +181,8 @@ def test_a_verdict_does_not_wait_for_ever(careful: PoisonDetector, time: Clock) 
     assert careful.review().poisoned == [suspect]
 
 
-def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processes: Processes) -> None:
-    """Its client left."""
+def test_an_ended_request_is_not_classified(careful: PoisonDetector, processes: Processes) -> None:
+    """Its client disconnected."""
     suspect = sequence()
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
@@ -195,8 +195,8 @@ def test_whoever_ended_meanwhile_is_not_judged(careful: PoisonDetector, processe
     assert (verdict.cleared, verdict.poisoned, careful.retrying) == ([], [], False)
 
 
-def test_a_cut_on_trial_is_no_proof(careful: PoisonDetector, processes: Processes) -> None:
-    """An isolated retry goes on when the worker only lost its connection."""
+def test_a_cut_connection_in_an_isolated_retry_is_no_proof(careful: PoisonDetector, processes: Processes) -> None:
+    """The isolated retry continues when the worker only lost its connection."""
     one, two = sequence(), sequence()
     processes.fates.update(a=False, b=False)
     careful.classify("a", [one, two])

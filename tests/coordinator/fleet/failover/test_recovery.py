@@ -1,4 +1,4 @@
-"""How requests go on, and what a worker gets for what is left of them."""
+"""How requests are resumed, and the submit for their remainder."""
 
 from typing import Any
 
@@ -57,8 +57,8 @@ def submit(**sampling: Any) -> pb.Submit:
         ({"ec_transfer_params_json": "{}"}, Recovery.NONE),
     ],
 )
-def test_what_decides_the_next_token_decides_the_way(sampling: dict[str, Any], expected: Recovery) -> None:
-    """From prompt and tokens where these are all; from the start where the generator or the output counts."""
+def test_what_determines_the_next_token_determines_the_recovery(sampling: dict[str, Any], expected: Recovery) -> None:
+    """Continued if prompt and tokens do; replayed if the generator or the start of the output does."""
     for exact in (True, False):
         assert recovery_of(pb.SamplingParams(**sampling), INVARIANT, exact) is expected
 
@@ -74,10 +74,10 @@ def test_what_decides_the_next_token_decides_the_way(sampling: dict[str, Any], e
         (pb.EngineCapabilities(positional_seeds=True), False, Recovery.CONTINUE, Recovery.CONTINUE),
     ],
 )
-def test_what_engines_can_decides_too(
+def test_the_capabilities_of_engines_determine_the_recovery(
     engines: pb.EngineCapabilities, exact: bool, greedy: Recovery, seeded: Recovery
 ) -> None:
-    """Noise of the position goes on anywhere; where batches matter, only a second run shows that a reply is exact."""
+    """Positional noise continues anywhere; without batch invariance only a replay verifies that a reply is exact."""
     assert recovery_of(pb.SamplingParams(temperature=0.0), engines, exact) is greedy
     assert recovery_of(pb.SamplingParams(temperature=1.0, seed=7), engines, exact) is seeded
     assert recovery_of(pb.SamplingParams(temperature=1.0), engines, exact) is Recovery.CONTINUE
@@ -85,8 +85,8 @@ def test_what_engines_can_decides_too(
     assert recovery_of(penalized, engines, exact) is Recovery.REPLAY
 
 
-def test_what_no_second_run_says_again_goes_on_plausibly_or_not() -> None:
-    """Unseeded requests with penalties, where the engine bears no seed: an error for who wants one run."""
+def test_a_request_that_cannot_be_replayed_continues_plausibly_or_not() -> None:
+    """Unseeded requests with penalties, on an engine without safe seeds: an error if a single run is needed."""
     penalized = pb.SamplingParams(temperature=1.0, presence_penalty=1.0)
     assert recovery_of(penalized, UNKNOWN, exact=True) is Recovery.NONE
     assert recovery_of(penalized, UNKNOWN, exact=False) is Recovery.CONTINUE
@@ -94,29 +94,29 @@ def test_what_no_second_run_says_again_goes_on_plausibly_or_not() -> None:
     assert recovery_of(formed, UNKNOWN, exact=False) is Recovery.NONE
 
 
-def test_what_has_a_form_does_not_go_on_plausibly() -> None:
-    """Grammars and traces begin anew with each request; penalties only count less."""
+def test_constrained_output_does_not_continue_plausibly() -> None:
+    """Grammars and traces restart with each request; penalties only count less."""
     assert can_continue_plausibly(pb.SamplingParams(seed=7, presence_penalty=1.0, bad_words=["no"]))
     for fields in ({"structured_outputs": GRAMMAR}, {"trace_decode_token_ids": [5]}, {"kv_transfer_params_json": "x"}):
         assert not can_continue_plausibly(pb.SamplingParams(**fields))
 
 
-def test_log_probabilities_are_those_of_one_run() -> None:
+def test_log_probabilities_need_a_single_run() -> None:
     """Those requested for the reply."""
     assert needs_single_run(pb.SamplingParams(logprobs=0))
     assert needs_single_run(pb.SamplingParams(logprob_token_ids=[3]))
     assert not needs_single_run(pb.SamplingParams(prompt_logprobs=3))
 
 
-def test_engines_have_in_common_what_all_can() -> None:
-    """None can nothing."""
+def test_common_capabilities_are_those_of_all_engines() -> None:
+    """Without engines there are none."""
     assert common_capabilities([POSITIONAL, INVARIANT]) == INVARIANT
     assert common_capabilities([POSITIONAL, UNKNOWN]) == UNKNOWN
     assert common_capabilities([]) == UNKNOWN
 
 
-def test_what_is_left_is_a_request_of_one_sequence() -> None:
-    """The tokens are in its prompt, lengths are less, everything else is as it was, and the original untouched."""
+def test_the_remainder_is_a_request_of_one_sequence() -> None:
+    """The tokens are in its prompt, limits are reduced, everything else is unchanged, and so is the original."""
     whole = submit(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
     before = whole.SerializeToString()
 
@@ -131,27 +131,27 @@ def test_what_is_left_is_a_request_of_one_sequence() -> None:
     assert not params.HasField("prompt_logprobs")
 
 
-def test_what_was_not_told_of_the_prompt_is_asked_again() -> None:
-    """A request that was lost before its first token is sent as it was."""
+def test_prompt_log_probabilities_that_were_not_sent_are_requested_again() -> None:
+    """A request that was lost before its first token is sent unchanged."""
     rest = remainder(submit(prompt_logprobs=2, min_tokens=3), 0, [], prompt_scored=False)
     assert (rest.sampling_params.prompt_logprobs, rest.sampling_params.min_tokens) == (2, 3)
 
 
-def test_min_tokens_are_not_less_than_none() -> None:
+def test_min_tokens_are_not_negative() -> None:
     """Once there are enough, any token may end it."""
     assert remainder(submit(min_tokens=2), 0, [7, 8, 9], prompt_scored=True).sampling_params.min_tokens == 0
 
 
 def test_each_sequence_has_its_own_seed() -> None:
-    """Sequence i draws with seed + i, and never with -1, which engines read as none; a greedy one draws nothing."""
+    """Sequence i samples with seed + i, and never with -1, which means none; a greedy one does not sample."""
     assert remainder(submit(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
     assert remainder(submit(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
     alone = remainder(submit(temperature=1.0, seed=-2), 1, [], prompt_scored=True)
     assert recovery_of(alone.sampling_params, INVARIANT, exact=True) is Recovery.REPLAY
 
 
-def test_only_what_needs_a_seed_gets_one() -> None:
-    """An unseeded sampled request that can only be replayed, on an engine that bears seeds."""
+def test_a_seed_is_set_only_where_it_is_needed() -> None:
+    """For an unseeded sampled request that can only be replayed, on an engine with safe seeds."""
     penalized = {"temperature": 1.0, "presence_penalty": 1.0}
     asked = submit(**penalized)
     seed_for_replay(asked, UNKNOWN)

@@ -1,4 +1,4 @@
-"""A second run of a request: silent as far as the client has its tokens, whatever frames they come in."""
+"""A replay: suppresses the tokens that the client has, however they are divided into frames."""
 
 from array import array
 
@@ -12,7 +12,7 @@ END = pb.Finish(reason=pb.FINISH_REASON_LENGTH)
 
 
 class Behind(Listener):
-    """Remembers what a replay says of itself, too."""
+    """A listener that also records the replay's callbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,11 +20,11 @@ class Behind(Listener):
         self.diverged_at: int | None = None
 
     def on_verified(self, count: int) -> None:
-        """Remember."""
+        """Record the count."""
         self.checked += count
 
     def on_diverged(self, position: int) -> None:
-        """Remember."""
+        """Record the position."""
         self.diverged_at = position
 
 
@@ -42,8 +42,8 @@ def rows(*token_ids: int) -> pb.LogprobRows:
     )
 
 
-def test_a_frame_across_the_seam_is_cut() -> None:
-    """Tokens and their rows are passed on from the first that the client does not have; the version comes with it."""
+def test_a_frame_with_known_and_new_tokens_is_split() -> None:
+    """Tokens and their rows are passed on from the first new one, with their version."""
     listener, behind = replay(1, 2, 3)
     listener.weights("new")
     listener.scored(rows(1, 2))
@@ -59,8 +59,8 @@ def test_a_frame_across_the_seam_is_cut() -> None:
     assert behind.versions == [(0, "new")]
 
 
-def test_what_follows_is_passed_on_as_it_is() -> None:
-    """Once it has caught up, exactly at the end of a frame here, nothing is changed any more."""
+def test_new_frames_are_passed_on_unchanged() -> None:
+    """Once it has caught up, here exactly at the end of a frame."""
     listener, behind = replay(1, 2)
     listener.step([1, 2], None)
     assert not behind.moved.is_set()
@@ -72,14 +72,14 @@ def test_what_follows_is_passed_on_as_it_is() -> None:
 
 
 def test_another_token_ends_it() -> None:
-    """The position of the first difference is told, and nothing passed on."""
+    """The listener gets the position of the first difference, and no tokens."""
     listener, behind = replay(1, 2, 3)
     assert listener.step([1, 9], None)
     assert (behind.diverged_at, behind.token_ids) == (1, [])
 
 
-def test_an_earlier_end_is_a_difference() -> None:
-    """A second run that is over before the first one was is not the same."""
+def test_an_earlier_finish_is_a_divergence() -> None:
+    """A second run that is shorter than the first one differs."""
     listener, behind = replay(1, 2, 3)
     listener.step([1, 2], END)
     assert behind.diverged_at == 2
@@ -88,30 +88,30 @@ def test_an_earlier_end_is_a_difference() -> None:
 
 @pytest.mark.parametrize("reason", [pb.FINISH_REASON_ABORT, pb.FINISH_REASON_ERROR])
 @pytest.mark.parametrize("token_ids", [[], [1, 2]])
-def test_an_end_that_is_not_its_own_may_come_at_any_token(token_ids: list[int], reason: "pb.FinishReason") -> None:
-    """An abort or an engine's error while it catches up, or while it waits, ends the reply with what the client has."""
+def test_an_external_finish_may_come_at_any_token(token_ids: list[int], reason: "pb.FinishReason") -> None:
+    """An abort or an engine's error while it catches up ends the reply with the tokens that the client has."""
     listener, behind = replay(1, 2, 3)
     finish = pb.Finish(reason=reason)
     listener.step(token_ids, finish)
     assert (behind.token_ids, behind.finish, behind.diverged_at) == ([], finish, None)
 
 
-def test_an_abort_behind_another_token_is_still_a_difference() -> None:
-    """What was said differently is not covered up."""
+def test_an_abort_after_another_token_is_still_a_divergence() -> None:
+    """The different token is reported."""
     listener, behind = replay(1, 2, 3)
     listener.step([1, 9], pb.Finish(reason=pb.FINISH_REASON_ABORT))
     assert (behind.diverged_at, behind.finish) == (1, None)
 
 
-def test_an_end_where_the_client_is_is_passed_on() -> None:
-    """The first run's worker was lost just before it could say so."""
+def test_a_finish_at_the_clients_position_is_passed_on() -> None:
+    """The first run's worker was lost just before it sent it."""
     listener, behind = replay(1, 2)
     listener.step([1, 2], END)
     assert (behind.token_ids, behind.finish) == ([], END)
 
 
 def test_a_replay_that_is_handed_back_is_a_loss() -> None:
-    """Wherever it was, it has not diverged."""
+    """At any position, it has not diverged."""
     listener, behind = replay(1, 2, 3)
     lost = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
     listener.step([1], lost)

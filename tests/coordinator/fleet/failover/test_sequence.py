@@ -24,26 +24,26 @@ REQUEST = ResumableRequest("m", pb.Submit(), NEW)
 
 
 class FailoverPolicy:
-    """Remembers what became of sequences."""
+    """Records the policy's callbacks."""
 
     def __init__(self) -> None:
         self.losses: list[Loss] = []
         self.ends = 0
 
     def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
-        """Remember."""
+        """Record the loss."""
         self.losses.append(loss)
 
     def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
-        """Take no note."""
+        """Do nothing."""
 
     def on_ended(self, sequence: ResumableSequence) -> None:
-        """Remember."""
+        """Count the end."""
         self.ends += 1
 
 
 class BreaksAtTheEnd(Shape):
-    """Renders like a parser that breaks on the last delta."""
+    """Renders like a parser that raises on the last delta."""
 
     def delta(
         self,
@@ -53,14 +53,14 @@ class BreaksAtTheEnd(Shape):
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> bytes:
-        """Show it, unless it is the last."""
+        """Render it, unless it is the last."""
         if finish is not None:
             raise ParserFailed("the parser broke")
         return super().delta(index, text, token_ids, finish, logprobs)
 
 
 def placed(sequence: ResumableSequence) -> SlotTable:
-    """Place a sequence on a worker; returns its slots."""
+    """Place a sequence on a worker; return its slots."""
     slots = SlotTable()
     slots.take(sequence)
     sequence.on_placed(WorkerSession("nowhere", "test", accept))
@@ -72,8 +72,8 @@ def end(finish: pb.Finish = STOP) -> pb.StepFrame:
     return pb.StepFrame(slots=[0], token_ids=[2], finishes=[finish])
 
 
-async def test_a_reply_that_breaks_on_its_last_tokens_ends_with_the_error() -> None:
-    """As when its parser breaks there: the client gets the error and the end of the stream."""
+async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> None:
+    """As when its parser does: the client gets the error and the end of the stream."""
     reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
@@ -86,8 +86,8 @@ async def test_a_reply_that_breaks_on_its_last_tokens_ends_with_the_error() -> N
     assert (policy.ends, policy.losses, slots.open) == (1, [], 0)
 
 
-async def test_an_ending_that_cannot_be_understood_is_an_error() -> None:
-    """As when what is to be handed on to the next stage is no JSON."""
+async def test_an_invalid_finish_is_an_error() -> None:
+    """As when the transfer parameters for the next stage are not JSON."""
     reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), FailoverPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
@@ -100,8 +100,8 @@ async def test_an_ending_that_cannot_be_understood_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), Unavailable("history is away")])
-def test_what_a_listener_raises_is_never_a_loss(error: Exception) -> None:
-    """Whatever kind of error it is: another worker cannot make it good."""
+def test_an_error_of_a_listener_is_never_a_loss(error: Exception) -> None:
+    """Of whatever kind: another worker would not help."""
 
     class Raising(Listener):
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
@@ -116,8 +116,8 @@ def test_what_a_listener_raises_is_never_a_loss(error: Exception) -> None:
     assert (policy.ends, policy.losses) == (1, [])
 
 
-def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
-    """Giving up from within is no second ending."""
+def test_a_listener_that_aborts_during_its_last_step_ends_once() -> None:
+    """Aborting from within is no second end."""
 
     class Leaving(Listener):
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
@@ -132,8 +132,8 @@ def test_a_listener_that_leaves_during_its_last_step_ends_once() -> None:
     assert (policy.ends, listener.finish, listener.error) == (1, STOP, None)
 
 
-def test_a_listener_that_cannot_even_fail_is_over() -> None:
-    """There is no other listener to notify."""
+def test_a_listener_that_raises_when_it_is_failed_has_ended() -> None:
+    """No other listener is called."""
     listener, policy = Breaking("step", fails=False), FailoverPolicy()
     slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 

@@ -27,7 +27,7 @@ EOS = 2
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A model's directory, without the tokenizer, which is not needed here."""
+    """A model's directory; the tokenizer is not needed here."""
     config = {"vocab_size": 1000, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "eos_token_id": EOS}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.6, "max_new_tokens": 64, "bos_token_id": 1}')
@@ -58,10 +58,10 @@ async def session(server: FakeStockServer, directory: Path) -> AsyncIterator[Wor
         yield session
 
 
-async def test_a_server_is_known_by_its_lists_and_its_models_directory(
+async def test_a_model_is_described_by_the_server_and_its_directory(
     server: FakeStockServer, session: WorkerSession
 ) -> None:
-    """Names and length come from the server, the rest from the directory; every question shows the key."""
+    """Names and length are from the server, the rest from the directory; every request has the key."""
     model = session.model
     assert model is not None
     assert list(model.names) == [MODEL]
@@ -74,8 +74,8 @@ async def test_a_server_is_known_by_its_lists_and_its_models_directory(
     assert "secret" not in repr(VllmHttpSettings(None, "secret"))
 
 
-async def test_tokens_come_as_they_are_made(server: FakeStockServer, session: WorkerSession) -> None:
-    """A request goes up as ids; each event is a step; the last one ends it and frees the slot."""
+async def test_tokens_arrive_as_they_are_generated(server: FakeStockServer, session: WorkerSession) -> None:
+    """A request is sent as ids; each event is a step; the last one ends it and frees the slot."""
     listener = Listener()
     session.submit(submission(max_tokens=5), [listener])
     generation = await server.generations.get()
@@ -97,8 +97,8 @@ async def test_tokens_come_as_they_are_made(server: FakeStockServer, session: Wo
     assert body["sampling_params"] == {"max_tokens": 5, "n": 1, "detokenize": False}
 
 
-async def test_sequences_are_requests_of_their_own(server: FakeStockServer, session: WorkerSession) -> None:
-    """Each has its own seed and ending, and an id that no other has."""
+async def test_each_sequence_is_its_own_request(server: FakeStockServer, session: WorkerSession) -> None:
+    """It has its own seed and finish, and a unique id."""
     submit = submission()
     submit.sampling_params.seed = 40
     listeners = [Listener(), Listener()]
@@ -119,10 +119,10 @@ async def test_sequences_are_requests_of_their_own(server: FakeStockServer, sess
 
 
 @pytest.mark.parametrize(("stop", "matched"), [(None, None), (9, "stop_token_id"), (EOS, "eos_token_id")])
-async def test_the_end_of_a_sequence_is_no_stop_id(
+async def test_the_end_of_sequence_token_is_no_stop_id(
     server: FakeStockServer, session: WorkerSession, stop: int | None, matched: str | None
 ) -> None:
-    """Servers without a tokenizer name it as one: it is told from others by the model's configuration."""
+    """Servers without a tokenizer report it as one: the model's configuration distinguishes them."""
     listener = Listener()
     session.submit(submission(), [listener])
     (await server.generations.get()).say(stop or 3, finish="stop", stop=stop)
@@ -132,8 +132,8 @@ async def test_the_end_of_a_sequence_is_no_stop_id(
     assert listener.finish.WhichOneof("matched") == matched
 
 
-async def test_an_abort_names_the_request(server: FakeStockServer, session: WorkerSession) -> None:
-    """What has tokens is aborted by its id, and the slot is free when the server has ended it; others go on."""
+async def test_an_abort_is_sent_by_id(server: FakeStockServer, session: WorkerSession) -> None:
+    """For a sequence with tokens; the slot is free when the server has ended it; others continue."""
     listener, other = Listener(), Listener()
     slots = session.submit(submission(), [listener])
     generation = await server.generations.get()
@@ -150,8 +150,10 @@ async def test_an_abort_names_the_request(server: FakeStockServer, session: Work
     await other.ended.wait()
 
 
-async def test_what_has_no_token_is_aborted_by_hanging_up(server: FakeStockServer, session: WorkerSession) -> None:
-    """The server may not know the id yet."""
+async def test_a_sequence_without_tokens_is_aborted_by_disconnecting(
+    server: FakeStockServer, session: WorkerSession
+) -> None:
+    """The server may not have its id yet."""
     listener = Listener()
     slots = session.submit(submission(), [listener])
     generation = await server.generations.get()
@@ -176,14 +178,14 @@ async def test_own_requests_are_aborted_by_their_ids(server: FakeStockServer, se
     assert listener.finish.reason == pb.FINISH_REASON_ABORT
 
 
-async def test_what_the_server_tells_prometheus_is_relayed(session: WorkerSession) -> None:
-    """As that of every worker."""
+async def test_the_servers_metrics_are_relayed(session: WorkerSession) -> None:
+    """As those of every worker."""
     text = await Relay(lambda: [session]).text()
     assert f'vllm:x{{worker="{session.address}"}} 1.0' in text.decode().splitlines()
 
 
-async def test_a_session_that_ends_leaves_nothing_running(server: FakeStockServer, directory: Path) -> None:
-    """All connections are closed, and listeners hear that the worker is gone."""
+async def test_the_end_of_a_session_ends_its_requests(server: FakeStockServer, directory: Path) -> None:
+    """All connections are closed, and listeners fail with the loss of the worker."""
     listener = Listener()
     async with connecting(server, directory) as session:
         await until(lambda: session.state is SessionState.READY)
@@ -194,8 +196,8 @@ async def test_a_session_that_ends_leaves_nothing_running(server: FakeStockServe
     assert isinstance(listener.error, WorkerLost)
 
 
-async def test_a_stream_that_breaks_is_lost_alone(server: FakeStockServer, session: WorkerSession) -> None:
-    """While the server is well, only that request fails, behind its tokens."""
+async def test_a_broken_stream_is_lost_alone(server: FakeStockServer, session: WorkerSession) -> None:
+    """While the server is healthy, only that request fails, after its tokens."""
     listener, other = Listener(), Listener()
     session.submit(submission(), [listener])
     generation = await server.generations.get()
@@ -213,8 +215,8 @@ async def test_a_stream_that_breaks_is_lost_alone(server: FakeStockServer, sessi
     assert other.error is None
 
 
-async def test_what_the_server_aborts_is_lost(server: FakeStockServer, session: WorkerSession) -> None:
-    """Servers that are told to stop abort what runs: that is no ending that anybody here asked for."""
+async def test_a_request_that_the_server_aborts_is_lost(server: FakeStockServer, session: WorkerSession) -> None:
+    """Servers abort running requests on shutdown: no client asked for it."""
     listener = Listener()
     session.submit(submission(), [listener])
     generation = await server.generations.get()
@@ -226,8 +228,8 @@ async def test_what_the_server_aborts_is_lost(server: FakeStockServer, session: 
     assert isinstance(listener.error, Unavailable)
 
 
-async def test_a_server_that_is_not_well_loses_everything(server: FakeStockServer, session: WorkerSession) -> None:
-    """A stream breaks, and /health says why: all requests fail as lost, and the session begins anew later."""
+async def test_an_unhealthy_server_loses_all_requests(server: FakeStockServer, session: WorkerSession) -> None:
+    """A stream breaks, and /health gives the reason: all requests fail as lost, and the session reconnects later."""
     listeners = [Listener(), Listener()]
     for listener in listeners:
         session.submit(submission(), [listener])
@@ -247,7 +249,7 @@ async def test_a_server_that_is_not_well_loses_everything(server: FakeStockServe
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, InvalidRequest), (404, InvalidRequest), (429, Overloaded), (503, Unavailable)]
 )
-async def test_refusals_keep_their_meaning(
+async def test_rejections_keep_their_meaning(
     server: FakeStockServer, session: WorkerSession, status: int, kind: type[Exception]
 ) -> None:
     """The server's status and message become the request's error."""
@@ -260,8 +262,8 @@ async def test_refusals_keep_their_meaning(
     assert str(listener.error) == "because"
 
 
-async def test_an_engine_that_fails_ends_the_request(server: FakeStockServer, session: WorkerSession) -> None:
-    """An error in the stream, or a 500, is the engine's failure; an answer of another shape is one too."""
+async def test_an_engine_error_ends_the_request(server: FakeStockServer, session: WorkerSession) -> None:
+    """An error in the stream, a 500, or an invalid response is the engine's failure."""
     for event in ({"error": {"message": "it broke", "code": 500}}, {"choices": [{"token_ids": "none"}]}):
         listener = Listener()
         session.submit(submission(), [listener])
@@ -272,7 +274,7 @@ async def test_an_engine_that_fails_ends_the_request(server: FakeStockServer, se
     assert session.open_slots == 0
 
 
-async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_unsupported_features_are_rejected_by_name(server: FakeStockServer, session: WorkerSession) -> None:
     """Unsupported fields are a 400; admin operations are a 501."""
     listener = Listener()
     submit = submission()
@@ -288,7 +290,7 @@ async def test_what_such_servers_cannot_do_is_refused_by_name(server: FakeStockS
 
 @pytest.mark.parametrize("count", [0, 2, -1])
 async def test_log_probabilities_become_rows(server: FakeStockServer, session: WorkerSession, count: int) -> None:
-    """Each row has the token, then the likeliest by rank: one more is asked for, so that none is missing."""
+    """Each row has the token, then the most likely ones by rank: one more is requested, so that none is missing."""
     submit = submission()
     submit.sampling_params.logprobs = count
     listener = Listener()
@@ -307,8 +309,10 @@ async def test_log_probabilities_become_rows(server: FakeStockServer, session: W
     assert list(rows.sampled_ranks) == [40]
 
 
-async def test_scores_of_the_prompt_come_with_the_whole_answer(server: FakeStockServer, session: WorkerSession) -> None:
-    """Streams have no place for them: such a request is not streamed."""
+async def test_prompt_log_probabilities_come_with_the_whole_response(
+    server: FakeStockServer, session: WorkerSession
+) -> None:
+    """Streams omit them, so such a request is not streamed."""
     submit = submission()
     del submit.prompt_token_ids[2:]
     submit.sampling_params.prompt_logprobs = 1
@@ -326,8 +330,8 @@ async def test_scores_of_the_prompt_come_with_the_whole_answer(server: FakeStock
     assert list(info.prompt_logprobs.logprobs) == [-3.0, -0.5]
 
 
-async def test_what_keeps_a_server_out_is_told(server: FakeStockServer, directory: Path) -> None:
-    """No directory, no routes for ids, no health: each is the session's error."""
+async def test_the_reason_why_a_server_is_not_ready_is_reported(server: FakeStockServer, directory: Path) -> None:
+    """No directory, no token id routes, unhealthy: each is the session's error."""
     async with connecting(server, None) as session:
         await until(lambda: "needs --tokenizer DIR" in session.last_error)
     server.enabled = False
@@ -339,8 +343,8 @@ async def test_what_keeps_a_server_out_is_told(server: FakeStockServer, director
         assert session.state is SessionState.CONNECTING
 
 
-async def test_commands_that_break_end_the_session(server: FakeStockServer, directory: Path) -> None:
-    """No further command would be executed: requests must not wait for it."""
+async def test_a_failing_command_ends_the_session(server: FakeStockServer, directory: Path) -> None:
+    """No further command would be executed, and requests would wait for it."""
 
     async def commands() -> AsyncIterator[pb.SessionRequest]:
         raise ValueError("unforeseen")
