@@ -1,4 +1,4 @@
-"""Checkpoints that tests make of the embedded model: other weights, and a small adapter."""
+"""Checkpoints derived from the embedded model: other weights, and a small adapter."""
 
 import json
 import random
@@ -12,7 +12,7 @@ _RANK = 4
 
 
 def changed_weights(model: Path, folder: Path) -> Path:
-    """Copy a model, with the values of its last norm in another order; returns the folder."""
+    """Copy a model with the values of its last norm permuted; return the folder."""
     folder.mkdir()
     for path in model.iterdir():
         if path.suffix != ".safetensors":
@@ -29,7 +29,7 @@ def changed_weights(model: Path, folder: Path) -> Path:
 
 
 def adapter(folder: Path, seed: int = 7) -> Path:
-    """Write a random LoRA adapter for the embedded model's query projections, in peft's format; returns the folder."""
+    """Write a random LoRA adapter for the embedded model's query projections, in peft's format; return the folder."""
     folder.mkdir()
     config = {"peft_type": "LORA", "r": _RANK, "lora_alpha": 64, "target_modules": ["q_proj"], "bias": "none"}
     (folder / "adapter_config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Simulated workers that say what a test wrote: replies with reasoning and tool calls, behind one coordinator."""
+"""Simulated workers with scripted replies that have reasoning and tool calls, behind one coordinator."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ REPLIES = {
 
 
 def write_model(folder: Path) -> Path:
-    """Write a model directory: the simulated engine's own tokenizer, with what parsers look for."""
+    """Write a model directory: the simulated engine's own tokenizer, with the tokens of parsers."""
     files = load_model(None, None).files
     tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
     tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in MARKS])
@@ -46,7 +46,7 @@ def write_model(folder: Path) -> Path:
 
 @contextmanager
 def scripted_service(folder: Path, replies: Mapping[str, str] = REPLIES, *options: str) -> Iterator[Service]:
-    """Run a coordinator in front of one worker for each reply, its model named as the reply is."""
+    """Run a coordinator in front of one worker for each reply, whose model has the reply's name."""
     model = write_model(folder / "model")
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The Messages API by the real `anthropic` client, against real processes."""
+"""The Messages API with the real `anthropic` client and real processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,33 +30,33 @@ GREEDY = {"temperature": 0}
 
 @pytest.fixture(scope="module")
 def claude(service: Service) -> Iterator[Anthropic]:
-    """The real Anthropic client, pointed at the service."""
+    """The real Anthropic client for the service."""
     with Anthropic(base_url=service.url, api_key="unused", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def scripted_claude(scripted: Service) -> Iterator[Anthropic]:
-    """The real Anthropic client, pointed at models that say what a test wrote."""
+    """The real Anthropic client for models with scripted replies."""
     with Anthropic(base_url=scripted.url, api_key="unused", max_retries=0) as client:
         yield client
 
 
 def create(client: Anthropic, extra: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Create a message; what the client has no argument for goes in by extra_body."""
+    """Create a message; fields without an argument of the client go into extra_body."""
     given = {"model": "sim", "messages": ASKED, "max_tokens": 24, **options}
     return client.messages.create(**given, extra_body=GREEDY if extra is None else extra)
 
 
 def stream_to_end(client: Anthropic, **options: Any) -> tuple[str, Any]:
-    """Stream a message; return the text of its deltas and what the client put together."""
+    """Stream a message; return the text of its deltas and the client's assembled message."""
     given: dict[str, Any] = {"model": "sim", "messages": ASKED, "max_tokens": 24, **options}
     with client.messages.stream(**given, extra_body=GREEDY) as stream:
         return "".join(stream.text_stream), stream.get_final_message()
 
 
 def test_a_message_has_text_stop_reason_and_usage(claude: Anthropic) -> None:
-    """A reply that the limit cut says so, and what it cost."""
+    """Of a truncated reply."""
     message = create(claude)
 
     assert (message.type, message.role, message.model) == ("message", "assistant", "sim")
@@ -67,7 +67,7 @@ def test_a_message_has_text_stop_reason_and_usage(claude: Anthropic) -> None:
 
 
 def test_streamed_text_equals_whole_text(claude: Anthropic) -> None:
-    """Deltas add up to the text, and the client's own message is the whole one."""
+    """Deltas join to the text, and the client's own message equals the whole one."""
     whole = create(claude)
 
     text, final = stream_to_end(claude)
@@ -79,7 +79,7 @@ def test_streamed_text_equals_whole_text(claude: Anthropic) -> None:
 
 
 def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> None:
-    """System and messages make the prompt that chat makes of the same ones."""
+    """System and messages result in chat's prompt of the same messages."""
     turns: list[Any] = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?"}, *ASKED]
 
     message = create(claude, system=[{"type": "text", "text": "Be brief."}], messages=turns)
@@ -89,8 +89,8 @@ def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> Non
     assert message.content[0].text == chat.choices[0].message.content
 
 
-def test_a_last_message_of_the_assistants_is_continued(claude: Anthropic) -> None:
-    """Words put into the model's mouth: it goes on from there."""
+def test_a_final_assistant_message_is_continued(claude: Anthropic) -> None:
+    """The reply continues a prefilled message."""
     whole = create(claude, max_tokens=48).content[0].text
     beginning = create(claude).content[0].text.rstrip()
 
@@ -101,7 +101,7 @@ def test_a_last_message_of_the_assistants_is_continued(claude: Anthropic) -> Non
 
 
 def test_a_stop_sequence_is_named(claude: Anthropic) -> None:
-    """The text ends before it, and the message says which one it was; streamed too."""
+    """The text ends before it, and the message names it; streamed too."""
     whole = create(claude).content[0].text
     stop = whole[10:13]
 
@@ -114,7 +114,7 @@ def test_a_stop_sequence_is_named(claude: Anthropic) -> None:
 
 
 def test_tokens_are_counted(claude: Anthropic) -> None:
-    """count_tokens says what a message's prompt costs, also of one that is longer than the context."""
+    """count_tokens returns the length of a prompt, also beyond the context."""
     count = claude.messages.count_tokens(model="sim", messages=ASKED, system="Be brief.")
     long = claude.messages.count_tokens(model="sim", messages=[{"role": "user", "content": "x" * 3000}])
 
@@ -123,7 +123,7 @@ def test_tokens_are_counted(claude: Anthropic) -> None:
 
 
 def test_events_are_those_of_the_api(claude: Anthropic) -> None:
-    """The raw stream begins and ends as Anthropic's does, without anything behind."""
+    """The raw stream starts and ends as Anthropic's does."""
     events = [event.type for event in create(claude, stream=True)]
 
     assert events[:2] == ["message_start", "content_block_start"]
@@ -153,7 +153,7 @@ def test_events_are_those_of_the_api(claude: Anthropic) -> None:
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_wrong_requests_are_named(service: Service, body: Any, words: str, stream: bool) -> None:
-    """A wrong field gets Anthropic's error object and names the field, streamed or not."""
+    """An invalid field gets Anthropic's error object with its name, streamed or not."""
     response = httpx.post(service.url + PATH, json={"model": "sim", "messages": ASKED, **body, "stream": stream})
 
     answer = response.json()
@@ -174,8 +174,8 @@ def test_errors_are_the_clients_own(claude: Anthropic) -> None:
     assert missing.value.body["error"]["type"] == "not_found_error"
 
 
-def test_other_errors_have_the_same_shape(service: Service) -> None:
-    """Routes that are not there, methods, broken JSON and bodies over the limit."""
+def test_other_errors_have_the_same_format(service: Service) -> None:
+    """Unknown routes, methods, malformed JSON and bodies over the limit."""
     url = service.url + PATH
 
     answers = [
@@ -193,8 +193,8 @@ def test_other_errors_have_the_same_shape(service: Service) -> None:
     ]
 
 
-def test_a_client_that_leaves_is_aborted(folder: Path) -> None:
-    """The engine stops computing for a stream that nobody reads: by itself it would for an hour."""
+def test_a_disconnected_client_is_aborted(folder: Path) -> None:
+    """The engine stops computing for an abandoned stream that would take an hour."""
     with simulated_service(folder, "--sim-step-ms", "100", "--sim-max-model-len", "40000") as service:
         body = {"model": "simulated", "messages": ASKED, "max_tokens": 36_000, "stream": True}
         with httpx.stream("POST", service.url + PATH, json=body) as response:
@@ -210,8 +210,8 @@ def _content(message: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_and_whole_answers_agree(scripted_claude: Anthropic, model: str) -> None:
-    """Thinking, text and calls are the same blocks, whichever way they come."""
+def test_streams_equal_whole_responses(scripted_claude: Anthropic, model: str) -> None:
+    """Thinking, text and calls are the same blocks."""
     whole = create(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
 
     _, final = stream_to_end(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
@@ -222,7 +222,7 @@ def test_streams_and_whole_answers_agree(scripted_claude: Anthropic, model: str)
 
 
 def test_calls_are_blocks_with_input(scripted_claude: Anthropic) -> None:
-    """A reply with two calls has thinking and two calls, no text; the thinking is signed."""
+    """A reply with two calls has thinking and two calls, no text; the thinking has a signature."""
     message = create(scripted_claude, model="calls-twice", tools=TOOLS, max_tokens=200)
 
     assert [block.type for block in message.content] == ["thinking", "tool_use", "tool_use"]
@@ -248,7 +248,7 @@ def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream
 
 
 def test_a_call_goes_back_with_its_result(scripted_claude: Anthropic) -> None:
-    """The client sends back what it got, and the result of the call."""
+    """The client sends back the call and its result."""
     first = create(scripted_claude, model="calls", tools=TOOLS, max_tokens=200)
     result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": "Rain."}
     turns = [*ASKED, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
@@ -260,8 +260,8 @@ def test_a_call_goes_back_with_its_result(scripted_claude: Anthropic) -> None:
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
-def test_thinking_can_be_asked_for(scripted_claude: Anthropic) -> None:
-    """Thinking with a budget is served; what the model thought comes as a block of its own."""
+def test_thinking_can_be_requested(scripted_claude: Anthropic) -> None:
+    """Thinking with a budget is served, as a block of its own."""
     thinking = {"type": "enabled", "budget_tokens": 1024}
 
     message = create(scripted_claude, model="thinks", max_tokens=2000, thinking=thinking)

@@ -1,4 +1,4 @@
-"""Each field of each route gets the awkward values of its type, and no answer says that the service is at fault."""
+"""Every field of every route gets edge-case values of its type, and no response is an internal error."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ BROKEN = ('"code": 500', '"code":500', '"code":503', '"api_error"')
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A coordinator with all routes, in front of a worker whose context is soon full."""
+    """A coordinator with all routes, in front of a worker with a short context."""
     folder = tmp_path_factory.mktemp("awkward")
     (key := folder / "admin").write_text("open")
     options = ("--sim-step-ms", "0", "--sim-max-model-len", "32", "--served-model-name", "sim")
@@ -37,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 async def _send(client: httpx.AsyncClient, case: Case) -> str | None:
-    """Send a case; return what was wrong with the answer."""
+    """Send a case; return what is wrong with the response."""
     response = await client.request(case.method, case.path, content=case.body, headers=HEADERS)
     fine = response.status_code not in (500, 503) and not any(sign in response.text for sign in BROKEN)
     return None if fine else f"{case.body[-200:]}: {response.status_code} {response.text[-300:]}"
@@ -67,20 +67,20 @@ def _check(service: Service, path: str, sent: Sequence[Case]) -> None:
 
 
 @pytest.mark.parametrize("path", CASES)
-def test_some_values_of_all_fields_break_nothing(service: Service, path: str) -> None:
-    """Never a 500 or a 503, whole or streamed, never a hang; and the next request is answered."""
+def test_some_values_of_all_fields_cause_no_internal_error(service: Service, path: str) -> None:
+    """Never a 500, a 503 or a hang, whole or streamed; and the next request is served."""
     _check(service, path, _streamed_by_turns(CASES[path])[::13])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", CASES)
-def test_no_value_of_any_field_breaks_anything(service: Service, path: str) -> None:
-    """The same with all of them."""
+def test_no_value_of_any_field_causes_an_internal_error(service: Service, path: str) -> None:
+    """The same with all values."""
     _check(service, path, _streamed_by_turns(CASES[path]))
 
 
 def _streamed_by_turns(sent: Sequence[Case]) -> list[Case]:
-    """Ask for a stream in every other case, where there are streams."""
+    """Stream every other case, if the route has streams."""
     return [
         replace(case, body=f'{{"stream": true, {case.body[1:]}') if i % 2 and case.field != "stream" else case
         for i, case in enumerate(sent)

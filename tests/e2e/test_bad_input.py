@@ -1,4 +1,4 @@
-"""Bad input gets a clear error that names what was wrong, and costs the workers nothing."""
+"""Invalid input gets an error that names the field, and reaches no worker."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
 def test_wrong_requests_are_named(
     service: Service, path: str, body: dict[str, Any], status: int, param: str, words: str, stream: bool
 ) -> None:
-    """A wrong field gets OpenAI's error object with the field's name, streamed or not, and reaches no worker."""
+    """An invalid field gets OpenAI's error object with its name, streamed or not, and reaches no worker."""
     before = [service.server_info(number).generated_tokens for number in range(2)]
     if stream and path in (CHAT, TEXT) and "stream_options" not in body:
         body = {**body, "stream": True}
@@ -132,8 +132,8 @@ def test_wrong_requests_are_named(
         ("/v1/responses", {"input": "x", "bad_words": [0] * 50_000}, 1),
     ],
 )
-def test_what_is_wrong_many_times_is_one_error(service: Service, path: str, body: dict[str, Any], count: int) -> None:
-    """For each type that a field may have; the answer is short, however long the body."""
+def test_repeated_mistakes_are_one_error(service: Service, path: str, body: dict[str, Any], count: int) -> None:
+    """For each type that a field may have; the response is short for any body."""
     response = httpx.post(service.url + path, json=body)
 
     assert response.status_code == 400
@@ -142,7 +142,7 @@ def test_what_is_wrong_many_times_is_one_error(service: Service, path: str, body
 
 
 def test_malformed_json_is_a_400(service: Service) -> None:
-    """A body that is not JSON gets a 400 in OpenAI's shape."""
+    """A body that is not JSON gets a 400 in OpenAI's format."""
     response = httpx.post(service.url + CHAT, content=b'{"messages": [', headers={"content-type": "application/json"})
 
     assert response.status_code == 400
@@ -150,7 +150,7 @@ def test_malformed_json_is_a_400(service: Service) -> None:
 
 
 def test_another_media_type_is_a_400(service: Service) -> None:
-    """A form or a text says what is expected, and nothing of how bodies are read."""
+    """The error of a form or a text states the expected type, and nothing of the implementation."""
     response = httpx.post(service.url + CHAT, content=b"messages=x", headers={"content-type": "text/plain"})
 
     assert response.status_code == 400
@@ -158,7 +158,7 @@ def test_another_media_type_is_a_400(service: Service) -> None:
 
 
 def test_a_body_over_the_limit_is_a_413(service: Service) -> None:
-    """A huge body is refused by its declared length, before it is read."""
+    """A huge body is rejected by its declared length, before it is read."""
     response = httpx.post(service.url + CHAT, content=b"x" * (33 * 1024 * 1024))
 
     assert response.status_code == 413
@@ -166,20 +166,20 @@ def test_a_body_over_the_limit_is_a_413(service: Service) -> None:
 
 
 def test_a_chunked_body_over_the_limit_is_a_413(service: Service) -> None:
-    """A body without a declared length is counted while it comes."""
+    """A body without a declared length is counted while it is received."""
     response = httpx.post(service.url + CHAT, content=(b"x" * 2**20 for _ in range(40)))
 
     assert response.status_code == 413
 
 
-def test_unknown_routes_and_methods_have_the_same_shape(service: Service) -> None:
+def test_unknown_routes_and_methods_have_the_same_format(service: Service) -> None:
     """404 and 405 are OpenAI errors too."""
     assert httpx.get(f"{service.url}/nowhere").json()["error"]["code"] == 404
     assert httpx.get(service.url + CHAT).json()["error"]["code"] == 405
 
 
-def test_unknown_fields_are_ignored_and_named_once_in_the_log(service: Service) -> None:
-    """A field that nobody knows changes nothing; the log names it a single time."""
+def test_unknown_fields_are_ignored_and_logged_once(service: Service) -> None:
+    """They have no effect."""
     body = {"messages": MESSAGES, "max_tokens": 1, "frobnicate": 1}
 
     answers = [httpx.post(service.url + CHAT, json=body).status_code for _ in range(3)]
@@ -190,15 +190,15 @@ def test_unknown_fields_are_ignored_and_named_once_in_the_log(service: Service) 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT, "/v1/responses", "/v1/messages", "/inference/v1/generate"])
 def test_a_body_that_is_nested_too_deeply_is_refused(service: Service, path: str) -> None:
-    """Whatever reads it."""
+    """By any parser."""
     answer = httpx.post(f"{service.url}{path}", content=NESTED, headers={"content-type": "application/json"})
 
     assert answer.status_code == 400
     assert "nested too deeply" in answer.json()["error"]["message"]
 
 
-def test_json_inside_of_texts_that_is_nested_too_deeply_is_refused(service: Service) -> None:
-    """As arguments of a call that the model has made before."""
+def test_json_in_strings_that_is_nested_too_deeply_is_refused(service: Service) -> None:
+    """Such as arguments of an earlier tool call."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": NESTED}}
     messages = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [call]}]
 

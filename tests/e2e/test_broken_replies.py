@@ -1,4 +1,4 @@
-"""Replies of the Responses and Messages APIs that break: before the first token a status, after it an event."""
+"""Failing replies of the Responses and Messages APIs: before the first token a status, after it an event."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +19,8 @@ BODIES: dict[str, dict[str, Any]] = {
 FAULTS = [argument for request in (1, 2) for argument in ("--sim-fault", f"error@request={request}:after=8")]
 
 
-def test_a_stream_that_breaks_says_so(folder: Path) -> None:
-    """The clients see what had come, and then their API's own kind of failure."""
+def test_a_failing_stream_has_an_error(folder: Path) -> None:
+    """Clients get the output so far, and then their API's own kind of failure."""
     with simulated_service(folder, *FAULTS, "--served-model-name", "sim") as service:
         with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as openai:
             events = list(openai.responses.create(model="sim", input="Hi", stream=True))
@@ -42,7 +42,7 @@ def test_a_stream_that_breaks_says_so(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a service whose one place and whose queue of one are taken."""
+    """The URL of a service whose only slot and whose queue of one are taken."""
     options = ("--served-model-name", "sim", "--sim-max-num-seqs", "1", "--sim-max-queue", "1")
     with simulated_service(tmp_path_factory.mktemp("busy"), *options) as service:
         body = {"messages": MESSAGES, "n": 2, "stream": True}
@@ -55,7 +55,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(("path", "kind"), [("/v1/responses", "RateLimitError"), ("/v1/messages", "rate_limit_error")])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_full_queue_is_a_status(busy: str, path: str, kind: str, stream: bool) -> None:
-    """A worker's refusal comes before any token, so it is a 429 in the API's own shape, streamed or not."""
+    """A worker's rejection precedes any token, so it is a 429 in the API's format, streamed or not."""
     answer = httpx.post(busy + path, json={**BODIES[path], "stream": stream})
 
     assert answer.status_code == 429

@@ -1,4 +1,4 @@
-"""Real processes that are found while a coordinator runs."""
+"""Real processes that are discovered while a coordinator runs."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "ig
 
 
 def test_workers_change_under_a_running_stream(folder: Path) -> None:
-    """From no worker to one, and on to another: the stream on the first runs to its end, the next is on the second."""
+    """From no worker to one, and to another: the stream on the first is completed, the next is on the second."""
     listed = folder / "workers"
     listed.write_text("# nobody yet\n")
     with (
@@ -40,12 +40,12 @@ def test_workers_change_under_a_running_stream(folder: Path) -> None:
 
 
 def names(url: str) -> list[str]:
-    """Return the ids of the models that are listed."""
+    """Return the ids of the listed models."""
     return [card["id"] for card in httpx.get(f"{url}/v1/models").json()["data"]]
 
 
-def test_several_models_come_and_go(folder: Path) -> None:
-    """Each name leads to its worker; without one it is a 503 for a while, then a 404; it comes back with a worker."""
+def test_models_are_added_and_removed(folder: Path) -> None:
+    """Each name has its worker; without one it is a 503 for a while, then a 404; it returns with a worker."""
     listed = folder / "workers"
 
     def named(name: str) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ def test_several_models_come_and_go(folder: Path) -> None:
         assert sorted(names(url)) == ["blue", "red"]
 
 
-def test_an_expected_model_is_waited_for(folder: Path) -> None:
-    """Before its first worker comes it is listed and in the metrics; requests get their answers once one is there."""
+def test_requests_wait_for_an_expected_model(folder: Path) -> None:
+    """Before its first worker it is listed and in the metrics; its requests are served once a worker is there."""
     listed = folder / "workers"
     listed.write_text("")
     waiting = 'tokenwire_queue_sequences{model="red"} 1.0'
@@ -110,7 +110,7 @@ def test_an_expected_model_is_waited_for(folder: Path) -> None:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that nothing tells of."""
+    """Poll until a condition without an event holds."""
     deadline = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < deadline

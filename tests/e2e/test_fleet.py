@@ -39,13 +39,13 @@ class Fleet:
         self.workers[name].wait_exit()
 
     def state(self, coordinator: int) -> dict[str, Any]:
-        """Ask a coordinator for the state; workers by name."""
+        """Return a coordinator's state, as workers by name."""
         state: dict[str, Any] = httpx.get(f"{self.urls[coordinator]}/v1/rl/state").json()
         state["workers"] = dict(zip(NAMES, state["workers"], strict=False))
         return state
 
     def wait(self, holds: Callable[[dict[str, Any]], bool]) -> None:
-        """Wait until both coordinators say so."""
+        """Wait until both coordinators report it."""
         deadline = time.monotonic() + 20
         for number in range(2):
             while not holds(state := self.state(number)):
@@ -53,7 +53,7 @@ class Fleet:
                 time.sleep(0.02)
 
     def texts(self, model: str = "simulated") -> set[str]:
-        """Ask the same of both coordinators, often enough to reach every worker; returns all answers."""
+        """Send the same request to both coordinators, often enough to reach every worker; return all texts."""
         texts = set()
         for url in self.urls:
             for _ in range(6):
@@ -132,8 +132,8 @@ def test_a_pause_reaches_a_worker_that_was_away(fleet: Fleet) -> None:
     assert len(fleet.texts()) == 1
 
 
-def test_a_fleet_without_workers_cannot_be_steered(fleet: Fleet) -> None:
-    """With all of them dead operations and state answer 503."""
+def test_a_fleet_without_workers_is_a_503(fleet: Fleet) -> None:
+    """Operations and state return it."""
     for name in NAMES:
         fleet.kill(name)
     fleet.wait(lambda state: not state["engine_alive"])

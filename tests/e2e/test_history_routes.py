@@ -1,4 +1,4 @@
-"""Token-exact history on every route that is a chat underneath, by real clients that send back what they got."""
+"""Token-exact history on all routes that translate to chat, with real clients that send back what they received."""
 
 import re
 import time
@@ -19,7 +19,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {
 
 
 class Talk(ABC):
-    """One conversation in the words of one route, in a session of its own."""
+    """One conversation on one route, in its own session."""
 
     def __init__(self, service: Service, model: str, session: str) -> None:
         self.url = service.url
@@ -30,7 +30,7 @@ class Talk(ABC):
         """The last reply: its parts as the route has them."""
 
     def ask(self, stream: bool, limit: int = 400) -> tuple[int, int, int]:
-        """Get the next reply; return how many tokens its prompt has, how many of these are old, and the reply's own."""
+        """Get the next reply; return the lengths of its prompt, of the reused part, and of the reply."""
         tokens, reused = self._counted()
         prompt, completion = self._ask(stream, limit)
         deadline = time.monotonic() + 10
@@ -41,11 +41,11 @@ class Talk(ABC):
         return prompt, int(counted[1] - reused), completion
 
     def answer(self) -> None:
-        """Send back the result of each call, or else a question."""
+        """Send back the result of each call, or a question."""
         self.turns += self._results() or [{"role": "user", "content": "Go on."}]
 
     def _counted(self) -> tuple[float, float]:
-        """Return the tokens of all prompts, and how many of them were used again: both from one look at the metrics."""
+        """Return prompt tokens and reused tokens from one scrape of the metrics."""
         metrics = httpx.get(f"{self.url}/metrics").text
         names = ("prompt_tokens", "prompt_tokens_reused")
         pattern = r'^tokenwire_{}_total{{model="{}"}} (\S+)$'
@@ -176,7 +176,7 @@ def _function(name: str) -> dict[str, Any]:
 
 
 def _put_together(chunks: Any) -> tuple[dict[str, Any], Any]:
-    """Return a streamed message as clients build it, and its usage."""
+    """Return a streamed message as clients assemble it, and its usage."""
     message: dict[str, Any] = {"role": "assistant", "content": "", "reasoning": "", "tool_calls": []}
     usage = None
     for chunk in chunks:
@@ -195,22 +195,22 @@ def _put_together(chunks: Any) -> tuple[dict[str, Any], Any]:
 
 @pytest.fixture(params=[Chat, Messages, Responses])
 def route(request: pytest.FixtureRequest) -> type[Talk]:
-    """Return each route's way to talk."""
+    """Return each route's conversation class."""
     talk: type[Talk] = request.param
     return talk
 
 
 @pytest.fixture(params=MODELS)
 def talk(route: type[Talk], request: pytest.FixtureRequest) -> Talk:
-    """Return a conversation with a model that says what tests.e2e.scripted wrote, or anything, without parsers."""
+    """Return a conversation with a scripted model, or with a random one without parsers."""
     model = request.param
     service = request.getfixturevalue("service" if model == "sim" else "scripted")
     return route(service, model, request.node.name)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_replies_go_on_by_their_ids(talk: Talk, stream: bool) -> None:
-    """Whatever parsers took out of a reply, and however the route shows the rest, its ids are in the next prompt."""
+def test_replies_are_continued_by_their_ids(talk: Talk, stream: bool) -> None:
+    """The ids of a parsed reply are in the next prompt, in any route's format."""
     known = 0
     for _ in range(3):
         prompt, reused, completion = talk.ask(stream)
@@ -220,10 +220,10 @@ def test_replies_go_on_by_their_ids(talk: Talk, stream: bool) -> None:
 
 
 @pytest.mark.parametrize(("stream", "limit"), [(False, 3), *((True, limit) for limit in (3, 14, 60, 70, 75))])
-def test_replies_that_were_cut_go_on_by_their_ids(
+def test_truncated_replies_are_continued_by_their_ids(
     route: type[Talk], scripted: Service, stream: bool, limit: int
 ) -> None:
-    """In the middle of their reasoning, of blanks, or of a call's arguments."""
+    """Cut within their reasoning, whitespace, or a call's arguments."""
     talk = route(scripted, "only-calls", f"{route.__name__} {stream} {limit}")
     prompt, _, completion = talk.ask(stream, limit)
     talk.answer()
@@ -235,8 +235,8 @@ def test_replies_that_were_cut_go_on_by_their_ids(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("limit", [18, 23, 25], ids=["blanks", "words", "half a character"])
-def test_an_answer_that_was_cut_goes_on(route: type[Talk], scripted: Service, stream: bool, limit: int) -> None:
-    """Behind its reasoning: the prompt is all that there is so far, the rest is text, and both come back as one."""
+def test_truncated_content_is_continued(route: type[Talk], scripted: Service, stream: bool, limit: int) -> None:
+    """After its reasoning: the prompt is everything so far, the rest is text, and both are sent back as one."""
     talk = route(scripted, "thinks", f"{route.__name__} {stream} {limit} goes on")
     prompt, _, completion = talk.ask(stream, limit)
     reasoning, begun = talk.said()

@@ -1,4 +1,4 @@
-"""Processes that start late, stop, die, or stand beside each other."""
+"""Processes that start late, stop, die, or run next to each other."""
 
 import json
 import os
@@ -19,8 +19,8 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
 
 
-def test_a_worker_may_come_after_its_coordinator(folder: Path) -> None:
-    """Before its worker is up a coordinator answers 503 with Retry-After; afterwards it works."""
+def test_a_worker_may_start_after_its_coordinator(folder: Path) -> None:
+    """Until then the coordinator returns 503 with Retry-After."""
     address = f"unix:{folder}/late.sock"
     with coordinator(folder, [address], ready=False) as (process, url):
         early = httpx.post(url + CHAT, json={"messages": MESSAGES})
@@ -35,7 +35,7 @@ def test_a_worker_may_come_after_its_coordinator(folder: Path) -> None:
 
 
 def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> None:
-    """kill -9 of one of two workers: its streams get an error event and [DONE], the other's go on untouched."""
+    """kill -9 of one of two workers: its streams get an error event and [DONE], the other's are unaffected."""
     with (
         simulated_service(
             folder, "--sim-step-ms", "5", workers=2, coordinator_options=("--failover-attempts", "0")
@@ -65,8 +65,8 @@ def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> N
         assert again.status_code == 200
 
 
-def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
-    """Without failover a reply that was not streamed becomes a 503 when its worker dies; the worker's return heals."""
+def test_a_killed_worker_fails_whole_replies_with_a_503(folder: Path) -> None:
+    """Without failover, until the worker returns."""
     address = f"unix:{folder}/w.sock"
     arguments = ["worker", "--engine", "sim", "--listen", address]
     worker = Process(arguments, folder / "first.log")
@@ -90,7 +90,7 @@ def test_a_killed_worker_fails_whole_answers_clearly(folder: Path) -> None:
 
 
 def test_an_engine_crash_ends_replies_and_the_worker(folder: Path) -> None:
-    """When the only engine dies every reply gets an error, and the worker ends with code 1 so that it is restarted."""
+    """If the only engine dies every reply gets an error, and the worker exits with code 1 so that it is restarted."""
     options = ("--failover-attempts", "0")
     with simulated_service(folder, "--sim-fault", "crash@tokens=50", coordinator_options=options) as service:
         response = httpx.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 500}, timeout=60)
@@ -100,8 +100,8 @@ def test_an_engine_crash_ends_replies_and_the_worker(folder: Path) -> None:
         assert service.workers[0].wait_exit() == 1
 
 
-def test_an_error_of_one_sequence_costs_nobody_else(folder: Path) -> None:
-    """A request on which the engine fails gets a 500; the next one works."""
+def test_an_error_of_one_sequence_affects_no_other(folder: Path) -> None:
+    """A request on which the engine fails gets a 500; the next one succeeds."""
     with simulated_service(folder, "--sim-fault", "error@request=1:after=3") as service:
         client = OpenAI(base_url=f"{service.url}/v1", api_key="x", max_retries=0)
         with pytest.raises(APIStatusError) as caught:
@@ -115,7 +115,7 @@ def test_an_error_of_one_sequence_costs_nobody_else(folder: Path) -> None:
 
 
 def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
-    """A draining worker refuses new requests, finishes running ones and exits 0."""
+    """A draining worker rejects new requests, finishes running ones and exits 0."""
     with simulated_service(folder, "--sim-step-ms", "10", coordinator_options=["--queue-timeout", "0.1"]) as service:
         answers = []
         body = {"messages": MESSAGES, "max_tokens": 100}
@@ -136,7 +136,7 @@ def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
 
 
 def test_a_drain_has_a_deadline(folder: Path) -> None:
-    """Without failover replies that outlast the drain are aborted, and say so."""
+    """Without failover, replies that outlast the drain have the finish reason abort."""
     options = ("--failover-attempts", "0")
     with simulated_service(folder, "--drain-timeout", "0.3", coordinator_options=options) as service:
         answers = []
@@ -152,8 +152,8 @@ def test_a_drain_has_a_deadline(folder: Path) -> None:
         assert service.workers[0].wait_exit() == 0
 
 
-def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
-    """During its drain delay health is a 503, requests are served but connections not kept; then it exits with 0."""
+def test_a_stopping_coordinator_is_unhealthy_first(folder: Path) -> None:
+    """During its drain delay health is a 503, and requests are served on connections that are then closed; exit 0."""
     with (
         simulated_service(folder, coordinator_options=("--drain-delay", "2")) as service,
         httpx.Client() as client,
@@ -171,8 +171,8 @@ def test_a_coordinator_says_first_that_it_stops(folder: Path) -> None:
         assert service.coordinator.wait_exit() == 0
 
 
-def test_requests_that_outlast_a_coordinators_drain_are_told(folder: Path) -> None:
-    """Who waits gets a 503 that says when to come again, in the shape of its route; a stream ends with an event."""
+def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -> None:
+    """A 503 with Retry-After in the route's format, or an event at the end of a stream."""
     answers: dict[str, httpx.Response] = {}
     with (
         simulated_worker(folder, "--sim-max-num-seqs", "1", "--sim-step-ms", "20") as (_, address),
@@ -211,7 +211,7 @@ def test_requests_that_outlast_a_coordinators_drain_are_told(folder: Path) -> No
 
 
 def until_waiting(url: str, count: int) -> None:
-    """Wait until so many requests stand in line."""
+    """Wait until this number of requests is queued."""
     deadline = time.monotonic() + 20
     while sum(model["waiting_requests"] for model in httpx.get(f"{url}/status.json").json()["models"]) != count:
         assert time.monotonic() < deadline
@@ -219,7 +219,7 @@ def until_waiting(url: str, count: int) -> None:
 
 
 def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:
-    """A coordinator that is told to stop finishes what it streams and exits 0."""
+    """It finishes its streams and exits 0."""
     with simulated_service(folder, "--sim-step-ms", "10") as service:
         texts = []
         body = {"messages": MESSAGES, "max_tokens": 100, "stream": True}
@@ -237,8 +237,8 @@ def test_sigterm_lets_a_coordinator_finish_its_replies(folder: Path) -> None:
         assert service.coordinator.wait_exit() == 0
 
 
-def test_another_protocol_is_refused_with_a_sentence(folder: Path) -> None:
-    """A session of another major version ends with FAILED_PRECONDITION and says what to upgrade."""
+def test_another_protocol_is_refused(folder: Path) -> None:
+    """A session of another major version ends with FAILED_PRECONDITION and states what to upgrade."""
     import grpc
 
     from tokenwire.v1 import inference_pb2 as pb
@@ -254,8 +254,8 @@ def test_another_protocol_is_refused_with_a_sentence(folder: Path) -> None:
         assert "upgrade tokenwire on this side" in str(caught.value.details())
 
 
-def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
-    """serve, coordinator and worker say which address is taken, and exit 1 without a traceback."""
+def test_a_port_in_use_is_reported_in_one_line(folder: Path) -> None:
+    """serve, coordinator and worker name the address, and exit 1 without a traceback."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -273,8 +273,8 @@ def test_a_port_in_use_is_one_clear_line(folder: Path) -> None:
             assert "Traceback" not in process.log
 
 
-def test_serve_runs_beside_another_serve_and_stops_cleanly(folder: Path) -> None:
-    """Two serves live side by side; Ctrl-C stops each with all of its parts."""
+def test_two_serves_run_on_one_machine(folder: Path) -> None:
+    """Ctrl-C stops each with all of its processes."""
     with running(["serve", "--engine", "sim", "--port", "0"], folder, "one") as one:
         first = one.wait_for(r"is ready: (http://\S+)")[1]
         with running(["serve", "--engine", "sim", "--port", "0", "--processes", "2"], folder, "two") as two:
@@ -289,7 +289,7 @@ def test_serve_runs_beside_another_serve_and_stops_cleanly(folder: Path) -> None
 
 
 def test_serve_stops_everything_when_a_part_dies(folder: Path) -> None:
-    """When the worker is killed, serve ends too, says which part it was, and leaves nobody behind."""
+    """If the worker is killed, serve exits too, names the part, and leaves no process."""
     with running(["serve", "--engine", "sim", "--port", "0"], folder, "serve") as serve:
         url = serve.wait_for(r"is ready: (http://\S+)")[1]
         children = _children(serve.popen.pid)

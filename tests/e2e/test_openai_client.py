@@ -1,4 +1,4 @@
-"""The real `openai` client against real processes."""
+"""The real `openai` client with real processes."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ MESSAGES: list[Any] = [{"role": "user", "content": "Say something."}]
 
 
 def chat(client: OpenAI, **options: Any) -> Any:
-    """Create a chat completion; extensions of vLLM go in by extra_body."""
+    """Create a chat completion; extensions of vLLM go into extra_body."""
     return client.chat.completions.create(**{"model": "sim", "messages": MESSAGES, "max_tokens": 24, **options})
 
 
-def test_chat_answers_whole(client: OpenAI) -> None:
-    """A chat completion has text, a finish reason and usage."""
+def test_a_chat_completion_is_complete(client: OpenAI) -> None:
+    """It has text, a finish reason and usage."""
     answer = chat(client)
 
     choice = answer.choices[0]
@@ -30,7 +30,7 @@ def test_chat_answers_whole(client: OpenAI) -> None:
 
 
 def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
-    """Streamed deltas add up to the text of the same request answered whole."""
+    """Deltas join to the text of the same request without streaming."""
     whole = chat(client, temperature=0, max_tokens=60).choices[0].message.content
 
     chunks = list(chat(client, temperature=0, max_tokens=60, stream=True))
@@ -41,8 +41,8 @@ def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
     assert chunks[-1].choices[0].finish_reason == "length"
 
 
-def test_stream_usage_comes_last_and_only_when_asked(client: OpenAI) -> None:
-    """include_usage adds one last chunk without choices; nothing else has usage."""
+def test_stream_usage_comes_last_and_only_if_requested(client: OpenAI) -> None:
+    """include_usage adds one last chunk without choices; no other chunk has usage."""
     chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
 
     assert chunks[-1].choices == []
@@ -51,7 +51,7 @@ def test_stream_usage_comes_last_and_only_when_asked(client: OpenAI) -> None:
 
 
 def test_continuous_usage_counts_up(client: OpenAI) -> None:
-    """continuous_usage_stats puts the count so far on every chunk."""
+    """With continuous_usage_stats every chunk has the count so far."""
     options = {"include_usage": True, "continuous_usage_stats": True}
 
     chunks = list(chat(client, stream=True, stream_options=options))
@@ -63,7 +63,7 @@ def test_continuous_usage_counts_up(client: OpenAI) -> None:
 
 
 def test_n_choices_differ_and_are_numbered(client: OpenAI) -> None:
-    """n asks for independent choices with indices from 0."""
+    """n independent choices with indices from 0."""
     answer = chat(client, n=3, seed=7)
 
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
@@ -71,8 +71,8 @@ def test_n_choices_differ_and_are_numbered(client: OpenAI) -> None:
     assert answer.usage.completion_tokens == 3 * 24
 
 
-def test_streamed_choices_are_those_of_the_whole_answer(client: OpenAI) -> None:
-    """A stream with n > 1 carries every choice's deltas under its index."""
+def test_streamed_choices_equal_whole_ones(client: OpenAI) -> None:
+    """A stream with n > 1 has every choice's deltas under its index."""
     whole = [choice.message.content for choice in chat(client, n=3, seed=7).choices]
     texts = ["", "", ""]
 
@@ -83,7 +83,7 @@ def test_streamed_choices_are_those_of_the_whole_answer(client: OpenAI) -> None:
 
 
 def test_stop_string_ends_the_text_before_it(client: OpenAI) -> None:
-    """A stop string is cut from the text, named as stop_reason, and counted in usage up to its last token."""
+    """A stop string is removed from the text, is the stop_reason, and counts in usage up to its last token."""
     whole = chat(client, temperature=0, max_tokens=60).choices[0].message.content
     stop = whole[20:23]
 
@@ -96,8 +96,8 @@ def test_stop_string_ends_the_text_before_it(client: OpenAI) -> None:
     assert answer.usage.completion_tokens < 60
 
 
-def test_token_ids_are_returned_when_asked(client: OpenAI, service: Service) -> None:
-    """return_token_ids gives prompt and completion ids; they detokenize to the text."""
+def test_token_ids_are_returned_if_requested(client: OpenAI, service: Service) -> None:
+    """return_token_ids adds prompt and completion ids, which detokenize to the text."""
     answer = chat(client, temperature=0, extra_body={"return_token_ids": True})
 
     ids = answer.choices[0].token_ids
@@ -106,8 +106,8 @@ def test_token_ids_are_returned_when_asked(client: OpenAI, service: Service) -> 
     assert len(answer.prompt_token_ids) == answer.usage.prompt_tokens
 
 
-def test_streamed_token_ids_add_up(client: OpenAI) -> None:
-    """In a stream the prompt's ids come first and each chunk has the ids of its tokens."""
+def test_streamed_token_ids_are_complete(client: OpenAI) -> None:
+    """The prompt's ids come first, and each chunk has the ids of its tokens."""
     whole = chat(client, temperature=0, extra_body={"return_token_ids": True})
 
     chunks = list(chat(client, temperature=0, stream=True, extra_body={"return_token_ids": True}))
@@ -117,8 +117,8 @@ def test_streamed_token_ids_add_up(client: OpenAI) -> None:
     assert chunks[0].prompt_token_ids == whole.prompt_token_ids
 
 
-def test_completions_take_every_form_of_prompt(client: OpenAI) -> None:
-    """Text, ids and lists of either give one choice per prompt, in order."""
+def test_completions_accept_every_form_of_prompt(client: OpenAI) -> None:
+    """Text, ids and lists of either result in one choice per prompt, in order."""
     texts = ["one", "two"]
     separate = [client.completions.create(model="sim", prompt=text, temperature=0).choices[0].text for text in texts]
 
@@ -133,7 +133,7 @@ def test_completions_take_every_form_of_prompt(client: OpenAI) -> None:
 
 
 def test_streamed_completion_equals_whole(client: OpenAI) -> None:
-    """The completions route streams what it answers whole."""
+    """On the completions route."""
     whole = client.completions.create(model="sim", prompt="one", temperature=0, max_tokens=40)
 
     chunks = list(client.completions.create(model="sim", prompt="one", temperature=0, max_tokens=40, stream=True))
@@ -143,7 +143,7 @@ def test_streamed_completion_equals_whole(client: OpenAI) -> None:
 
 
 def test_max_tokens_absent_means_the_rest_of_the_context(client: OpenAI) -> None:
-    """A chat without max_tokens runs to the end of the context."""
+    """A chat without max_tokens may fill the context."""
     answer = client.chat.completions.create(model="sim", messages=MESSAGES, temperature=0)
 
     assert answer.usage is not None
@@ -160,14 +160,14 @@ def test_models_are_listed_with_their_length(client: OpenAI) -> None:
     assert models[0].model_extra["max_model_len"] == 2048
 
 
-def test_an_alias_answers_under_the_first_name(client: OpenAI) -> None:
-    """Requests may use any served name; responses report the first one."""
+def test_responses_have_the_first_name_of_a_model(client: OpenAI) -> None:
+    """Requests may use any served name."""
     assert chat(client, model="alias").model == "sim"
 
 
 @pytest.mark.parametrize("form", [{"prompt": "hello"}, {"messages": MESSAGES}])
 def test_tokenize_and_back(service: Service, form: dict[str, Any]) -> None:
-    """/tokenize gives ids, count and strings; /detokenize turns ids into text."""
+    """/tokenize returns ids, count and strings; /detokenize returns the text of ids."""
     answer = httpx.post(f"{service.url}/tokenize", json={**form, "return_token_strs": True}).json()
 
     assert answer["count"] == len(answer["tokens"]) == len(answer["token_strs"])
@@ -177,7 +177,7 @@ def test_tokenize_and_back(service: Service, form: dict[str, Any]) -> None:
 
 
 def test_requests_are_spread_over_the_workers(client: OpenAI, service: Service) -> None:
-    """An idle fleet takes turns."""
+    """Idle workers take turns."""
     before = [service.server_info(number).generated_tokens for number in range(2)]
 
     for _ in range(4):

@@ -18,13 +18,13 @@ FAULTS = ("--sim-step-ms", "20", "--sim-fault", f"exit@prompt={ord(POISON)}")
 
 
 def dead(workers: list[Process]) -> int:
-    """Count workers that are not there any more."""
+    """Count workers that have died."""
     return sum(worker.popen.poll() is not None for worker in workers)
 
 
 @pytest.mark.parametrize("attempts", ["0", "3"])
-def test_sending_it_again_kills_nobody_else(tmp_path: Path, attempts: str) -> None:
-    """With failover and without, the real client sends it on and on with its own retries; its last answer is a 422."""
+def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str) -> None:
+    """With and without failover, the real client retries it; its last response is a 422."""
     with ExitStack() as stack:
         started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
         addresses = [address for _, address in started]
@@ -42,8 +42,8 @@ def test_sending_it_again_kills_nobody_else(tmp_path: Path, attempts: str) -> No
         assert dead([worker for worker, _ in started]) == 2
 
 
-def test_processes_that_share_a_port_share_what_they_know(tmp_path: Path) -> None:
-    """Whichever of them a connection comes to, the request kills two workers."""
+def test_processes_that_share_a_port_share_the_cache(tmp_path: Path) -> None:
+    """On any of them, the request kills two workers in total."""
     with ExitStack() as stack:
         started = [stack.enter_context(simulated_worker(tmp_path, *FAULTS, name=f"worker-{n}")) for n in range(4)]
         addresses = [address for _, address in started]
@@ -60,8 +60,8 @@ def test_processes_that_share_a_port_share_what_they_know(tmp_path: Path) -> Non
         assert dead([worker for worker, _ in started]) == 2
 
 
-async def test_clients_that_leave_are_remembered_too(tmp_path: Path) -> None:
-    """They are gone before the engine dies of what they sent."""
+async def test_requests_of_disconnected_clients_count_too(tmp_path: Path) -> None:
+    """They disconnect before the engine dies of their request."""
     faults = ("--sim-step-ms", "500", "--sim-fault", f"exit@prompt={ord(POISON)}")
     with ExitStack() as stack:
         started = [stack.enter_context(simulated_worker(tmp_path, *faults, name=f"worker-{n}")) for n in range(4)]

@@ -1,4 +1,4 @@
-"""The debugging route: what a request becomes, if the operator allows it."""
+"""The render route, for debugging."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from tests.processes import Service, simulated_service
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
-def test_it_is_not_there_unless_enabled(service: Service) -> None:
-    """Nobody sees rendered prompts by default."""
+def test_it_is_disabled_by_default(service: Service) -> None:
+    """Rendered prompts are not available."""
     assert httpx.post(f"{service.url}/v1/chat/completions/render", json={"messages": MESSAGES}).status_code == 404
 
 
 def test_requests_are_shown_as_workers_get_them(folder: Path) -> None:
-    """Prompt, ids, parameters with defaults filled in, and what stays here; no token is generated."""
+    """Prompt, ids, parameters with defaults, and the coordinator's own part; no token is generated."""
     with simulated_service(folder, coordinator_options=["--enable-render-route"]) as service:
         body = {"max_tokens": 5, "stop": ["X"], "temperature": 0.5, "seed": 7}
         chat = httpx.post(f"{service.url}/v1/chat/completions/render", json={"messages": MESSAGES, **body}).json()

@@ -1,4 +1,4 @@
-"""The Responses API by the real `openai` client, against real processes."""
+"""The Responses API with the real `openai` client and real processes."""
 
 import json
 from pathlib import Path
@@ -25,13 +25,13 @@ PATH = "/v1/responses"
 
 
 def create(client: OpenAI, **options: Any) -> Any:
-    """Create a response; extensions of vLLM go in by extra_body."""
+    """Create a response; extensions of vLLM go into extra_body."""
     given = {"model": "sim", "input": "Say something.", "max_output_tokens": 24, "temperature": 0, **options}
     return client.responses.create(**given)
 
 
 def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
-    """A reply that the limit cut is incomplete, and says what it cost."""
+    """A truncated reply is incomplete."""
     response = create(client)
 
     assert response.output_text
@@ -44,7 +44,7 @@ def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
 
 
 def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
-    """Deltas add up to the text, and the last event has the whole response."""
+    """Deltas join to the text, and the last event has the whole response."""
     whole = create(client)
 
     events = list(create(client, stream=True))
@@ -57,7 +57,7 @@ def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
 
 
 def test_items_are_the_conversation(client: OpenAI) -> None:
-    """Instructions and items make the prompt that chat makes of the same messages."""
+    """Instructions and items result in chat's prompt of the same messages."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
         {"role": "assistant", "content": "Yes?"},
@@ -78,8 +78,8 @@ def test_items_are_the_conversation(client: OpenAI) -> None:
     assert response.usage.input_tokens == chat.usage.prompt_tokens
 
 
-def test_a_cut_response_is_continued(client: OpenAI) -> None:
-    """An incomplete message that is sent back goes on where it was cut."""
+def test_a_truncated_response_is_continued(client: OpenAI) -> None:
+    """If the incomplete message is sent back."""
     whole = create(client, max_output_tokens=48).output_text
     cut = create(client)
     asked = {"role": "user", "content": "Say something."}
@@ -101,7 +101,7 @@ def test_stop_strings_and_other_extensions_are_passed_on(client: OpenAI) -> None
 
 
 def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
-    """One entry a token, streamed or whole."""
+    """One entry per token, streamed or whole."""
     options = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
     whole = create(client, **options).output[0].content[0]
 
@@ -114,8 +114,8 @@ def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
     assert [entry.logprob for entry in done.logprobs] == [entry.logprob for entry in whole.logprobs]
 
 
-def test_a_long_input_is_cut_only_when_asked(client: OpenAI) -> None:
-    """truncation "auto" drops the beginning; otherwise it is an error that names the input."""
+def test_a_long_input_is_truncated_only_on_request(client: OpenAI) -> None:
+    """truncation "auto" drops its start; otherwise it is an error that names the input."""
     long = "x " * 3000
 
     with pytest.raises(BadRequestError) as raised:
@@ -149,7 +149,7 @@ def test_a_long_input_is_cut_only_when_asked(client: OpenAI) -> None:
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_wrong_requests_are_named(service: Service, body: Any, param: str | None, words: str, stream: bool) -> None:
-    """A wrong field gets OpenAI's error object with its name, streamed or not."""
+    """An invalid field gets OpenAI's error object with its name, streamed or not."""
     response = httpx.post(service.url + PATH, json={**body, "stream": stream})
 
     error = response.json()["error"]
@@ -159,7 +159,7 @@ def test_wrong_requests_are_named(service: Service, body: Any, param: str | None
 
 
 def test_nothing_is_stored(client: OpenAI) -> None:
-    """Stored responses are not found, and a cancelled one neither."""
+    """Reading, deleting and cancelling a response are a 404."""
     response = create(client)
 
     with pytest.raises(NotFoundError, match="not stored"):
@@ -168,8 +168,8 @@ def test_nothing_is_stored(client: OpenAI) -> None:
         client.responses.cancel(response.id)
 
 
-def test_a_client_that_leaves_is_aborted(folder: Path) -> None:
-    """The engine stops computing for a stream that nobody reads: by itself it would for an hour."""
+def test_a_disconnected_client_is_aborted(folder: Path) -> None:
+    """The engine stops computing for an abandoned stream that would take an hour."""
     with simulated_service(folder, "--sim-step-ms", "100", "--sim-max-model-len", "40000") as service:
         body = {"model": "simulated", "input": "x", "max_output_tokens": 36_000, "stream": True}
         with httpx.stream("POST", service.url + PATH, json=body) as response:
@@ -185,8 +185,8 @@ def _output(items: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_and_whole_answers_agree(scripted_client: OpenAI, model: str) -> None:
-    """Reasoning, text and calls are the same items, whichever way they come."""
+def test_streams_equal_whole_responses(scripted_client: OpenAI, model: str) -> None:
+    """Reasoning, text and calls are the same items."""
     options = {"model": model, "tools": TOOLS, "max_output_tokens": 200}
     whole = create(scripted_client, **options)
 
@@ -199,8 +199,8 @@ def test_streams_and_whole_answers_agree(scripted_client: OpenAI, model: str) ->
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_the_clients_own_stream_follows(scripted_client: OpenAI, model: str) -> None:
-    """The client puts items together from events as they come, and finds in the last one what it had."""
+def test_the_clients_stream_helper_works(scripted_client: OpenAI, model: str) -> None:
+    """The client assembles items from events and finds the same in the last one."""
     with scripted_client.responses.stream(model=model, input="Hi", tools=TOOLS) as stream:
         deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
         response = stream.get_final_response()
@@ -232,7 +232,7 @@ def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream
 
 
 def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
-    """Output items are input items: the client sends back what it got, and the result of the call."""
+    """Output items are input items: the client sends back the call and its output."""
     first = create(scripted_client, model="calls", tools=TOOLS, max_output_tokens=200)
     call: Any = first.output[-1]
     items: list[Any] = [{"role": "user", "content": "Weather?"}, *(item.model_dump() for item in first.output)]
@@ -244,8 +244,8 @@ def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
-def test_log_probabilities_are_refused_where_parsers_read(scripted_client: OpenAI) -> None:
-    """Which tokens are text, only the parser would know."""
+def test_log_probabilities_are_refused_with_parsers(scripted_client: OpenAI) -> None:
+    """Parsers do not map text to tokens."""
     with pytest.raises(BadRequestError) as raised:
         create(scripted_client, model="thinks", include=["message.output_text.logprobs"])
 
@@ -257,7 +257,7 @@ SHELL: Any = {"type": "local_shell"}
 
 
 def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
-    """Whole, and streamed in deltas that add up to it; its output goes back."""
+    """Whole, and streamed in deltas that join to it; its output is sent back."""
     options: Any = {"model": "patches", "tools": [PATCH, *TOOLS], "max_output_tokens": 200}
     whole = create(scripted_client, **options)
 
@@ -276,7 +276,7 @@ def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
 
 
 def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> None:
-    """Whole and streamed; its output goes back."""
+    """Whole and streamed; its output is sent back."""
     options: Any = {"model": "commands", "tools": [SHELL], "max_output_tokens": 200}
     whole = create(scripted_client, **options)
 
@@ -297,8 +297,8 @@ def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_grammar_that_binds_nothing_is_told_in_a_header(scripted: Service, stream: bool) -> None:
-    """The model only reads of it; the header names the tools by their places."""
+def test_an_unenforced_grammar_is_reported_in_a_header(scripted: Service, stream: bool) -> None:
+    """It is only described to the model; the header has the paths of the tools."""
     form = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
     body = {"model": "patches", "input": "Hi", "tools": [*TOOLS, {**PATCH, "format": form}], "stream": stream}
 

@@ -1,4 +1,4 @@
-"""Replies that went on at another worker say so, on every route, streamed and whole; others say nothing of it."""
+"""Resumed replies are marked on every route, streamed and whole; others are not."""
 
 import asyncio
 import json
@@ -24,20 +24,20 @@ ROUTES: dict[str, dict[str, Any]] = {
 
 
 async def ask(client: httpx.AsyncClient, path: str, stream: bool) -> httpx.Response:
-    """Send a request to its end."""
+    """Send a request and return its response."""
     response = await client.post(path, json={**ROUTES[path], "stream": stream})
     assert response.status_code == 200, response.text
     return response
 
 
-def told(text: str) -> list[bool]:
-    """Return, for each event of a stream, whether it says that the reply was resumed."""
+def marks(text: str) -> list[bool]:
+    """Return, for each event of a stream, whether it is marked as resumed."""
     events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]
     return ['"resumed":true' in json.dumps(json.loads(event), separators=(",", ":")) for event in events]
 
 
-async def test_resumed_replies_say_so(tmp_path: Path) -> None:
-    """The worker that has all of them is killed: a header on whole replies, a field at the end of streamed ones."""
+async def test_resumed_replies_are_marked(tmp_path: Path) -> None:
+    """The only worker with requests is killed: a header on whole replies, a field at the end of streamed ones."""
     with ExitStack() as stack:
         options = ("--sim-step-ms", "20")
         first, address = stack.enter_context(simulated_worker(tmp_path, *options, name="first"))
@@ -60,8 +60,8 @@ async def test_resumed_replies_say_so(tmp_path: Path) -> None:
         _, stream = kind
         assert ("X-Tokenwire-Resumed" in resumed[kind].headers) is not stream, kind
         assert "X-Tokenwire-Resumed" not in plain[kind].headers
-        assert not any(told(plain[kind].text)), kind
+        assert not any(marks(plain[kind].text)), kind
         if stream:
-            events = told(resumed[kind].text)
+            events = marks(resumed[kind].text)
             assert any(events[-2:]), (kind, resumed[kind].text[-500:])
             assert not any(events[:-2]), kind

@@ -1,4 +1,4 @@
-"""The choice of a worker, as clients see it."""
+"""Routing as clients see it."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HEADER = re.compile(r'(\S+); cached=(\d+); ahead=(\d+); why="([^"]+)"')
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers behind a coordinator that explains itself."""
+    """Two workers behind a coordinator with debug headers."""
     folder = tmp_path_factory.mktemp("routing")
     with simulated_service(
         folder, "--sim-step-ms", "1", workers=2, coordinator_options=("--enable-debug-headers",)
@@ -25,8 +25,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def test_a_prompt_is_sent_where_its_beginning_was_computed(service: Service) -> None:
-    """Again and again, as the engine confirms; and the session says where it was, too."""
+def test_a_prompt_is_sent_to_the_worker_that_cached_its_prefix(service: Service) -> None:
+    """Repeatedly, as the engine confirms; and the session's header names the worker."""
     with httpx.Client(base_url=service.url) as client:
         replies = [client.post("/v1/chat/completions", json=CHAT) for _ in range(4)]
         named = [
@@ -60,7 +60,7 @@ def test_a_prompt_is_sent_where_its_beginning_was_computed(service: Service) -> 
     ],
 )
 def test_every_generating_route_explains_the_choice(service: Service, path: str, body: dict[str, Any]) -> None:
-    """Streamed or whole, once for each prompt."""
+    """Streamed or whole, one part for each prompt."""
     with httpx.stream("POST", f"{service.url}{path}", json=body) as reply:
         reply.read()
         assert reply.status_code == 200, reply.text
@@ -69,8 +69,8 @@ def test_every_generating_route_explains_the_choice(service: Service, path: str,
     assert {decision[0] for decision in decisions} <= set(service.addresses)
 
 
-def test_nothing_is_said_of_workers_unless_it_is_wanted(tmp_path: Path) -> None:
-    """Addresses are nobody's business; round robin takes turns, whatever is cached."""
+def test_workers_are_not_named_by_default(tmp_path: Path) -> None:
+    """Addresses are private; round robin ignores caches."""
     options = ("--routing", "round-robin")
     with simulated_service(tmp_path, "--sim-step-ms", "1", workers=2, coordinator_options=options) as service:
         for _ in range(4):

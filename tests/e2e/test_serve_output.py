@@ -1,4 +1,4 @@
-"""What `tokenwire serve` prints: phases, where the service is, requests, and nothing else unless asked."""
+"""The output of `tokenwire serve`: phases, addresses, requests, and nothing else by default."""
 
 import signal
 from pathlib import Path
@@ -13,7 +13,7 @@ SERVE = ["serve", "--engine", "sim", "--port", "0"]
 
 
 def test_a_start_and_a_stop_are_a_few_lines(folder: Path) -> None:
-    """Phases, the page's URL, a request and a chat to paste; requests; one line at the end. Ctrl-C ends with 0."""
+    """Phases, the page's URL, commands to paste, requests, and one line at the end. Ctrl-C exits with 0."""
     with running(SERVE, folder, "serve") as serve:
         url = serve.wait_for(r"is ready: (http://\S+)  \(the status page\)\n")[1]
         assert httpx.post(f"{url}/v1/chat/completions", json={"messages": MESSAGES, "max_tokens": 2}).status_code == 200
@@ -32,8 +32,8 @@ def test_a_start_and_a_stop_are_a_few_lines(folder: Path) -> None:
         assert last == "tokenwire: stopping"
 
 
-def test_more_is_told_when_asked_for(folder: Path) -> None:
-    """`--log-level` brings what both halves say."""
+def test_log_level_shows_both_halves_logs(folder: Path) -> None:
+    """With `--log-level`."""
     with running([*SERVE, "--log-level", "info"], folder, "serve") as serve:
         serve.wait_for("is ready")
         serve.wait_for("worker: ready")
@@ -41,8 +41,8 @@ def test_more_is_told_when_asked_for(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["serve"], ["worker"]])
-def test_a_wrong_path_is_seen_before_anything_is_started(folder: Path, command: list[str]) -> None:
-    """No engine is loaded, no port bound: one line, and code 1."""
+def test_a_wrong_path_is_reported_before_anything_starts(folder: Path, command: list[str]) -> None:
+    """No engine is loaded, no port bound: one line, and exit code 1."""
     process = Process([*command, str(folder / "nothing")], folder / "log", {"PYTHONPROFILEIMPORTTIME": "1"})
 
     assert process.wait_exit() == 1
@@ -54,8 +54,8 @@ def test_a_wrong_path_is_seen_before_anything_is_started(folder: Path, command: 
     assert "vllm" not in process.log.replace("vllm_names", "")
 
 
-def test_serve_takes_options_of_its_worker(folder: Path) -> None:
-    """What the simulated engine says, and how it is served, is an option of `tokenwire serve` too."""
+def test_serve_has_options_of_its_worker(folder: Path) -> None:
+    """Such as those of the simulated engine."""
     (script := folder / "script").write_text("[72, 105]")
     with running([*SERVE, "--sim-script", str(script), "--sim-step-ms", "0"], folder, "serve") as serve:
         url = serve.wait_for(r"is ready: (http://\S+)")[1]
@@ -64,8 +64,8 @@ def test_serve_takes_options_of_its_worker(folder: Path) -> None:
     assert reply["choices"][0]["message"]["content"] == "HiHi"
 
 
-def test_serve_refuses_what_a_half_would_before_it_starts_anything(folder: Path) -> None:
-    """One line that names the option, and code 1."""
+def test_serve_checks_options_of_both_halves_first(folder: Path) -> None:
+    """One line that names the option, and exit code 1."""
     process = Process([*SERVE, "--sim-fault", "melt@step=1"], folder / "log", {})
 
     assert process.wait_exit() == 1

@@ -1,4 +1,4 @@
-"""A thousand streams at once, with clients of every kind: all that is asked for comes, and nothing is left behind."""
+"""A thousand concurrent streams with clients of every kind: replies are complete, and nothing leaks."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ Client = Callable[["Round"], Coroutine[Any, Any, None]]
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Allow a few thousand open files, here and in processes that are started from here."""
+    """Allow a few thousand open files, here and in child processes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -46,7 +46,7 @@ def many_files() -> Iterator[None]:
 
 
 class Pulse:
-    """Wakes slow readers whenever a quick one has moved; once the quick ones are done, slow readers read on."""
+    """Wakes slow readers whenever a fast one has read; once the fast ones are done, slow readers read on."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
@@ -54,13 +54,13 @@ class Pulse:
         """Whether nobody quick is left."""
 
     def beat(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake all waiting readers."""
         self._next.set()
         if not self.over:
             self._next = asyncio.Event()
 
     def end(self) -> None:
-        """Let nobody wait any more."""
+        """Stop waiting for beats."""
         self.over = True
         self._next.set()
 
@@ -70,7 +70,7 @@ class Pulse:
 
 
 class Round:
-    """One round of clients against a service: seeded, so that a failure can be repeated."""
+    """One round of clients against a service, seeded for reproduction."""
 
     def __init__(self, service: Service, seed: int) -> None:
         parts = urlsplit(service.url)
@@ -88,12 +88,12 @@ class Round:
         """Choices among them that a stop string ended."""
 
     def maybe_reset(self, stream: "Stream") -> None:
-        """Let every other client hang up with a reset."""
+        """Let every other client disconnect with a reset."""
         if self.dice.random() < 0.5:
             stream.reset_on_close()
 
     async def run(self) -> None:
-        """Run every client at once."""
+        """Run all clients concurrently."""
         quick = [read_whole] * 460 + [stop_early] * 120 + [two_choices] * 60 + [leave_midway] * 130
         quick += [leave_at_once] * 100 + [hang_up_unstreamed] * 70
         slow: list[Client] = [read_slowly] * 40
@@ -123,11 +123,11 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Whether the body came to its proper end."""
+        """Whether the body ended properly."""
         return self.data.endswith(b"\r\n0\r\n\r\n")
 
     async def read(self, size: int = 65536) -> bool:
-        """Read something, after everybody else had a turn; returns False when the server has closed."""
+        """Read once after others had a turn; return False if the server has closed the connection."""
         await asyncio.sleep(0)
         try:
             part = await asyncio.get_running_loop().sock_recv(self._connection, size)
@@ -141,13 +141,13 @@ class Stream:
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
 
     def reset_on_close(self) -> None:
-        """Let the end of the block hang up with a reset."""
+        """Make the end of the block a reset."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @asynccontextmanager
 async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = None) -> AsyncIterator[Stream]:
-    """Connect and send a request, and hang up in the end."""
+    """Connect and send a request; disconnect at the end."""
     with socket.socket() as connection:
         connection.setblocking(False)
         if receive_buffer is not None:
@@ -163,7 +163,7 @@ async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = N
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A streamed reply that came to its end."""
+    """A complete streamed reply."""
 
     texts: list[str]
     finish_reasons: list[str]
@@ -171,7 +171,7 @@ class Reply:
 
 
 def parse(data: bytearray, choices: int) -> Reply:
-    """Parse a whole response; fails unless it is complete."""
+    """Parse a whole response; fail unless it is complete."""
     head, _, body = bytes(data).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 "), data[:500]
     events = _unchunk(body).split(b"\n\n")
@@ -206,7 +206,7 @@ def streamed(max_tokens: int, **fields: Any) -> dict[str, Any]:
 
 
 async def read_whole(soak: Round) -> None:
-    """Read a reply to its end: one character a token."""
+    """Read a reply to its end: one character per token."""
     tokens = soak.dice.randint(1, 300)
     reply = await _read_quickly(soak, streamed(tokens))
 
@@ -216,7 +216,7 @@ async def read_whole(soak: Round) -> None:
 
 
 async def stop_early(soak: Round) -> None:
-    """Ask for common characters as stop strings: the token of the match counts, its text does not."""
+    """Use common characters as stop strings: the token of the match counts, its text does not."""
     stops = soak.dice.sample("abcdefghijklmnop", soak.dice.randint(1, 4))
     reply = await _read_quickly(soak, streamed(300, stop=stops, seed=soak.dice.getrandbits(31)))
 
@@ -228,7 +228,7 @@ async def stop_early(soak: Round) -> None:
 
 
 async def two_choices(soak: Round) -> None:
-    """Ask for two choices, of which either may stop."""
+    """Request two choices, each of which may stop."""
     reply = await _read_quickly(soak, streamed(200, n=2, stop=["q"], seed=soak.dice.getrandbits(31)), choices=2)
 
     stopped = reply.finish_reasons.count("stop")
@@ -249,13 +249,13 @@ async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> 
 
 
 async def leave_at_once(soak: Round) -> None:
-    """Hang up before the first token."""
+    """Disconnect before the first token."""
     async with sent(soak, streamed(20_000)) as stream:
         soak.maybe_reset(stream)
 
 
 async def leave_midway(soak: Round) -> None:
-    """Hang up after some of the reply."""
+    """Disconnect within the reply."""
     enough = soak.dice.randint(1, 20_000)
     async with sent(soak, streamed(20_000, n=soak.dice.randint(1, 2))) as stream:
         while len(stream.data) < enough:
@@ -264,7 +264,7 @@ async def leave_midway(soak: Round) -> None:
 
 
 async def hang_up_unstreamed(soak: Round) -> None:
-    """Hang up on a reply that would come whole, at once or when others have moved."""
+    """Disconnect from a non-streamed reply, at once or after others have read."""
     async with sent(soak, {"max_tokens": 20_000, "n": soak.dice.randint(1, 2)}) as stream:
         for _ in range(soak.dice.randint(0, 5)):
             await soak.pulse.wait()
@@ -272,7 +272,7 @@ async def hang_up_unstreamed(soak: Round) -> None:
 
 
 async def read_slowly(soak: Round) -> None:
-    """Read little at a time, with a tiny buffer, until everybody quick is done; then read the rest."""
+    """Read little at a time, with a tiny buffer, until all fast readers are done; then read the rest."""
     async with sent(soak, streamed(1000, request_id=BULKY_ID), TINY_BUFFER) as stream:
         while not stream.complete:
             assert await stream.read(soak.dice.randint(1000, 9000)), stream.data[-500:]
@@ -284,7 +284,7 @@ async def read_slowly(soak: Round) -> None:
 
 
 async def never_read(soak: Round) -> None:
-    """Read nothing until the server gives up: what is there then is no whole reply."""
+    """Read nothing until the server disconnects: the rest is not a whole reply."""
     async with sent(soak, streamed(30_000, request_id=BULKY_ID), TINY_BUFFER) as stream:
         await soak.cut.wait()
         while await stream.read():
@@ -295,8 +295,8 @@ async def never_read(soak: Round) -> None:
 # The test.
 
 
-async def test_a_thousand_clients_of_every_kind_leave_nothing_behind(folder: Path, many_files: None) -> None:
-    """Whatever clients do, others get their whole replies, every slot is free again and memory does not grow."""
+async def test_a_thousand_clients_of_every_kind_leak_nothing(folder: Path, many_files: None) -> None:
+    """Other clients get whole replies, all slots are freed, and memory does not grow."""
     with simulated_service(
         folder,
         "--sim-step-ms",

@@ -1,4 +1,4 @@
-"""TLS from end to end: HTTPS for the OpenAI client, and certificates of the link that change under running streams."""
+"""TLS end to end: HTTPS for the OpenAI client, and rotation of peer certificates under running streams."""
 
 import asyncio
 import ssl
@@ -24,13 +24,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    """Signs the front door's certificate."""
+    """Signs the HTTP listener's certificate."""
     return Authority("front authority")
 
 
 @pytest.fixture(scope="module")
 def worker(folder: Path) -> Iterator[tuple[Process, str]]:
-    """A worker that asks for certificates; its address."""
+    """The address of a worker that requires certificates."""
     certify_link(folder, Authority("link authority"))
     arguments = ["worker", "--engine", "sim", "--sim-step-ms", "20", "--listen", "127.0.0.1:0"]
     with running([*arguments, *link_options(folder, "worker")], folder, "worker") as process:
@@ -49,12 +49,12 @@ def url(worker: tuple[Process, str], authority: Authority, folder: Path) -> Iter
 
 
 def trusting(*authorities: Authority) -> ssl.SSLContext:
-    """Return what a client trusts."""
+    """Return the client's trust settings."""
     return ssl.create_default_context(cadata="".join(authority.pem.decode() for authority in authorities))
 
 
-def test_the_openai_client_speaks_https(url: str, authority: Authority) -> None:
-    """Streamed and not, where it knows the authority; and nobody gets in without TLS."""
+def test_the_openai_client_uses_https(url: str, authority: Authority) -> None:
+    """Streamed and not, if it trusts the authority; connections without TLS are rejected."""
     asked: Any = {"model": "simulated", "prompt": "Hi", "max_tokens": 20, "temperature": 0}
     http = DefaultHttpxClient(verify=trusting(authority))
     with OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http) as client:

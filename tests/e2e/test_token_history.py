@@ -1,4 +1,4 @@
-"""Token-exact history over HTTP: prompts of turns that follow, for replies of any form."""
+"""Token-exact history over HTTP: prompts of later turns, for replies of any form."""
 
 import itertools
 import time
@@ -18,7 +18,7 @@ WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters":
 
 
 def post(service: Service, path: str = "/v1/chat/completions", **body: Any) -> Any:
-    """Post a body; return the JSON of the reply, which must be a success."""
+    """Post a body; return the JSON of the reply, which must succeed."""
     limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 12}
     response = httpx.post(f"{service.url}{path}", json={**limit, **body}, timeout=30)
     assert response.status_code == 200, response.text
@@ -34,12 +34,12 @@ def refused(service: Service, **body: Any) -> dict[str, Any]:
 
 
 def talk(content: str = "Hello.") -> list[dict[str, Any]]:
-    """Return a conversation that begins."""
+    """Return a conversation at its start."""
     return [{"role": "user", "content": content}]
 
 
-def test_a_chat_that_asks_for_ids_goes_on_from_them(service: Service) -> None:
-    """Three turns: each prompt begins with the last prompt and completion, and the reply says so."""
+def test_a_chat_with_ids_continues_from_them(service: Service) -> None:
+    """Three turns: each prompt starts with the last prompt and completion, and the reply reports it."""
     messages = talk()
     before: list[int] = []
     for turn in range(3):
@@ -52,8 +52,8 @@ def test_a_chat_that_asks_for_ids_goes_on_from_them(service: Service) -> None:
         messages += [choice["message"], ASK]
 
 
-def test_streams_are_kept_as_whole_replies_are(service: Service, client: OpenAI) -> None:
-    """The first chunk says what was used again."""
+def test_streams_are_stored_as_whole_replies_are(service: Service, client: OpenAI) -> None:
+    """The first chunk reports the reused ids."""
     messages: list[Any] = talk("Stream.")
     ids: list[int] = []
     for _ in range(3):
@@ -73,8 +73,8 @@ def test_streams_are_kept_as_whole_replies_are(service: Service, client: OpenAI)
         messages += [{"role": "assistant", "content": content}, ASK]
 
 
-def test_each_choice_can_be_gone_on_from(service: Service) -> None:
-    """n > 1: whichever reply the client takes, its ids follow."""
+def test_each_choice_can_be_continued(service: Service) -> None:
+    """n > 1: the ids of the reply that the client continues are found."""
     answer = post(service, messages=talk("Choose."), return_token_ids=True, n=3)
     for choice in answer["choices"]:
         following = post(service, messages=[*talk("Choose."), choice["message"], ASK], return_token_ids=True)
@@ -83,7 +83,7 @@ def test_each_choice_can_be_gone_on_from(service: Service) -> None:
 
 
 def test_a_session_makes_history_exact(service: Service) -> None:
-    """A header is enough; another session does not see what was said in this one."""
+    """A header is enough; another session does not find these replies."""
     messages = talk("Session.")
     url = f"{service.url}/v1/chat/completions"
     first = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": "one"}).json()
@@ -97,8 +97,8 @@ def test_a_session_makes_history_exact(service: Service) -> None:
     assert reused["two"] == 0
 
 
-def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
-    """Without ids or a session nothing is kept, and replies say nothing of it; so it is where the client says so."""
+def test_plain_chats_equal_vllms(service: Service) -> None:
+    """Without ids or a session, or on request, nothing is stored or reported."""
     cases: list[dict[str, Any]] = [{}, {"token_history": "template", "return_token_ids": True}]
     for more in cases:
         answer = post(service, messages=talk(f"Plain {more}."), **more)
@@ -107,8 +107,8 @@ def test_plain_chats_are_as_vllm_has_them(service: Service) -> None:
         assert post(service, messages=messages, token_history="exact")["token_history"]["reused_tokens"] == 0
 
 
-def test_what_cannot_be_exact_is_the_templates(service: Service) -> None:
-    """Truncated prompts and echoes are neither kept nor looked for."""
+def test_uncertain_prompts_are_rendered_by_the_template(service: Service) -> None:
+    """Truncated prompts and echoes are neither stored nor looked up."""
     cases: list[dict[str, Any]] = [{"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}]
     for more in cases:
         first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
@@ -118,7 +118,7 @@ def test_what_cannot_be_exact_is_the_templates(service: Service) -> None:
 
 
 def test_prefixes_that_clients_require(service: Service) -> None:
-    """The prompt begins with them, on /tokenize too; where it cannot, the request is refused by name."""
+    """The prompt starts with them, on /tokenize too; a request for which that is impossible is rejected by name."""
     first = post(service, messages=talk("Required."), return_token_ids=True, token_history="template")
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
     messages = [*talk("Required."), first["choices"][0]["message"], ASK]
@@ -138,8 +138,8 @@ def test_prefixes_that_clients_require(service: Service) -> None:
         assert error["param"] == "required_prefix_token_ids"
 
 
-def test_ids_that_messages_carry(service: Service) -> None:
-    """The last reply's ids are the prompt's beginning, and the next reply carries its own; wrong ones are named."""
+def test_ids_on_messages(service: Service) -> None:
+    """The prompt starts with the last reply's ids, and the next reply has its own; invalid ones are named."""
     first = post(service, messages=talk("Carry."), return_token_ids=True, token_history="template")
     carried = {
         **first["choices"][0]["message"],
@@ -161,8 +161,8 @@ def test_ids_that_messages_carry(service: Service) -> None:
         assert "messages[1].prompt_token_ids" in error["message"]
 
 
-def test_tokenize_sees_what_chats_kept(service: Service) -> None:
-    """With token_history exact it is the next chat's prompt; by default it is the template's."""
+def test_tokenize_uses_stored_replies(service: Service) -> None:
+    """With token_history exact it returns the next chat's prompt; by default the template's."""
     first = post(service, messages=talk("Tokenize."), return_token_ids=True)
     messages = [*talk("Tokenize."), first["choices"][0]["message"], ASK]
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
@@ -175,8 +175,8 @@ def test_tokenize_sees_what_chats_kept(service: Service) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["thinks", "calls", "calls-twice", "only-calls", "silent"])
-def test_parsed_replies_go_on_by_their_ids(scripted: Service, model: str, stream: bool) -> None:
-    """Reasoning and tool calls were taken out of the text; the ids of all of it come back in the prompt."""
+def test_parsed_replies_are_continued_by_their_ids(scripted: Service, model: str, stream: bool) -> None:
+    """Including the ids of reasoning and tool calls."""
     messages = talk(f"{model} {stream}")
     body: dict[str, Any] = {"model": model, "tools": [WEATHER], "return_token_ids": True, "max_tokens": 400}
     before: list[int] = []
@@ -198,7 +198,7 @@ def test_parsed_replies_go_on_by_their_ids(scripted: Service, model: str, stream
 
 
 def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[int], dict[str, Any]]:
-    """Stream a chat; return the ids of prompt and completion, and the message as a client puts it together."""
+    """Stream a chat; return the ids of prompt and completion, and the assembled message."""
     with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as client:
         known = {name: body[name] for name in ("model", "messages", "tools", "max_tokens")}
         extra = {"return_token_ids": True}
@@ -220,8 +220,8 @@ def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[in
     return prompt, ids, message
 
 
-def test_other_routes_go_on_too(service: Service) -> None:
-    """Responses is a chat underneath: a reply that it gave is found by any chat of the session, or by its own next."""
+def test_other_routes_continue_replies_too(service: Service) -> None:
+    """A reply of /v1/responses is found by any chat of the session, and by the next response."""
     body: dict[str, Any] = {"input": "Hello.", "token_history": "exact"}
     first = post(service, "/v1/responses", **body)
     text = first["output"][0]["content"][0]["text"]
@@ -234,8 +234,8 @@ def test_other_routes_go_on_too(service: Service) -> None:
     assert following["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
 
 
-def test_the_server_decides_where_clients_do_not(folder: Path) -> None:
-    """--token-history exact keeps every chat; a small --history-mb forgets what was said first."""
+def test_the_server_has_defaults(folder: Path) -> None:
+    """--token-history exact stores all chats; a small --history-mb evicts the oldest."""
     options = ["--token-history", "exact", "--history-mb", "0.01"]
     with simulated_service(folder, "--sim-step-ms", "1", coordinator_options=options) as service:
         first = post(service, messages=talk())
@@ -247,7 +247,7 @@ def test_the_server_decides_where_clients_do_not(folder: Path) -> None:
 
 
 def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
-    """The client never saw it, and its next prompt has it nevertheless."""
+    """The client did not get it, and its next prompt has it."""
     body: dict[str, Any] = {"model": "thinks", "include_reasoning": False, "token_history": "exact", "max_tokens": 100}
     first = post(scripted, messages=talk("Hide."), **body)
     message = first["choices"][0]["message"]
@@ -259,7 +259,7 @@ def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
 @pytest.mark.npm
 @pytest.mark.parametrize("name", ["qwen3", "llama3_1"])
 def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
-    """Random tokens of a real vocabulary, some replies cut, some stopped: each prompt extends the last turn."""
+    """Random tokens of a real vocabulary, some replies truncated or stopped: each prompt extends the last turn."""
     model = str(npm_tokenizer_directory(name))
     with simulated_service(folder, model, "--sim-step-ms", "0", "--sim-eos-rate", "0.04") as service:
         drifted = {"exact": 0, "template": 0}
@@ -284,7 +284,7 @@ def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
 
 
 def wait_begins(url: str, messages: list[dict[str, Any]], ids: list[int]) -> None:
-    """Wait until a coordinator's prompt of messages begins with ids: others get to know them soon, not at once."""
+    """Wait until a coordinator's prompt of messages starts with ids: other coordinators get them with a delay."""
     deadline = time.monotonic() + 10
     body = {"messages": messages, "token_history": "exact"}
     while httpx.post(f"{url}/tokenize", json=body).json()["tokens"][: len(ids)] != ids:
@@ -294,7 +294,7 @@ def wait_begins(url: str, messages: list[dict[str, Any]], ids: list[int]) -> Non
 
 @pytest.mark.npm
 def test_coordinators_share_history_by_redis(service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one coordinator said another one goes on with; the password is in the environment and in no log."""
+    """A conversation continues on another coordinator; the password is in no log."""
     monkeypatch.setenv("TOKENWIRE_HISTORY_STORE_PASSWORD", "between us")
     port = free_port()
     options = ("--history-store", f"redis://127.0.0.1:{port}")

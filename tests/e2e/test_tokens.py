@@ -1,4 +1,4 @@
-"""Token-in, token-out over HTTP: ids go in, ids come out, whichever contract a client speaks."""
+"""Token-in, token-out over HTTP: ids in and ids out, on every contract."""
 
 import json
 import threading
@@ -18,21 +18,21 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
 def post(service: Service, path: str, body: dict[str, Any], **headers: str) -> Any:
-    """Post a request that is to succeed; returns its answer."""
+    """Post a request that must succeed; return its response."""
     response = httpx.post(service.url + path, json=body, headers=headers, timeout=30)
     assert response.status_code == 200, response.text
     return response.json()
 
 
 def events(text: str) -> list[Any]:
-    """Return the objects of a stream that ended as it should."""
+    """Return the objects of a stream that ended properly."""
     *blocks, done, end = text.split("\n\n")
     assert (done, end) == ("data: [DONE]", "")
     return [json.loads(block.removeprefix("data: ")) for block in blocks]
 
 
-def test_a_stream_of_ids_adds_up_to_the_whole(service: Service) -> None:
-    """The same ids and log-probabilities, streamed or not; the request's id is the client's."""
+def test_streamed_ids_equal_whole_ones(service: Service) -> None:
+    """The same ids and log-probabilities; the request's id is the client's."""
     body = {"token_ids": PROMPT, "sampling_params": GREEDY}
     whole = post(service, "/inference/v1/generate", body, **{"X-Request-Id": "mine"})
     stream = httpx.post(service.url + "/inference/v1/generate", json={**body, "stream": True}, timeout=30)
@@ -48,7 +48,7 @@ def test_a_stream_of_ids_adds_up_to_the_whole(service: Service) -> None:
 
 
 def test_stop_strings_end_ids(service: Service) -> None:
-    """They are looked for in text that nobody sees; the ids end with the token that completed the match."""
+    """They are searched for in text that is not returned; the ids end with the token that completed the match."""
     body = {"token_ids": PROMPT, "sampling_params": {"temperature": 0, "max_tokens": 60}, "output_mode": "text"}
     text = post(service, "/inference/v1/generate", body)["choices"][0]["text"]
     stop = text[5:8]
@@ -66,8 +66,8 @@ def test_stop_strings_end_ids(service: Service) -> None:
     assert stop not in post(service, "/detokenize", {"tokens": choice["token_ids"][:-1]})["prompt"]
 
 
-def test_all_routes_see_the_same_prompt(service: Service) -> None:
-    """Ids of a rendering, of a chat, and given as they are: one prompt, one completion."""
+def test_all_routes_have_the_same_prompt(service: Service) -> None:
+    """Ids of a rendering, of a chat, and given directly: one prompt, one completion."""
     tokens = post(service, "/tokenize", {"messages": MESSAGES})["tokens"]
     chat = {"messages": MESSAGES, "return_token_ids": True, "temperature": 0, "max_tokens": 12}
     rendered = post(service, "/v1/chat/completions", chat)
@@ -80,7 +80,7 @@ def test_all_routes_see_the_same_prompt(service: Service) -> None:
 
 
 def test_tokens_replace_the_rendering(service: Service) -> None:
-    """The ids count, and the messages do not; streamed too."""
+    """The prompt is the ids, not the messages; streamed too."""
     body = {"messages": MESSAGES, "tokens": PROMPT, "temperature": 0, "max_tokens": 5, "return_token_ids": True}
 
     whole = post(service, "/v1/chat/completions/tokens", body)
@@ -94,8 +94,8 @@ def test_tokens_replace_the_rendering(service: Service) -> None:
     assert post(service, "/inference/v1/generate", expected)["choices"][0]["token_ids"] == streamed
 
 
-def test_all_contracts_give_the_same_ids(service: Service) -> None:
-    """SGLang's names and TRL's, with and without a slash at the end, streamed or not."""
+def test_all_contracts_return_the_same_ids(service: Service) -> None:
+    """SGLang's and TRL's, with and without a trailing slash, streamed or not."""
     expected = post(service, "/inference/v1/generate", {"token_ids": PROMPT, "sampling_params": GREEDY})
     ids = expected["choices"][0]["token_ids"]
     logprobs = [entry["logprob"] for entry in expected["choices"][0]["logprobs"]["content"]]
@@ -115,7 +115,7 @@ def test_all_contracts_give_the_same_ids(service: Service) -> None:
 
 
 def test_conversations_of_trl_are_chats(service: Service) -> None:
-    """The same prompt and completion as the chat route gives."""
+    """The same prompt and completion as on the chat route."""
     chat = {"messages": MESSAGES, "return_token_ids": True, "temperature": 0, "max_tokens": 12}
     expected = post(service, "/v1/chat/completions", chat)
 
@@ -127,7 +127,7 @@ def test_conversations_of_trl_are_chats(service: Service) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "binary"])
-def test_sequences_are_scored_behind_their_prompts(service: Service, form: str) -> None:
+def test_sequences_are_scored_after_their_prompts(service: Service, form: str) -> None:
     """One position for each token of the completion."""
     body = {"sequences": [PROMPT, [*PROMPT, 5]], "prompt_lengths": [1, 3], "top_logprobs": 2, "response_format": form}
 
@@ -152,10 +152,10 @@ TOO_LONG = [
 
 @pytest.mark.parametrize(("path", "body"), TOO_LONG)
 @pytest.mark.parametrize("stream", [False, True])
-def test_prompts_that_are_too_long_are_told_in_one_way(
+def test_prompts_that_are_too_long_get_one_message(
     service: Service, path: str, body: dict[str, Any], stream: bool
 ) -> None:
-    """A 400, streamed or not, with the words that clients look for."""
+    """A 400, streamed or not, with the phrases that clients match on."""
     response = httpx.post(service.url + path, json={**body, "stream": stream}, timeout=30)
 
     error = response.json()["error"]
@@ -187,17 +187,17 @@ def test_prompts_that_are_too_long_are_told_in_one_way(
         ("/chat/", {"messages": [[{"role": "user", "content": [{"type": "image_pil"}]}]]}, 400, "messages"),
     ],
 )
-def test_wrong_requests_have_their_status(
+def test_invalid_requests_have_their_status(
     service: Service, path: str, body: dict[str, Any], status: int, param: str | None
 ) -> None:
-    """And name what was wrong."""
+    """And the name of the field."""
     response = httpx.post(service.url + path, json=body, timeout=30)
 
     assert (response.status_code, response.json()["error"]["param"]) == (status, param)
 
 
-def test_an_abort_returns_what_there_is(tmp_path: Path) -> None:
-    """A request of one coordinator, aborted through another one, is answered with its ids so far and a 200."""
+def test_an_abort_returns_the_output_so_far(tmp_path: Path) -> None:
+    """A request of one coordinator, aborted through another one, gets its ids so far and a 200."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     options = ("--sim-step-ms", "5", "--sim-max-model-len", "100000")
@@ -226,7 +226,7 @@ def test_an_abort_returns_what_there_is(tmp_path: Path) -> None:
 
 
 def test_completions_are_read_by_their_ids(service: Service) -> None:
-    """What AReaL and TRL send and read: ids in, and in log-probabilities the names of ids."""
+    """The requests and responses of AReaL and TRL: ids in, and names of ids in log-probabilities."""
     body = {
         **{"prompt": PROMPT, "n": 1, "max_tokens": 6, "temperature": 0, "top_k": -1, "stop_token_ids": [0]},
         **{"logprobs": 0, "return_tokens_as_token_ids": True, "return_token_ids": True, "use_beam_search": False},
@@ -252,8 +252,8 @@ WITH_IDS = {"ignore_eos": True, "max_tokens": 200, "return_token_ids": True}
         ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT, **WITH_IDS}),
     ],
 )
-def test_new_weights_in_mid_reply_are_told(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
-    """The spans of a reply that saw two versions touch each other and cover all of its ids."""
+def test_new_weights_mid_reply_are_reported(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    """The spans of a reply with two versions are adjacent and cover all of its ids."""
     with simulated_service(tmp_path, "--sim-step-ms", "5") as service:
         choices: list[Any] = []
         with httpx.stream("POST", service.url + path, json={**body, "stream": True}, timeout=30) as stream:
@@ -278,8 +278,8 @@ def test_new_weights_in_mid_reply_are_told(tmp_path: Path, path: str, body: dict
         ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT}),
     ],
 )
-def test_whole_replies_with_ids_tell_their_weights(service: Service, path: str, prompt: dict[str, Any]) -> None:
-    """Each choice for itself; who asks for no ids gets OpenAI's fields."""
+def test_whole_replies_with_ids_have_weight_versions(service: Service, path: str, prompt: dict[str, Any]) -> None:
+    """Each choice has its own; without requested ids there are only OpenAI's fields."""
     body = {**prompt, "n": 2, "max_tokens": 3, "ignore_eos": True}
     told = post(service, path, {**body, "return_token_ids": True})["choices"]
 

@@ -1,4 +1,4 @@
-"""Tool calls and reasoning over chat completions, as the real OpenAI client sees them."""
+"""Tool calls and reasoning over chat completions, with the real OpenAI client."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ CHAT = "/v1/chat/completions"
 
 
 class Assembled:
-    """A streamed reply put together as clients do it."""
+    """A streamed reply assembled as clients do it."""
 
     def __init__(self, chunks: list[dict[str, Any]]) -> None:
         self.content = self.reasoning = ""
@@ -59,13 +59,13 @@ class Assembled:
 
 
 def body(model: str, **fields: Any) -> dict[str, Any]:
-    """Return a request with tools that wants to see everything."""
+    """Return a request with tools and all optional fields of replies."""
     common = {"model": model, "messages": MESSAGES, "tools": TOOLS, "max_tokens": 400}
     return {**common, "logprobs": True, "return_token_ids": True, **fields}
 
 
 def ask(service: Service, model: str, **fields: Any) -> dict[str, Any]:
-    """Return the choice of a whole answer."""
+    """Return the choice of a whole response."""
     response = httpx.post(service.url + CHAT, json=body(model, **fields), timeout=30)
     assert response.status_code == 200, response.text
     choice: dict[str, Any] = response.json()["choices"][0]
@@ -73,7 +73,7 @@ def ask(service: Service, model: str, **fields: Any) -> dict[str, Any]:
 
 
 def stream(service: Service, model: str, **fields: Any) -> Assembled:
-    """Return a streamed answer, put together."""
+    """Return an assembled streamed response."""
     options = {"stream": True, "stream_options": {"include_usage": True}}
     response = httpx.post(service.url + CHAT, json=body(model, **fields, **options), timeout=30)
     assert response.status_code == 200, response.text
@@ -83,7 +83,7 @@ def stream(service: Service, model: str, **fields: Any) -> Assembled:
 
 
 def test_the_client_gets_a_tool_call(scripted_client: OpenAI) -> None:
-    """The message has the call with its arguments as JSON, and ends because of it."""
+    """The message has the call with its arguments as JSON, and the finish reason tool_calls."""
     choice = scripted_client.chat.completions.create(model="calls", messages=MESSAGES, tools=TOOLS).choices[0]
 
     assert choice.finish_reason == "tool_calls"
@@ -98,8 +98,8 @@ def test_the_client_gets_a_tool_call(scripted_client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_add_up_to_whole_answers(scripted: Service, model: str) -> None:
-    """Content, reasoning, calls, ids, log-probabilities and reason are the same, streamed or not."""
+def test_streams_equal_whole_responses(scripted: Service, model: str) -> None:
+    """Content, reasoning, calls, ids, log-probabilities and finish reason."""
     whole, streamed = ask(scripted, model), stream(scripted, model)
 
     message = whole["message"]
@@ -113,7 +113,7 @@ def test_streams_add_up_to_whole_answers(scripted: Service, model: str) -> None:
 
 
 def test_two_calls_come_in_order(scripted: Service) -> None:
-    """Each call has an index and an id of its own."""
+    """Each call has its own index and id."""
     streamed = stream(scripted, "calls-twice")
 
     assert [name for name, _ in streamed.functions] == ["get_weather", "get_time"]
@@ -122,7 +122,7 @@ def test_two_calls_come_in_order(scripted: Service) -> None:
 
 
 def test_reasoning_is_counted(scripted: Service) -> None:
-    """Usage tells how many tokens were reasoning."""
+    """Usage has the number of reasoning tokens."""
     streamed = stream(scripted, "thinks")
 
     details = streamed.usage["completion_tokens_details"]
@@ -133,7 +133,7 @@ def test_reasoning_is_counted(scripted: Service) -> None:
 
 
 def test_hidden_reasoning_stays_hidden(scripted: Service) -> None:
-    """Without reasoning, neither its text nor its tokens show anywhere."""
+    """Neither its text nor its tokens are returned."""
     for shown in (
         ask(scripted, "thinks", include_reasoning=False),
         stream(scripted, "thinks", include_reasoning=False),
@@ -145,7 +145,7 @@ def test_hidden_reasoning_stays_hidden(scripted: Service) -> None:
 
 
 def test_a_slow_reader_loses_nothing_of_a_call(scripted: Service) -> None:
-    """Steps that gather while a client does not read are parsed one by one all the same."""
+    """Buffered steps are still parsed one by one."""
     with httpx.stream("POST", scripted.url + CHAT, json=body("calls", stream=True), timeout=30) as response:
         scripted.wait_slots(0, worker=list(REPLIES).index("calls"))  # all is generated before anything is read
         text = response.read().decode()
@@ -156,8 +156,8 @@ def test_a_slow_reader_loses_nothing_of_a_call(scripted: Service) -> None:
     ]
 
 
-def test_wrong_choices_are_named(scripted: Service, service: Service) -> None:
-    """A tool that is not there, and tools on a server without a parser, are 400s that say so."""
+def test_invalid_choices_are_named(scripted: Service, service: Service) -> None:
+    """An unknown tool, and tools on a server without a parser, are 400s with the reason."""
     named = {"type": "function", "function": {"name": "other"}}
     answer = httpx.post(scripted.url + CHAT, json=body("calls", tool_choice=named)).json()
     assert "does not match any of the specified `tools`" in answer["error"]["message"]
@@ -172,8 +172,8 @@ def test_wrong_choices_are_named(scripted: Service, service: Service) -> None:
 
 
 @pytest.mark.parametrize("limit", [30, 60])
-def test_a_call_that_the_limit_cut_is_what_vllm_makes_of_it(scripted: Service, limit: int) -> None:
-    """Streamed as far as it came, and text in whole answers; no traceback is in the log for it."""
+def test_a_truncated_call_equals_vllms(scripted: Service, limit: int) -> None:
+    """Streamed up to the limit, and text in whole responses; no traceback is logged."""
     options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
     whole = ask(scripted, "only-calls", **options)
     streamed = stream(scripted, "only-calls", **options)

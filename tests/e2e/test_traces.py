@@ -1,4 +1,4 @@
-"""One trace from a client through real processes: coordinator, worker, engine."""
+"""One trace through real processes: client, coordinator, worker, engine."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ ROUTE = "/v1/chat/completions"
 
 @asynccontextmanager
 async def in_thread(service: AbstractContextManager[Service]) -> AsyncIterator[Service]:
-    """Start and stop processes while the loop, and the collector in it, goes on."""
+    """Start and stop processes while the event loop, and the collector in it, continues."""
     started = await asyncio.to_thread(service.__enter__)
     try:
         yield started
@@ -30,14 +30,14 @@ async def in_thread(service: AbstractContextManager[Service]) -> AsyncIterator[S
 
 
 async def ask(url: str) -> None:
-    """Ask something within a trace."""
+    """Send a request within a trace."""
     async with httpx.AsyncClient(timeout=60) as client:
         headers = {"traceparent": f"00-{TRACE}-{CLIENT}-01"}
         assert (await client.post(url + ROUTE, json=ASKED, headers=headers)).status_code == 200
 
 
 async def test_a_coordinator_sends_spans(tmp_path: Path) -> None:
-    """They are a part of the client's trace, and say what was generated."""
+    """They belong to the client's trace, and have the attributes of the generation."""
     async with running_collector() as collector:
         options = ["--otlp-traces-endpoint", collector.endpoint]
         async with in_thread(simulated_service(tmp_path, coordinator_options=options)) as service:
@@ -52,8 +52,8 @@ async def test_a_coordinator_sends_spans(tmp_path: Path) -> None:
 @pytest.mark.engine
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_the_engine_goes_on_with_the_trace(tmp_path: Path) -> None:
-    """vLLM's own span is inside of the coordinator's."""
+async def test_the_engine_continues_the_trace(tmp_path: Path) -> None:
+    """vLLM's own span is a child of the coordinator's."""
     async with running_collector() as collector:
         endpoint = ["--otlp-traces-endpoint", collector.endpoint]
         async with in_thread(serving(tmp_path, endpoint, endpoint)) as service:

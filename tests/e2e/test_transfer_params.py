@@ -1,4 +1,4 @@
-"""Parameters that make an engine fetch other engines' memory are no client's business, on any route."""
+"""Parameters that make an engine read other engines' memory are rejected on all routes by default."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("path", "body", "name"), CASES)
 def test_transfer_parameters_are_refused(service: Service, path: str, body: dict[str, Any], name: str) -> None:
-    """Every route refuses them by name, also inside extra arguments."""
+    """Every route rejects them by name, also inside extra arguments."""
     response = httpx.post(service.url + path, json=body)
 
     assert response.status_code == 400, response.text
@@ -68,16 +68,16 @@ def test_transfer_parameters_are_refused(service: Service, path: str, body: dict
         (GENERATE, {"token_ids": [1], "sampling_params": {"max_tokens": 1, "extra_args": {"kv_transfer_params": {}}}}),
     ],
 )
-def test_what_transfers_nothing_is_served(service: Service, path: str, body: dict[str, Any]) -> None:
-    """Empty objects, a prompt that comes as ids, and other extra arguments pass."""
+def test_requests_without_a_transfer_are_served(service: Service, path: str, body: dict[str, Any]) -> None:
+    """Empty objects, a prompt as ids, and other extra arguments pass."""
     response = httpx.post(service.url + path, json=body)
 
     assert response.status_code == 200, response.text
 
 
 @pytest.mark.slow
-def test_a_router_may_fill_them_where_the_operator_says_so(tmp_path: Path) -> None:
-    """With --allow-kv-transfer-params they reach the worker as they came."""
+def test_transfer_parameters_can_be_allowed(tmp_path: Path) -> None:
+    """With --allow-kv-transfer-params they reach the worker unchanged."""
     options = ("--allow-kv-transfer-params", "--enable-render-route")
     with simulated_service(tmp_path, coordinator_options=options) as service:
         body = {"prompt": "Hi", "max_tokens": 1, "kv_transfer_params": REMOTE, "ec_transfer_params": {"a": 1}}

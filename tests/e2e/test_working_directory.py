@@ -1,4 +1,4 @@
-"""Nothing is imported from the directory in which a command is started: it may be a model that somebody downloaded."""
+"""Nothing is imported from the directory in which a command is started: it may be a downloaded model."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ _PYTHON = ("json", "logging", "asyncio", "multiprocessing", "resource", "ctypes"
 
 
 def lay_traps(tmp_path: Path, *names: str) -> Path:
-    """Make a directory whose Python files leave a trace when they run, and end the process."""
+    """Create a directory whose Python files leave a trace when they run, and end the process."""
     folder = tmp_path / "downloaded-model"
     folder.mkdir()
     for name in names:
@@ -23,7 +23,7 @@ def lay_traps(tmp_path: Path, *names: str) -> Path:
 
 
 def serve_from(directory: Path, tmp_path: Path, *program: str | Path) -> None:
-    """Start `serve` with all kinds of children there, and have each of them work."""
+    """Start `serve` with all kinds of child processes there, and use each of them."""
     arguments = ["serve", "--engine", "sim", "--port", "0", "--processes", "2", "--trust-request-chat-template"]
     serve = Process(arguments, tmp_path / "serve.log", program=program, directory=directory)
     try:
@@ -35,7 +35,7 @@ def serve_from(directory: Path, tmp_path: Path, *program: str | Path) -> None:
 
 
 def test_the_command_runs_no_file_of_the_working_directory(tmp_path: Path) -> None:
-    """Neither by itself nor by what it starts: worker, coordinators, the process of requests' own templates."""
+    """Neither does any child process: worker, coordinators, the renderer of requests' templates."""
     directory = lay_traps(tmp_path, "tokenwire", "worker", "coordinator", *_LIBRARIES, *_PYTHON)
 
     serve_from(directory, tmp_path, Path(sys.executable).with_name("tokenwire"))
@@ -44,7 +44,7 @@ def test_the_command_runs_no_file_of_the_working_directory(tmp_path: Path) -> No
 
 
 def test_the_module_runs_no_file_of_the_working_directory(tmp_path: Path) -> None:
-    """As far as it is ours to decide: a `tokenwire.py` there is what `python -m tokenwire` asks Python for."""
+    """Except a `tokenwire.py`, which `python -m tokenwire` requests from Python itself."""
     directory = lay_traps(tmp_path, "worker", "coordinator", *_LIBRARIES, *_PYTHON)
 
     serve_from(directory, tmp_path, sys.executable, "-m", "tokenwire")
@@ -52,7 +52,7 @@ def test_the_module_runs_no_file_of_the_working_directory(tmp_path: Path) -> Non
     assert not list(tmp_path.glob("*.ran"))
 
 
-def test_what_libraries_start_is_kept_off_too(tmp_path: Path) -> None:
+def test_processes_of_libraries_are_protected_too(tmp_path: Path) -> None:
     """Every process of a service has PYTHONSAFEPATH in its environment, for those that vLLM starts."""
     with running(["serve", "--engine", "sim", "--port", "0"], tmp_path, "serve") as serve:
         serve.wait_for(r"is ready: (http://\S+)")

@@ -1,1 +1,1 @@
-"""What users install: the wheel, and every install line that documents and messages name."""
+"""What users install: the wheel, and every documented install command."""

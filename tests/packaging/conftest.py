@@ -1,4 +1,4 @@
-"""What a release builds, built once."""
+"""The artifacts of a release, built once."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the archive of sources, and the wheel from that; returns their folder."""
+    """Build the sdist, and the wheel from it; return their folder."""
     folder = tmp_path_factory.mktemp("distributions")
     command = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, timeout=240)
@@ -20,13 +20,13 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(distributions: Path) -> Path:
-    """Return the wheel that was built from the archive of sources."""
+    """Return the wheel built from the sdist."""
     return next(distributions.glob("tokenwire-*.whl"))
 
 
 @pytest.fixture(scope="session")
 def sdist(distributions: Path) -> Path:
-    """Return the archive of sources."""
+    """Return the sdist."""
     return next(distributions.glob("tokenwire-*.tar.gz"))
 
 

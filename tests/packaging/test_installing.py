@@ -1,4 +1,4 @@
-"""Every install line that README, documents or error messages name works where nothing of tokenwire is configured."""
+"""Every install command in documents and messages works in a fresh environment."""
 
 import re
 import subprocess
@@ -17,21 +17,21 @@ _LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
 
 
 def named_extras() -> dict[str, str]:
-    """Find what is installed anywhere, as extras ("" for none), with a file that says so."""
+    """Return the extras in install commands ("" for none), each with a file that has one."""
     files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
     files += [path for half in ("tokenwire", "coordinator", "worker") for path in (ROOT / half).rglob("*.py")]
     return {found[1] or "": path.name for path in sorted(files) for found in _LINE.finditer(path.read_text())}
 
 
-def test_install_lines_are_found() -> None:
-    """The test below sees those of the README and those of messages."""
+def test_install_commands_are_found() -> None:
+    """The test below covers those of the README and of messages."""
     assert {"", "worker", "parsers", "redis", "otel"} <= set(named_extras())
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.13"])
 @pytest.mark.parametrize("extras", named_extras())
-def test_an_install_line_can_be_resolved(extras: str, python: str, tmp_path: Path) -> None:
-    """From PyPI alone, from wheels alone, on a Linux machine with any supported Python."""
+def test_an_install_command_can_be_resolved(extras: str, python: str, tmp_path: Path) -> None:
+    """From PyPI alone, with wheels alone, on Linux with any supported Python."""
     requirement = f"tokenwire[{extras}] @ {ROOT.as_uri()}" if extras else f"tokenwire @ {ROOT.as_uri()}"
     command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", "--quiet", "--no-build", "--no-sources"]
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_35", "-"]
@@ -42,7 +42,7 @@ def test_an_install_line_can_be_resolved(extras: str, python: str, tmp_path: Pat
 
 
 def test_a_plain_installation_serves(wheel: Path, tmp_path: Path) -> None:
-    """`pip install tokenwire` in an empty environment brings no torch, and all that the simulated engine needs."""
+    """`pip install tokenwire` in an empty environment installs no torch, and everything for the simulated engine."""
     environment = tmp_path / "environment"
     uv = [sys.executable, "-m", "uv", "--no-config"]
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, environment], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by the DevTools protocol over a pipe: no driver, no port."""
+"""A headless Chromium, controlled by the DevTools protocol over a pipe: no driver, no port."""
 
 import base64
 import contextlib
@@ -33,7 +33,7 @@ _FLAGS = (
 
 
 class Page:
-    """One tab. What goes wrong in it, and what it asks for, is remembered."""
+    """One tab, which records its errors and requests."""
 
     def __init__(self, commands: int, events: int) -> None:
         self._commands = commands
@@ -51,7 +51,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol; returns its result."""
+        """Call a method of the protocol; return its result."""
         self._count += 1
         message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
         if self._session:
@@ -66,7 +66,7 @@ class Page:
             self._note(answer)
 
     def open(self, url: str) -> None:
-        """Go to a page, and forget what was before."""
+        """Load a page, and reset the records."""
         self.call("Page.navigate", url=url)
         self.wait_for("document.readyState === 'complete'")
 
@@ -86,7 +86,7 @@ class Page:
         raise AssertionError(f"not true: {expression}\n{self.text('body')}")
 
     def text(self, selector: str) -> str:
-        """Return the text of an element, as it is shown."""
+        """Return the visible text of an element."""
         return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def fill(self, selector: str, value: str) -> None:
@@ -98,20 +98,20 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type_key(self, key: str) -> None:
-        """Press a key where the focus is."""
+        """Press a key in the focused element."""
         code = {"Enter": 13, "Tab": 9}[key]
         for kind in ("keyDown", "keyUp"):
             text = "\r" if key == "Enter" and kind == "keyDown" else ""
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def resize(self, width: int, height: int, scale: float = 1) -> None:
-        """Be a screen of this size."""
+        """Set the size of the viewport."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
         )
 
     def screenshot(self, path: Path) -> None:
-        """Write what is to be seen to a PNG file."""
+        """Write a screenshot to a PNG file."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _next(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def chromium(folder: Path) -> Iterator[Page]:
 
 
 def _high(fd: int) -> int:
-    """Move a descriptor out of the way of those that the child is to have."""
+    """Move a descriptor away from the numbers that the child uses."""
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16)
     os.close(fd)
     return moved

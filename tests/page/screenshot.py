@@ -1,4 +1,4 @@
-"""Takes the picture of the status page in the documentation: python -m tests.page.screenshot [FILE]."""
+"""Takes the screenshot of the status page in the documentation: python -m tests.page.screenshot [FILE]."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ _LOADS: list[dict[str, Any]] = [
 
 
 def take(path: Path) -> None:
-    """Start a small fleet under load, talk to it, and write what is to be seen."""
+    """Start a small fleet under load, chat with it, and write a screenshot."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = npm_tokenizer_directory("qwen3")

@@ -1,4 +1,4 @@
-"""The page that describes the API as a user sees it: a real browser, a server with keys, and no way to elsewhere."""
+"""The page of /docs in a real browser, with a server that requires keys, and without other origins."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that asks for a key."""
+    """A service that requires a key."""
     folder = tmp_path_factory.mktemp("service")
     (folder / "keys").write_text("tenant sesame\n")
     options = ["--api-keys-file", str(folder / "keys")]
@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def shown(tmp_path: Path, service: Service) -> Iterator[Page]:
-    """The page, with the chat route opened. In the end nobody else was asked for anything."""
+    """The page, with the chat route opened. At the end it has sent no request elsewhere."""
     with chromium(tmp_path) as page:
         page.open(f"{service.url}/docs")
         page.wait_for("document.querySelectorAll('.operation').length > 20")
@@ -55,8 +55,8 @@ def _js(fields: dict[str, object]) -> str:
     return "{" + ", ".join(f"{name}: {str(value).lower()}" for name, value in fields.items()) + "}"
 
 
-def test_it_shows_what_a_route_takes_and_answers(shown: Page) -> None:
-    """Fields of the body, answers by status, and errors in the shape that this server gives them."""
+def test_it_shows_the_fields_and_responses_of_a_route(shown: Page) -> None:
+    """Fields of the body, responses by status, and errors in this server's format."""
     text = shown.evaluate(f"{CHAT}.textContent")
 
     assert "max_tokens" in text
@@ -66,7 +66,7 @@ def test_it_shows_what_a_route_takes_and_answers(shown: Page) -> None:
 
 
 def test_a_request_is_tried_with_a_key(shown: Page) -> None:
-    """Without a key the server's own words say what is missing; with one the answer comes, whole or as a stream."""
+    """Without a key the server's error is shown; with one the response, whole or streamed."""
     send(shown)
     shown.wait_for(f"{STATUS}.startsWith('401')")
     assert "API key" in shown.evaluate(ANSWER)

@@ -1,4 +1,4 @@
-"""The status page as a user sees it: real processes behind it, a real browser in front."""
+"""The status page in a real browser, with real processes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers with a model of an unusual name."""
+    """Two workers with a model whose name needs escaping."""
     worker = ["--sim-step-ms", "10", "--served-model-name", NAME]
     folder = tmp_path_factory.mktemp("service")
     with simulated_service(folder, *worker, workers=2, coordinator_options=["--enable-debug-headers"]) as service:
@@ -38,7 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def shown(page: Page, service: Service) -> Iterator[Page]:
-    """The page of that service. In the end nothing has gone wrong in it, and nobody else was asked for anything."""
+    """The page of that service. At the end it has no errors and has sent no request elsewhere."""
     page.problems.clear()
     page.requested.clear()
     page.open(service.url)
@@ -50,7 +50,7 @@ def shown(page: Page, service: Service) -> Iterator[Page]:
 
 
 def send(page: Page, text: str, max_tokens: int, stop: str = "", tokens: bool = False) -> None:
-    """Say something in the playground, with the keyboard."""
+    """Send a message in the playground, with the keyboard."""
     page.fill("#chat-max", str(max_tokens))
     page.fill("#chat-stop", stop)
     page.evaluate(f"document.querySelector('#chat-tokens').checked = {str(tokens).lower()}")
@@ -60,7 +60,7 @@ def send(page: Page, text: str, max_tokens: int, stop: str = "", tokens: bool = 
 
 
 def test_it_shows_the_fleet(shown: Page, service: Service) -> None:
-    """Every worker with its address and state, and names as they are, whatever they look like."""
+    """Every worker with its address and state, and names as plain text."""
     rows = shown.text("#workers")
 
     assert all(address in rows for address in service.addresses)
@@ -71,7 +71,7 @@ def test_it_shows_the_fleet(shown: Page, service: Service) -> None:
 
 
 def test_it_is_live(shown: Page) -> None:
-    """While a reply is written, figures move; it shows as it grows, and it can be stopped."""
+    """During a reply figures change; the reply grows, and can be stopped."""
     send(shown, "Go on", max_tokens=20_000)
     shown.wait_for("document.querySelector('.assistant .said').textContent.length > 20")
     shown.wait_for("Number(document.querySelector('#rate').textContent) > 0")
@@ -86,7 +86,7 @@ def test_it_is_live(shown: Page) -> None:
 
 
 def test_a_reply_shows_its_tokens(shown: Page, service: Service) -> None:
-    """Each with its id and probability; and which worker made them, and how it ended."""
+    """Each with its id and probability, its worker, and the finish reason."""
     send(shown, "Hello", max_tokens=12, tokens=True)
     shown.wait_for(f"{NONE_RUNS} && document.querySelector('.assistant .note')")
 
@@ -104,8 +104,8 @@ def test_a_reply_shows_its_tokens(shown: Page, service: Service) -> None:
     assert "12 made" in note
 
 
-def test_a_conversation_goes_on(shown: Page) -> None:
-    """Later requests bring the earlier turns; a stop string ends a reply; a new conversation begins with nothing."""
+def test_a_conversation_continues(shown: Page) -> None:
+    """Later requests have the earlier turns; a stop string ends a reply; a new conversation is empty."""
     send(shown, "One", max_tokens=30)
     shown.wait_for(
         f"{NONE_RUNS} && document.querySelectorAll('.note').length && document.querySelector('.said ~ .note')"
@@ -121,8 +121,8 @@ def test_a_conversation_goes_on(shown: Page) -> None:
     assert shown.evaluate("document.querySelector('#chat-log').children.length") == 0
 
 
-def test_errors_are_the_servers_own_words(shown: Page) -> None:
-    """What is wrong with a request is said, and the next one works."""
+def test_errors_are_the_servers_messages(shown: Page) -> None:
+    """The next request works."""
     send(shown, "Hello", max_tokens=3, stop="x" * 5000)
     shown.wait_for("document.querySelector('#chat-note').textContent.includes('4096')")
     shown.problems.clear()  # the browser itself names every 400
@@ -132,7 +132,7 @@ def test_errors_are_the_servers_own_words(shown: Page) -> None:
 
 
 def test_everything_has_a_name(shown: Page) -> None:
-    """A screen reader can tell what each control is for, and tables are tables on a phone too."""
+    """Controls have names for screen readers, and tables work on a phone too."""
     shown.resize(360, 740)
     try:
         nodes = shown.call("Accessibility.getFullAXTree")["nodes"]
@@ -153,7 +153,7 @@ def test_everything_has_a_name(shown: Page) -> None:
 
 
 def test_a_lost_worker_is_shown_with_the_reason(shown: Page, service: Service) -> None:
-    """Its row stays and says what is known."""
+    """Its row stays, with its last properties."""
     service.workers[1].stop()
 
     shown.wait_for("document.querySelector('#state').textContent.includes('1 of 2')")
@@ -165,7 +165,7 @@ def test_a_lost_worker_is_shown_with_the_reason(shown: Page, service: Service) -
 
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, tmp_path: Path) -> None:
-    """A wrong one is refused, the right one shows the fleet and lets one chat; it is nowhere but in the tab."""
+    """A wrong one is rejected, the right one enables the fleet and the playground; it is stored only in the tab."""
     (keys := tmp_path / "keys").write_text("tenant sesame\n")
     with simulated_service(tmp_path, coordinator_options=["--api-keys-file", str(keys)]) as service:
         page.open(service.url)
@@ -187,6 +187,6 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, tmp_path: Path) -> N
 
 
 def notes(page: Page) -> list[str]:
-    """Return what is said of each reply."""
+    """Return the annotations of each reply."""
     found: list[str] = page.evaluate("[...document.querySelectorAll('.assistant .note')].map(each => each.textContent)")
     return found

@@ -1,4 +1,4 @@
-"""Every contract for steering a fleet, over HTTP and with real processes."""
+"""The admin routes of every contract, over HTTP with real processes."""
 
 import threading
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_t
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers behind a coordinator that may steer them."""
+    """Two workers behind a coordinator with admin routes."""
     folder = tmp_path_factory.mktemp("steering")
     options = ("--sim-step-ms", "2", "--served-model-name", "sim")
     key = folder / "admin-key"
@@ -52,7 +52,7 @@ def get(client: httpx.Client, path: str) -> Any:
 
 
 def test_vllm_pauses(client: httpx.Client) -> None:
-    """vLLM's routes by query or body, idempotent, with vLLM's answers."""
+    """vLLM's routes by query or body, idempotent, with vLLM's responses."""
     assert post(client, "/pause?mode=keep&clear_cache=false") == {"status": "paused"}
     assert post(client, "/pause", {"mode": "wait"}) == {"status": "paused"}
     assert get(client, "/is_paused") == {"is_paused": True}
@@ -67,7 +67,7 @@ def test_vllm_pauses(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
 def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode: str) -> None:
-    """A request that comes during a pause waits in an engine, and is answered whole after the resume."""
+    """A request during a pause waits in an engine, and is completed after the resume."""
     post(client, f"/pause?mode={mode}")
     answers: list[httpx.Response] = []
     thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=ASKED, timeout=30)))
@@ -84,7 +84,7 @@ def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode
 
 
 def test_vllm_sleeps(client: httpx.Client) -> None:
-    """Levels and tags, by query and by body; partly awake is asleep."""
+    """Levels and tags, by query and by body; partly awake counts as asleep."""
     assert post(client, "/sleep?level=1&mode=keep") == {"status": "sleeping", "level": 1}
     assert post(client, "/wake_up?tags=weights") == {"status": "sleeping", "tags": ["weights"]}
     assert get(client, "/is_sleeping") == {"is_sleeping": True}
@@ -93,7 +93,7 @@ def test_vllm_sleeps(client: httpx.Client) -> None:
 
 
 def test_vllm_transfers_weights(client: httpx.Client) -> None:
-    """The stages that TRL runs, in its order, and the label that came of them."""
+    """The stages of TRL, in its order, and the resulting version."""
     info = {"master_address": "127.0.0.1", "master_port": 1, "rank_offset": 1, "world_size": 3, "packed": True}
     assert "message" in post(client, "/init_weight_transfer_engine", {"init_info": info})
     assert "message" in post(client, "/start_weight_update", {})
@@ -106,7 +106,7 @@ def test_vllm_transfers_weights(client: httpx.Client) -> None:
 
 
 def test_prime_rl_updates_from_a_directory(client: httpx.Client, tmp_path: Path) -> None:
-    """`weight_dir` is read by every worker and changes what they say; null does nothing; a missing one is a 404."""
+    """`weight_dir` is loaded by every worker and changes their output; null does nothing; a missing one is a 404."""
     before = client.post(CHAT, json=ASKED).json()["choices"][0]["message"]["content"]
     step = tmp_path / "step_7"
     step.mkdir()
@@ -126,7 +126,7 @@ def test_prime_rl_updates_from_a_directory(client: httpx.Client, tmp_path: Path)
 
 
 def test_prime_rl_finds_the_fleet(service: Service, client: httpx.Client, tmp_path: Path) -> None:
-    """Discovery has exactly the fields that its client allows, and its way of updating weights works."""
+    """Discovery has exactly the fields that its client allows, and its weight update works."""
     told = get(client, "/v1/rl/workers")
     assert told.keys() == {"protocol_version", "namespace", "workers"}
     (entry,) = told["workers"]
@@ -147,8 +147,8 @@ def test_prime_rl_finds_the_fleet(service: Service, client: httpx.Client, tmp_pa
     assert client.post("/collective_rpc", json={}).status_code == 400
 
 
-def test_trl_asks_for_what_it_needs(client: httpx.Client) -> None:
-    """World size over all workers, the configuration that TRL reads, caches, liveness."""
+def test_trl_reads_what_it_needs(client: httpx.Client) -> None:
+    """World size of all workers, the configuration, caches, liveness."""
     assert get(client, "/get_world_size") == {"world_size": 2}
     config = get(client, "/server_info?config_format=json")["vllm_config"]
     assert config["model_config"]["logprobs_mode"] == "processed_logprobs"
@@ -160,7 +160,7 @@ def test_trl_asks_for_what_it_needs(client: httpx.Client) -> None:
 
 
 def test_adapters_are_models(client: httpx.Client) -> None:
-    """A loaded adapter is listed, named in requests and answers, says something else, and is gone when unloaded."""
+    """A loaded adapter is listed, named in requests and responses, changes the output, and is gone when unloaded."""
     base = client.post(CHAT, json=ASKED).json()
     body = {"lora_name": "red", "lora_path": "/adapters/red"}
     loaded = client.post("/v1/load_lora_adapter", json=body)
@@ -190,8 +190,8 @@ def test_adapters_are_models(client: httpx.Client) -> None:
     assert client.post(CHAT, json={**ASKED, "model": "red"}).status_code == 404
 
 
-def test_dynamo_sees_and_steers(service: Service, client: httpx.Client, tmp_path: Path) -> None:
-    """/v1/rl in Dynamo's shapes, with every worker in each answer."""
+def test_dynamo_reads_and_changes_the_state(service: Service, client: httpx.Client, tmp_path: Path) -> None:
+    """/v1/rl in Dynamo's format, with every worker in each response."""
     paused = post(client, "/v1/rl/pause")
     assert paused["status"] == "ok"
     assert [worker["worker"] for worker in paused["workers"]] == service.addresses
@@ -212,8 +212,8 @@ def test_dynamo_sees_and_steers(service: Service, client: httpx.Client, tmp_path
     assert client.post("/pause", json={"model": "unknown"}).status_code == 404
 
 
-def test_nobody_steers_unasked(tmp_path: Path) -> None:
-    """Control routes are off by default; adapters have a flag of their own; with a key they need it."""
+def test_admin_routes_are_disabled_by_default(tmp_path: Path) -> None:
+    """Adapters have a flag of their own; with an admin key the routes require it."""
     with simulated_service(tmp_path) as service:
         assert httpx.post(f"{service.url}/pause").status_code == 404
         assert httpx.post(f"{service.url}/v1/load_lora_adapter").status_code == 404
@@ -229,8 +229,8 @@ def test_nobody_steers_unasked(tmp_path: Path) -> None:
         assert "sesame" not in service.coordinator.log
 
 
-def test_trl_of_old_is_told_that_it_needs_gpus(client: httpx.Client) -> None:
-    """Its routes end in a slash; without GPUs its way of updating weights is a 501 that names another one."""
+def test_older_trl_without_gpus_gets_a_501(client: httpx.Client) -> None:
+    """Its weight update needs NCCL; the message names another one."""
     assert client.get("/health/", follow_redirects=False).status_code == 200
     assert get(client, "/get_world_size/") == {"world_size": 2}
     assert client.post("/reset_prefix_cache/", follow_redirects=False).status_code == 200
@@ -246,8 +246,8 @@ def test_trl_of_old_is_told_that_it_needs_gpus(client: httpx.Client) -> None:
         assert "weight_dir" in answer.json()["error"]["message"]
 
 
-def test_trl_of_old_closes_what_it_never_opened(client: httpx.Client) -> None:
-    """Its clients do so at their exit; and no later call hears of it."""
+def test_older_trl_may_close_an_unopened_communicator(client: httpx.Client) -> None:
+    """Its clients do so at exit; no later call fails."""
     for _ in range(2):
         assert "message" in post(client, "/close_communicator/", {})
     assert "message" in post(client, "/close_communicator/")

@@ -1,4 +1,4 @@
-"""API keys at the front door of real processes: who gets in, what it may do, and how long that may take."""
+"""API keys with real processes: authentication, permissions and timeouts."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ BEARER = {"Authorization": "Bearer search-secret"}
 
 @dataclass
 class Guarded:
-    """A service that asks for keys."""
+    """A service that requires keys."""
 
     service: Service
     keys: Path
@@ -42,7 +42,7 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A service with keys, and steering with an admin key."""
+    """A service with keys, and admin routes with an admin key."""
     folder = tmp_path_factory.mktemp("guarded")
     (keys := folder / "keys.json").write_text(json.dumps(KEYS))
     (admin := folder / "admin").write_text("admin-secret")
@@ -52,7 +52,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         assert "-secret" not in service.coordinator.log
 
 
-def test_clients_bring_their_keys(guarded: Guarded) -> None:
+def test_clients_send_their_keys(guarded: Guarded) -> None:
     """OpenAI's client with a key, Anthropic's with its own header; a wrong key is its AuthenticationError."""
     assert guarded.client("search-secret").chat.completions.create(**ASKED).usage
     anthropic = Anthropic(base_url=guarded.service.url, api_key="search-secret", max_retries=0)
@@ -65,8 +65,8 @@ def test_clients_bring_their_keys(guarded: Guarded) -> None:
     assert httpx.get(f"{guarded.service.url}/version").status_code == 200
 
 
-def test_steering_has_a_key_of_its_own(guarded: Guarded) -> None:
-    """An API key does not open steering, the admin key does not open generation."""
+def test_admin_routes_have_their_own_key(guarded: Guarded) -> None:
+    """An API key does not authorize them, and the admin key does not authorize generation."""
     admin = {"Authorization": "Bearer admin-secret"}
 
     assert guarded.post(path="/pause").status_code == 401
@@ -85,7 +85,7 @@ def test_a_key_may_be_for_some_models(guarded: Guarded) -> None:
 
 
 def test_prompts_and_replies_are_charged(guarded: Guarded) -> None:
-    """A key with so many tokens in a minute is refused when they are used up, and told what is left."""
+    """A key that has used its tokens per minute is rejected, with the rest in headers."""
     client = guarded.client("metered-secret")
     first = client.chat.completions.with_raw_response.create(**{**ASKED, "max_tokens": 60})
     assert first.headers["x-ratelimit-limit-tokens"] == "60"
@@ -98,7 +98,7 @@ def test_prompts_and_replies_are_charged(guarded: Guarded) -> None:
 
 
 def test_keys_change_without_a_restart(guarded: Guarded) -> None:
-    """A key that is added opens at once, and one that is taken away does not."""
+    """An added key is accepted at once, and a removed one is not."""
     guarded.keys.write_text(json.dumps([*KEYS, {"key": "new-secret"}]))
     assert guarded.post({"x-api-key": "new-secret"}).status_code == 200
 
@@ -107,7 +107,7 @@ def test_keys_change_without_a_restart(guarded: Guarded) -> None:
 
 
 def test_tenants_do_not_share_histories(guarded: Guarded) -> None:
-    """The same conversation, continued by another tenant, is not known to have been said."""
+    """The same conversation, continued by another tenant, is not found."""
     exact = {"token_history": "exact"}
     reply = guarded.post(BEARER, **exact).json()["choices"][0]["message"]
     follow = [*ASKED["messages"], {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": "?"}]
@@ -120,8 +120,8 @@ def test_tenants_do_not_share_histories(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_has_the_time_that_its_client_gives_it(guarded: Guarded, stream: bool) -> None:
-    """After X-Request-Timeout it ends: a 504, or an error event behind what there is; and the engine is free."""
+def test_a_request_has_its_clients_timeout(guarded: Guarded, stream: bool) -> None:
+    """After X-Request-Timeout: a 504, or an error event after the output so far; and the engine is free."""
     answer = guarded.post({**BEARER, "X-Request-Timeout": "0.3"}, max_tokens=20_000, stream=stream)
 
     guarded.service.wait_slots(0)
@@ -129,7 +129,7 @@ def test_a_request_has_the_time_that_its_client_gives_it(guarded: Guarded, strea
     assert "took longer than 0.3 s" in answer.text
 
 
-def test_a_time_that_is_none_is_refused(guarded: Guarded) -> None:
+def test_an_invalid_timeout_is_refused(guarded: Guarded) -> None:
     """The message names the header."""
     answer = guarded.post({**BEARER, "X-Request-Timeout": "soon"})
 

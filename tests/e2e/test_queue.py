@@ -1,4 +1,4 @@
-"""The line, with real processes: workers that are away, clients that leave, and more load than can be served."""
+"""The queue with real processes: lost workers, disconnects, and overload."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from benchmarks import overload
-from tests.e2e.test_leaving_clients import send
+from tests.e2e.test_disconnects import send
 from tests.processes import Process, coordinator, running, simulated_service
 
 CHAT = "/v1/chat/completions"
@@ -22,7 +22,7 @@ AWAY_S = float(os.environ.get("TOKENWIRE_TEST_AWAY_S", "1"))
 
 
 def in_background(url: str, count: int, **fields: Any) -> tuple[list[httpx.Response], Callable[[], None]]:
-    """Send requests at once; returns the list that their answers come to, and what waits for all of them."""
+    """Send requests concurrently; return the list of their responses, and a function that waits for all."""
     answers: list[httpx.Response] = []
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40, "temperature": 0, **fields}
     threads = [
@@ -39,8 +39,8 @@ def in_background(url: str, count: int, **fields: Any) -> tuple[list[httpx.Respo
     return answers, join
 
 
-def test_requests_wait_for_a_worker_that_is_away(folder: Path) -> None:
-    """The only worker is killed and comes back on its port: what ran and what came meanwhile is served, all of it."""
+def test_requests_wait_for_a_lost_worker(folder: Path) -> None:
+    """The only worker is killed and returns on its port: running and new requests are all served."""
     with ExitStack() as stack:
         first = Process(["worker", "--engine", "sim", "--listen", "127.0.0.1:0"], folder / "first.log")
         stack.callback(first.stop)
@@ -67,8 +67,8 @@ def test_requests_wait_for_a_worker_that_is_away(folder: Path) -> None:
     assert {answer.json()["usage"]["completion_tokens"] for answer in begun} == {400}
 
 
-def test_a_client_that_leaves_the_line_is_forgotten(folder: Path) -> None:
-    """Those behind it move up, and nothing of it stays anywhere."""
+def test_a_disconnect_leaves_the_queue(folder: Path) -> None:
+    """Requests behind it move up, and nothing of it is left."""
     options = ("--sim-max-num-seqs", "1", "--sim-step-ms", "5")
     with simulated_service(folder, *options) as service:
         running_ones = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
@@ -85,8 +85,8 @@ def test_a_client_that_leaves_the_line_is_forgotten(folder: Path) -> None:
         service.wait_slots(0)
 
 
-def test_an_abort_by_id_reaches_the_line(folder: Path) -> None:
-    """A request that waits is answered as an aborted one, with nothing."""
+def test_an_abort_by_id_reaches_the_queue(folder: Path) -> None:
+    """A queued request is returned as aborted, without output."""
     with simulated_service(folder, "--sim-max-num-seqs", "1") as service:
         taken = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
         service.wait_slots(3)
@@ -106,8 +106,8 @@ def test_an_abort_by_id_reaches_the_line(folder: Path) -> None:
             connection.close()
 
 
-def test_waiting_ends_with_a_status(folder: Path) -> None:
-    """A request that finds no room in its time is a 503, and one that finds the line full a 429, with Retry-After."""
+def test_queueing_ends_with_a_status(folder: Path) -> None:
+    """After its queue time a request is a 503, and with a full queue a 429, with Retry-After."""
     options = ["--queue-timeout", "0.3", "--max-queue", "1"]
     with simulated_service(folder, "--sim-max-num-seqs", "1", coordinator_options=options) as service:
         taken = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
@@ -124,7 +124,7 @@ def test_waiting_ends_with_a_status(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_overload_breaks_no_reply() -> None:
-    """Ten times too much load: what is let in gets whole replies, and every refusal says when to come back."""
+    """With ten times the load, admitted requests get whole replies, and every rejection has Retry-After."""
     measured = overload.run(seconds=5.0)
 
     assert {200, 429} <= measured["statuses"].keys() <= {200, 429, 503}

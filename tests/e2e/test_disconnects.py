@@ -1,4 +1,4 @@
-"""Clients that leave, read slowly or not at all: the engine stops computing for them, others notice nothing."""
+"""Clients that disconnect, or read slowly or never: the engine stops computing for them, and others are unaffected."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ CHAT = "/v1/chat/completions"
 
 
 def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
-    """Send a request on a bare socket and leave the answer unread."""
+    """Send a request on a bare socket and leave the response unread."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     connection = socket.socket()
@@ -32,8 +32,8 @@ def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> s
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_leaving_in_mid_reply_aborts_at_once(folder: Path, stream: bool) -> None:
-    """A client that hangs up is noticed and its sequences are aborted, streamed or not."""
+def test_a_disconnect_mid_reply_aborts_at_once(folder: Path, stream: bool) -> None:
+    """The sequences of a disconnected client are aborted, streamed or not."""
     with simulated_service(folder, "--sim-step-ms", "5") as service:
         connection = send(service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
         service.wait_slots(2)
@@ -45,8 +45,8 @@ def test_leaving_in_mid_reply_aborts_at_once(folder: Path, stream: bool) -> None
         assert service.server_info().generated_tokens == steps
 
 
-def test_leaving_in_prefill_aborts_at_once(folder: Path) -> None:
-    """A client that hangs up before the first token costs no more prefill."""
+def test_a_disconnect_in_prefill_aborts_at_once(folder: Path) -> None:
+    """A client that disconnects before the first token costs no further prefill."""
     with simulated_service(folder, "--sim-prefill-rate", "1000") as service:
         connection = send(service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]})
         service.wait_slots(1)
@@ -57,8 +57,8 @@ def test_leaving_in_prefill_aborts_at_once(folder: Path) -> None:
         assert service.server_info().generated_tokens == 0
 
 
-def test_leaving_while_queued_frees_the_place(folder: Path) -> None:
-    """A client that hangs up while it waits for the engine frees its place in the queue."""
+def test_a_disconnect_in_the_engines_queue_aborts_at_once(folder: Path) -> None:
+    """It frees the sequence's place in the queue."""
     with simulated_service(folder, "--sim-max-num-seqs", "1") as service:
         first = send(service.url, {"stream": True, "max_tokens": 20_000})
         service.wait_slots(1)
@@ -89,7 +89,7 @@ def test_a_stop_string_ends_the_engine_within_two_steps(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
-    """Steps that a client did not read are merged into few chunks; the text is whole and others are not held up."""
+    """Steps that a client did not read are merged into few chunks; the text is complete and others are not delayed."""
     with simulated_service(folder, "--sim-step-ms", "1", "--sim-max-model-len", "30000") as service:
         slow = send(service.url, {"stream": True, "temperature": 0, "max_tokens": 20_000}, receive_buffer=4096)
         service.wait_slots(1)
@@ -104,8 +104,8 @@ def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
         assert chunks < 19_000
 
 
-def test_a_client_that_never_reads_is_cut_off(folder: Path) -> None:
-    """A stream that stays unread is cut after the stall timeout, and its sequence is aborted."""
+def test_a_client_that_never_reads_is_disconnected(folder: Path) -> None:
+    """After the stall timeout, and its sequence is aborted."""
     options = ("--stall-timeout", "0.5")
     with simulated_service(
         folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
@@ -121,7 +121,7 @@ def test_a_client_that_never_reads_is_cut_off(folder: Path) -> None:
 
 
 def read_stream(connection: socket.socket) -> tuple[str, int]:
-    """Read a streamed reply to its end; returns its text and the number of its events."""
+    """Read a streamed reply to its end; return its text and the number of its events."""
     data = b""
     while not data.endswith(b"0\r\n\r\n"):
         part = connection.recv(65536)
@@ -133,13 +133,13 @@ def read_stream(connection: socket.socket) -> tuple[str, int]:
 
 
 def test_an_idle_service_has_no_slots(service: Service) -> None:
-    """After everything that other tests did to it, the shared service is empty."""
+    """After all other tests, the shared service has no open slots."""
     for number in range(len(service.workers)):
         service.wait_slots(0, worker=number)
 
 
-def test_a_client_that_is_too_far_behind_is_cut_off(folder: Path) -> None:
-    """What is held back for a stream that stays unread has a bound, whatever its time; its sequence is aborted."""
+def test_a_client_that_is_too_far_behind_is_disconnected(folder: Path) -> None:
+    """Data buffered for an unread stream is limited at any time; its sequence is aborted."""
     options = ("--max-backlog-mb", "1", "--stall-timeout", "600")
     with simulated_service(
         folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
