@@ -2,11 +2,11 @@
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A monotonic clock that a test advances."""
 
     def __init__(self, now: float = 100.0) -> None:
         self.now = now
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now

@@ -1,4 +1,4 @@
-"""The tree of errors."""
+"""The error hierarchy."""
 
 import grpc
 import pytest
@@ -37,8 +37,8 @@ def test_every_error_has_its_codes(kind: type[errors.TokenwireError], status: in
         errors.Unavailable("dead"),
     ],
 )
-def test_errors_survive_the_wire(error: errors.TokenwireError) -> None:
-    """A refusal becomes the error that it was made from."""
+def test_errors_survive_the_protocol(error: errors.TokenwireError) -> None:
+    """A refusal is converted back to its error."""
     refusal = pb.Refusal(code=error.refusal_code, message=error.message, param=error.param)
 
     again = errors.from_refusal(refusal)
@@ -48,7 +48,7 @@ def test_errors_survive_the_wire(error: errors.TokenwireError) -> None:
 
 
 def test_long_messages_are_cut() -> None:
-    """They quote what clients sent, and go into answers, logs and gRPC's trailers."""
+    """They quote clients' input, and go into responses, logs and gRPC trailers."""
     error = errors.InvalidRequest("wrong: " + "x" * 1_000_000, param="logit_bias." + "y" * 1_000_000)
 
     assert len(error.message) == len(str(error)) == errors.MAX_MESSAGE_CHARS

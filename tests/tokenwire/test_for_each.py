@@ -1,12 +1,12 @@
-"""Walks over many, of which one breaks."""
+"""Loops in which one iteration fails."""
 
 import pytest
 
 from tokenwire.for_each import for_each
 
 
-def test_whoever_breaks_is_handed_over_and_the_others_have_their_turn() -> None:
-    """In their order, and those that come during the walk are not of it."""
+def test_an_error_is_handled_and_the_loop_continues() -> None:
+    """In order, without items that are added during the loop."""
     items, done, broken = [1, 0, 2], [], []
 
     def divide(item: int) -> None:
@@ -18,8 +18,8 @@ def test_whoever_breaks_is_handed_over_and_the_others_have_their_turn() -> None:
     assert (done, broken) == ([1.0, 0.5], [(0, ZeroDivisionError)])
 
 
-def test_who_breaks_twice_breaks_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """What the handling of an error raises is in the log."""
+def test_an_error_of_the_handler_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged."""
     done: list[int] = []
 
     def refuse(item: int, error: Exception) -> None:
@@ -31,8 +31,8 @@ def test_who_breaks_twice_breaks_alone(caplog: pytest.LogCaptureFixture) -> None
     assert "no help" in caplog.text
 
 
-def test_a_walk_can_be_cancelled() -> None:
-    """What ends the process or the task ends the walk."""
+def test_a_loop_can_be_cancelled() -> None:
+    """Exceptions that end the process or the task end the loop."""
 
     def leave(item: int) -> None:
         raise KeyboardInterrupt

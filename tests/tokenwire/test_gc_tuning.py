@@ -1,4 +1,4 @@
-"""Collections of garbage, and when there are none."""
+"""Garbage collection, and when it is disabled."""
 
 import gc
 
@@ -7,8 +7,8 @@ import pytest
 from tokenwire.gc_tuning import gc_disabled
 
 
-def test_nothing_is_collected_while_many_objects_are_made() -> None:
-    """And all is as before afterwards, also when that fails."""
+def test_nothing_is_collected_while_many_objects_are_created() -> None:
+    """Collection is enabled again afterwards, also after an error."""
 
     def make() -> None:
         with gc_disabled():
@@ -20,8 +20,8 @@ def test_nothing_is_collected_while_many_objects_are_made() -> None:
     assert gc.isenabled()
 
 
-def test_who_does_without_collections_goes_on_so() -> None:
-    """Nothing is turned on that was off."""
+def test_disabled_collection_stays_disabled() -> None:
+    """It is not enabled if it was not before."""
     gc.disable()
     try:
         with gc_disabled():

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_generated_code_is_what_proto_says(tmp_path: Path) -> None:
+def test_generated_code_matches_the_proto_files(tmp_path: Path) -> None:
     """`make proto` would change nothing."""
     protos = sorted((ROOT / "proto/tokenwire/v1").glob("*.proto"))
     outputs = [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", f"--grpc_python_out={tmp_path}"]

@@ -1,4 +1,4 @@
-"""Values that follow their files."""
+"""Values that are reloaded when their files change."""
 
 import logging
 from pathlib import Path
@@ -10,7 +10,7 @@ from tokenwire.hot_reload import Reloading
 
 
 def numbers(file: Path) -> Reloading[int]:
-    """Follow a number in a file."""
+    """Reload a number from a file."""
 
     def read() -> int:
         try:
@@ -21,8 +21,8 @@ def numbers(file: Path) -> Reloading[int]:
     return Reloading([file], read)
 
 
-def test_a_value_follows_its_file(tmp_path: Path) -> None:
-    """Also where the file is replaced by another one, as Kubernetes does it by a link."""
+def test_a_value_is_reloaded(tmp_path: Path) -> None:
+    """Also when the file is replaced, as Kubernetes does by a link."""
     (tmp_path / "one").write_text("1")
     (tmp_path / "two").write_text("2")
     (link := tmp_path / "link").symlink_to("one")
@@ -35,8 +35,8 @@ def test_a_value_follows_its_file(tmp_path: Path) -> None:
     assert value.current() == 2
 
 
-def test_a_broken_file_keeps_the_old_value_and_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Until it is mended."""
+def test_an_invalid_file_keeps_the_old_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Until it is corrected."""
     (file := tmp_path / "file").write_text("1")
     value = numbers(file)
     file.write_text("none")
@@ -49,7 +49,7 @@ def test_a_broken_file_keeps_the_old_value_and_is_named_once(tmp_path: Path, cap
     assert value.current() == 345
 
 
-def test_a_file_that_is_wrong_from_the_start_is_refused(tmp_path: Path) -> None:
+def test_an_initially_invalid_file_is_rejected(tmp_path: Path) -> None:
     """There is no old value."""
     with pytest.raises(InvalidRequest):
         numbers(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Lines of logs."""
+"""The formats of log records."""
 
 import json
 import logging
@@ -22,20 +22,20 @@ def _record(fields: dict[str, object] | None = None, broken: bool = False) -> lo
     return record
 
 
-def test_text_has_fields_behind_the_message() -> None:
-    """A value that a client made up cannot look like another field, or another line."""
+def test_text_has_fields_after_the_message() -> None:
+    """A client's value cannot look like another field, or another line."""
     line = TextFormatter("part").format(_record({"a": 1, "b": "x y", "c": 'z"\nd=2', "e": ""}))
     assert line.partition(" ")[2] == 'I part: said this a=1 b="x y" c="z\\"\\nd=2" e=""'
 
 
 def test_a_message_is_one_line_whatever_it_quotes() -> None:
-    """A name that a worker or a client made up cannot forge a line, nor steer a terminal."""
+    """A name from a worker or a client cannot forge a line, or control a terminal."""
     record = logging.LogRecord("name", logging.INFO, "file", 1, "worker %s", ("a\n00:00:00 I p: \x1b[2J\u2028é",), None)
     assert TextFormatter("p").format(record).endswith(r"worker a\n00:00:00 I p: \x1b[2J\u2028é")
 
 
 def test_a_traceback_is_indented() -> None:
-    """So that no line of it looks like a record, whatever the exception quotes."""
+    """No line of it looks like a record, whatever the exception quotes."""
     try:
         raise RuntimeError("quoted\n00:00:00 I p: forged")
     except RuntimeError:
@@ -46,8 +46,8 @@ def test_a_traceback_is_indented() -> None:
     assert "00:00:00 I p: forged" in rest[-1]
 
 
-def test_json_is_one_object_a_line() -> None:
-    """With the record's own fields, and a traceback inside of it."""
+def test_json_is_one_object_per_line() -> None:
+    """With the record's fields, and the traceback inside."""
     line = JsonFormatter("part").format(_record({"a": 1}, broken=True))
     assert "\n" not in line
     said = json.loads(line)
@@ -57,6 +57,6 @@ def test_json_is_one_object_a_line() -> None:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter("p"), JsonFormatter("p")])
-def test_records_without_fields_are_lines_too(formatter: logging.Formatter) -> None:
-    """As most are."""
+def test_records_without_fields_are_formatted_too(formatter: logging.Formatter) -> None:
+    """Most have none."""
     assert "said this" in formatter.format(_record())

@@ -1,4 +1,4 @@
-"""What validation of a wrong body costs: counted in errors, of which each takes time and memory."""
+"""The cost of validating an invalid body, counted in errors: each takes time and memory."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ WRONG: list[Any] = [
     {str(i): [0.5] for i in range(MANY)},
     {str(i): "x" for i in range(MANY)},
 ]
-"""Right for some types, and wrong a thousand times for others."""
+"""Valid for some types, and invalid a thousand times for others."""
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +31,16 @@ def app() -> FastAPI:
     return build_app(CoordinatorSettings(("127.0.0.1:1",), control=ControlSettings(rl_routes=True)))
 
 
-def test_every_body_is_read_with_a_request_model(app: FastAPI) -> None:
-    """Also what is inside of it: a plain model would collect an error for every wrong item of a list."""
+def test_every_body_is_parsed_with_a_request_model(app: FastAPI) -> None:
+    """Nested models too: a plain one would collect an error for every invalid item of a list."""
     models = all_models(app)
 
     assert len(models) > 30
     assert {model.__name__ for model in models if not issubclass(model, RequestModel)} == set()
 
 
-def test_no_field_makes_many_errors(app: FastAPI) -> None:
-    """Whatever is wrong with a list or an object, it is wrong once for each type that it may have."""
+def test_no_field_causes_many_errors(app: FastAPI) -> None:
+    """An invalid list or object is one error for each type that it may have."""
     for model in sorted(all_models(app), key=lambda each: each.__name__):
         for name, field in model.model_fields.items():
             for wrong in WRONG:

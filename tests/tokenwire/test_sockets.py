@@ -8,7 +8,7 @@ from tokenwire.sockets import PublicPort, bind, bind_shared
 
 
 def test_a_taken_port_is_named() -> None:
-    """The error says which address, and what to do."""
+    """The error names the address, and what to do."""
     with bind("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
 
@@ -26,8 +26,8 @@ def test_shared_sockets_have_one_port() -> None:
             bound.close()
 
 
-def test_a_port_that_others_share_is_taken() -> None:
-    """Sharing is for one service's processes: a second service is told that the port is in use."""
+def test_a_port_shared_by_another_service_is_taken() -> None:
+    """Only processes of one service share it: a second service gets an error."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ def test_a_port_that_others_share_is_taken() -> None:
     ("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]"), ("10.0.0.1", "10.0.0.1")]
 )
 def test_the_announcement_can_be_pasted(host: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The curl line names an address that works."""
+    """The curl command has an address that works."""
     PublicPort(host, 80).announce()
 
     assert f"curl http://{shown}:80/v1/chat/completions" in capsys.readouterr().out

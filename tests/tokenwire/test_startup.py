@@ -1,4 +1,4 @@
-"""What is shown while a service starts, on a terminal and elsewhere."""
+"""The startup phases shown on a terminal and elsewhere."""
 
 import io
 import os
@@ -8,14 +8,14 @@ from tokenwire.startup import Startup, StartupLine, reporter
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def start(stream: io.StringIO, *reports: bytes, parts: int = 1) -> bool:
-    """Follow these reports to the end of the start; returns whether the service was announced."""
+    """Process these reports to the end of the startup; return whether the service was announced."""
     startup, announced = Startup(parts, StartupLine(stream)), threading.Event()
     startup.begin(announced.set)
     for report in reports:
@@ -26,8 +26,8 @@ def start(stream: io.StringIO, *reports: bytes, parts: int = 1) -> bool:
     return announced.is_set()
 
 
-def test_elsewhere_each_phase_is_a_line() -> None:
-    """Plain, so that a log or a pipe reads well."""
+def test_without_a_terminal_each_phase_is_a_line() -> None:
+    """Plain text, for logs and pipes."""
     stream = io.StringIO()
 
     assert start(stream, b"loading x\n", b"warming", b" up\n", b"\n")
@@ -35,8 +35,8 @@ def test_elsewhere_each_phase_is_a_line() -> None:
     assert stream.getvalue() == "tokenwire: starting\ntokenwire: loading x\ntokenwire: warming up\n"
 
 
-def test_on_a_terminal_one_line_changes_and_goes() -> None:
-    """Nothing is left of it when the service is announced."""
+def test_on_a_terminal_one_line_is_updated_and_cleared() -> None:
+    """It is cleared when the service is announced."""
     stream = Terminal()
 
     assert start(stream, b"loading x\n", b"\n")
@@ -47,7 +47,7 @@ def test_on_a_terminal_one_line_changes_and_goes() -> None:
 
 
 def test_all_parts_have_to_be_ready() -> None:
-    """One of two is not enough, and an end in between announces nothing and clears the line."""
+    """One of two is not enough; if one ends before, nothing is announced and the line is cleared."""
     stream = Terminal()
 
     assert not start(stream, b"\n", parts=2)
@@ -55,8 +55,8 @@ def test_all_parts_have_to_be_ready() -> None:
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_parts_report_where_somebody_follows() -> None:
-    """In one line, whatever a phase is called; without anybody nothing happens."""
+def test_phases_are_reported_if_there_is_a_reader() -> None:
+    """In one line, whatever a phase is called; without a reader nothing happens."""
     reports, fd = os.pipe()
 
     reporter(fd)("loading a\nb")

@@ -137,7 +137,7 @@ async def test_tokenizer_files_have_the_digest_of_the_welcome(
 
 
 async def test_requests_are_aborted_by_id(worker: WorkerServer, peer: Peer) -> None:
-    """Every slot of these requests ends, in any session; others go on, unknown ids are ignored."""
+    """Every slot of these requests ends, in any session; others continue, unknown ids are ignored."""
     async with in_session(worker.address) as other:
         await peer.send(submit=submission(LONG, "red", [0, 1]))
         await peer.send(submit=submission(100, "green", [2]))
@@ -283,7 +283,7 @@ async def test_invalid_arguments_are_reported(
 
 
 async def test_an_unsupported_operation_is_unimplemented(tmp_path: Path) -> None:
-    """It is UNIMPLEMENTED with the engine's own message; the worker goes on."""
+    """It is UNIMPLEMENTED with the engine's own message; the worker continues."""
     async with running_worker(unix_address(tmp_path)) as worker, in_session(worker.address) as peer:
         code, details = await failure(peer.control.CollectiveRpc(control.CollectiveRpcRequest(method="profile")))
 
@@ -292,9 +292,7 @@ async def test_an_unsupported_operation_is_unimplemented(tmp_path: Path) -> None
         assert await peer.health() == "SERVING"
 
 
-async def test_sessions_receive_the_state_that_control_calls_lead_to(
-    worker: WorkerServer, peer: Peer, tmp_path: Path
-) -> None:
+async def test_sessions_receive_the_state_after_control_calls(worker: WorkerServer, peer: Peer, tmp_path: Path) -> None:
     """Every session receives the state of the call's response, and so does the next welcome."""
     async with in_session(worker.address) as other:
         request = control.LoadWeightsRequest(path=str(tmp_path), weight_version="v3", epoch=3)
@@ -317,7 +315,7 @@ async def test_an_older_operation_is_aborted(peer: Peer) -> None:
 
 
 async def test_a_state_that_cannot_be_adopted_is_a_failed_precondition(peer: Peer) -> None:
-    """Weights that came by a transfer cannot be adopted."""
+    """Transferred weights cannot be adopted."""
     target = pb.ServingState(epoch=2, weights_epoch=2, weight_version="v2")
 
     code, _ = await failure(peer.control.AdoptState(control.AdoptStateRequest(target=target)))

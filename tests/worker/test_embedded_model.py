@@ -1,4 +1,4 @@
-"""The embedded model is prepared once, however many processes ask for it; errors say what to do."""
+"""The embedded model is prepared once, however many processes need it; errors name the remedy."""
 
 import fcntl
 import json
@@ -60,7 +60,7 @@ def test_an_unusable_cache_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_reported_with_its_command() -> None:
-    """Without the package that contains the model, the error says how to install it."""
+    """Without the package that contains the model, the error has the command that installs it."""
     with pytest.raises(EngineFailed, match=r"`make serve` in a checkout"):
         find_gguf("no_such_package_anywhere")
 

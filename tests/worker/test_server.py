@@ -24,7 +24,7 @@ SERVICES = ("", "liveness", "readiness", "tokenwire.v1.Inference", "tokenwire.v1
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """Where the worker listens."""
+    """The worker's address."""
     return unix_address(tmp_path)
 
 
@@ -161,7 +161,7 @@ async def test_a_drain_aborts_at_its_deadline(address: str) -> None:
         assert worker.server_info().generated_tokens < LONG
 
 
-async def test_a_drain_ends_when_the_last_coordinator_leaves(address: str) -> None:
+async def test_a_drain_ends_when_the_last_coordinator_disconnects(address: str) -> None:
     """Slots that close without a step, because their session is gone, do not delay a drain."""
     async with running_worker(address, ScriptedEngine()) as worker:
         async with in_session(address) as peer:

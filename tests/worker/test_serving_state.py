@@ -1,4 +1,4 @@
-"""The serving state that admin operations lead to in a worker, and which operations are superseded."""
+"""The serving state after admin operations, which operations are superseded, and adoption of a fleet's state."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_an_older_operation_is_superseded(one: ServingWorker) -> None:
     assert one.state.epoch == 5
 
 
-async def test_a_change_outside_of_fleet_operations_is_marked_as_drift(one: ServingWorker) -> None:
+async def test_a_change_outside_fleet_operations_is_marked_as_strayed(one: ServingWorker) -> None:
     """A change without an epoch keeps the state's epoch and marks it, until the next operation."""
     await one.controller.pause(5, PauseMode.KEEP, clear_cache=False)
     await one.controller.resume(0)
@@ -147,7 +147,7 @@ async def test_a_failed_read_of_weights_is_a_fault_until_the_next_complete_one(
 
 
 async def test_a_failed_update_before_a_transfer_is_no_fault(one: ServingWorker) -> None:
-    """An update can tear the weights only between start and finish."""
+    """An update can leave inconsistent weights only between start and finish."""
     one.engine.error = "not initialized"
     with pytest.raises(EngineFailed):
         await one.controller.update_weights(1, "update", {})
@@ -162,7 +162,7 @@ async def test_a_failed_update_before_a_transfer_is_no_fault(one: ServingWorker)
     assert "lost a peer" in one.state.weights_fault
 
 
-async def test_a_complete_transfer_clears_the_fault_of_a_torn_one(one: ServingWorker) -> None:
+async def test_a_complete_transfer_clears_the_fault_of_an_interrupted_one(one: ServingWorker) -> None:
     """Updates after a failed one do not clear it; a transfer from start to finish does."""
     controller = one.controller
     await controller.update_weights(1, "start", {})
@@ -244,7 +244,7 @@ async def test_adoption_is_idempotent(one: ServingWorker, other: ServingWorker, 
 
 
 async def test_transferred_weights_cannot_be_adopted(one: ServingWorker, other: ServingWorker) -> None:
-    """The error says why and what to do, and the new worker keeps its epoch."""
+    """The error names the reason and the remedy, and the new worker keeps its epoch."""
     await one.controller.update_weights(1, "start", {})
     await one.controller.update_weights(2, "update", {})
     await one.controller.update_weights(3, "finish", {"weight_version": "v3"})

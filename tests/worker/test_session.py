@@ -19,7 +19,7 @@ LONG = 20_000
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """Where the worker listens."""
+    """The worker's address."""
     return unix_address(tmp_path)
 
 
@@ -59,7 +59,7 @@ async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequ
 
 @pytest.mark.parametrize(("major", "older"), [(protocol.MAJOR + 1, "this side"), (0, "coordinator peer")])
 async def test_another_major_version_is_refused(address: str, major: int, older: str) -> None:
-    """The error says which side to upgrade."""
+    """The error names the side to upgrade."""
     async with running_worker(address), connected(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=major), coordinator_id="peer"))
 
@@ -171,7 +171,7 @@ async def test_an_error_on_submit_refuses_the_request(
 
 
 async def test_an_abort_ends_only_its_slots(address: str) -> None:
-    """Aborted slots get one ABORT finish, even if aborted twice; others go on; unknown ones are ignored."""
+    """Aborted slots get one ABORT finish, even if aborted twice; others continue; unknown ones are ignored."""
     async with running_worker(address) as worker, in_session(address) as peer:
         await peer.send(submit=submission(LONG, slots=[1, 2]))
         await peer.send(submit=submission(100, slots=[3]))
@@ -214,7 +214,7 @@ async def test_a_lost_session_aborts_its_slots(address: str, gently: bool) -> No
 
 
 async def test_a_second_hello_is_ignored(address: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An unexpected command is logged; the session goes on."""
+    """An unexpected command is logged; the session continues."""
     async with running_worker(address), in_session(address) as peer:
         await peer.send(hello=pb.Hello(protocol=protocol.version()))
         await peer.send(submit=submission(3, slots=[0]))

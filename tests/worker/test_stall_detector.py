@@ -1,4 +1,4 @@
-"""How long an engine has made no step, and how much of that is expected."""
+"""The time since an engine's last step, and the part of it that is expected."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def time() -> Clock:
 
 @pytest.fixture
 def detector(time: Clock) -> StallDetector:
-    """A detector of an engine that is not new any more and steps every 10 ms."""
+    """A detector of an engine past its first steps, which steps every 10 ms."""
     detector, sequence = StallDetector(time), _sequence()
     detector.on_submitted([sequence], 10)
     for _ in range(100):

@@ -25,7 +25,7 @@ def problem(pair: Pair, role: Role = "server") -> str:
 
 
 @pytest.mark.parametrize("role", ["server", "client"])
-def test_a_certificate_for_both_roles_is_taken(authority: Authority, tmp_path: Path, role: Role) -> None:
+def test_a_certificate_for_both_roles_is_accepted(authority: Authority, tmp_path: Path, role: Role) -> None:
     """The result is the files' PEM; the key is not in its repr."""
     pair = authority.issue(tmp_path, "good")
 
@@ -35,19 +35,19 @@ def test_a_certificate_for_both_roles_is_taken(authority: Authority, tmp_path: P
     assert "PRIVATE" not in repr(found)
 
 
-def test_a_certificate_is_refused_in_the_other_role(authority: Authority, tmp_path: Path) -> None:
+def test_a_certificate_is_rejected_in_the_other_role(authority: Authority, tmp_path: Path) -> None:
     """Client certificates are not for servers, nor server certificates for clients."""
     assert "purpose" in problem(authority.issue(tmp_path, "client", usage=CLIENT), "server")
     assert "purpose" in problem(authority.issue(tmp_path, "server", usage=SERVER), "client")
 
 
 @pytest.mark.parametrize("role", ["server", "client"])
-def test_an_expired_certificate_is_refused(authority: Authority, tmp_path: Path, role: Role) -> None:
+def test_an_expired_certificate_is_rejected(authority: Authority, tmp_path: Path, role: Role) -> None:
     """In either role."""
     assert "has expired" in problem(authority.issue(tmp_path, "old", days=-1), role)
 
 
-def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path: Path) -> None:
+def test_a_key_of_another_certificate_is_rejected(authority: Authority, tmp_path: Path) -> None:
     """Both files are named."""
     one, other = authority.issue(tmp_path, "one"), authority.issue(tmp_path, "other")
 
@@ -56,7 +56,7 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path:
     assert message == f"--key: {other.key} is not the key of {one.cert} (--cert)"
 
 
-def test_files_with_other_contents_are_refused(authority: Authority, tmp_path: Path) -> None:
+def test_files_with_other_contents_are_rejected(authority: Authority, tmp_path: Path) -> None:
     """The message names the flag, also of a missing file."""
     good = authority.issue(tmp_path, "good")
     (junk := tmp_path / "junk").write_text("junk")
@@ -66,14 +66,14 @@ def test_files_with_other_contents_are_refused(authority: Authority, tmp_path: P
     assert problem(Pair(good.cert, tmp_path / "none")).startswith("--key: cannot read")
 
 
-def test_authorities_are_read_whole(authority: Authority, tmp_path: Path) -> None:
+def test_all_authorities_of_a_file_are_read(authority: Authority, tmp_path: Path) -> None:
     """A file may contain several, as during a rotation."""
     (bundle := tmp_path / "bundle.crt").write_bytes(authority.pem + Authority("next").pem)
 
     assert read_authorities(bundle, "--ca").count(b"BEGIN") == 2
 
 
-def test_files_without_an_authority_are_refused(authority: Authority, tmp_path: Path) -> None:
+def test_files_without_an_authority_are_rejected(authority: Authority, tmp_path: Path) -> None:
     """Junk, a missing file, and certificates that are not of an authority."""
     (junk := tmp_path / "junk").write_text("junk")
     leaf = authority.issue(tmp_path, "leaf").cert

@@ -212,9 +212,7 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
 # Messages.
 
 
-async def test_coordinators_report_what_is_wrong_with_certificates(
-    site: Site, strangers: list[ClientLinkSettings]
-) -> None:
+async def test_coordinators_report_errors_of_certificates(site: Site, strangers: list[ClientLinkSettings]) -> None:
     """Each message names the remedy."""
     plain, no_certificate, stranger, _ = strangers
     other_ca = Authority("other").write(site.folder / "other.crt")

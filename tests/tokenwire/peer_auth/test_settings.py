@@ -49,7 +49,7 @@ def test_tls_on_a_worker_requires_authentication(pair: Pair, ca: Path) -> None:
         GuardedPort(LinkSettings(ca=ca))
 
 
-def test_two_sources_of_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sources_of_tokens_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be unclear which one applies."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
 
@@ -57,7 +57,7 @@ def test_two_sources_of_tokens_are_refused(tmp_path: Path, monkeypatch: pytest.M
         build(LinkSettings, {"--link-token-file": tmp_path})
 
 
-def test_an_empty_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_token_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the environment and in a file."""
     monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", " ")
     with pytest.raises(InvalidRequest, match="TOKENWIRE_LINK_TOKEN is empty"):

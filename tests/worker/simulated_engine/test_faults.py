@@ -47,7 +47,7 @@ def test_faults_are_parsed() -> None:
     ],
 )
 def test_an_invalid_fault_is_refused(text: str, message: str) -> None:
-    """The error says what is wrong."""
+    """The error names the cause."""
     with pytest.raises(ValueError, match=message):
         parse_fault(text)
 
@@ -115,7 +115,7 @@ async def test_slow_steps_take_longer() -> None:
 
 
 async def test_an_error_ends_one_request() -> None:
-    """The sequences of that request end with ERROR mid-step; all others go on."""
+    """The sequences of that request end with ERROR mid-step; all others continue."""
     async with simulation(faulty("error@request=2:after=5")) as sim:
         (first,), second, (third,) = await sim.submit(), await sim.submit(n=2), await sim.submit()
         await sim.finish()

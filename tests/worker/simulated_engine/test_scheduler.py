@@ -27,7 +27,7 @@ async def test_steps_take_the_step_time() -> None:
 
 
 async def test_prefill_is_chunked() -> None:
-    """A long prompt is computed in chunks while other sequences go on."""
+    """A long prompt is computed in chunks while other sequences continue."""
     async with simulation(SimulationSettings(step_ms=1, prefill_tokens_per_s=40_000)) as sim:
         (short,) = await sim.submit(max_tokens=50)
         (long,) = await sim.submit(LONG)

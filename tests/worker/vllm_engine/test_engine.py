@@ -320,7 +320,7 @@ async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.Fi
 async def test_an_invalid_request_is_refused(
     run: Run, prompt: list[int], n: int, params: dict[str, Any], param: str | None
 ) -> None:
-    """Requests that vLLM would refuse, or that would kill it, are refused with the field's name; the engine goes on."""
+    """Requests that vLLM would reject, or that would kill it, are rejected with the field's name."""
     with pytest.raises(InvalidRequest) as refused:
         await run.start(prompt, n, **params)
     assert refused.value.param == param
@@ -496,7 +496,7 @@ async def test_steps_carry_the_weight_version(run: Run) -> None:
     assert "step-7" in result.weight_versions
 
 
-async def test_an_unsupported_operation_says_what_to_do(run: Run) -> None:
+async def test_an_unsupported_operation_names_the_remedy(run: Run) -> None:
     """Operations that need a vLLM argument name it; failures inside the engine are TokenwireErrors."""
     assert await run.engine.list_loras() == []
     assert await run.engine.reset_cache(reset_running_requests=False, reset_external=False)

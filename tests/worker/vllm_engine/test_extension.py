@@ -1,4 +1,4 @@
-"""The extension of vLLM's worker class: what it does to the process that it is in."""
+"""The extension of vLLM's worker class, in the process that it is loaded into."""
 
 import subprocess
 import sys
@@ -14,8 +14,8 @@ import tokenwire.worker.vllm_engine.extension
 
 
 @pytest.mark.engine
-def test_a_process_that_computes_ends_without_looking_for_garbage() -> None:
-    """All that it holds is out of the collector's sight by then: else its end takes seconds, on a busy machine many."""
+def test_an_exiting_process_does_not_collect_garbage() -> None:
+    """Its objects are frozen by then: collecting them would take seconds, and more on a busy machine."""
     ended = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, text=True, check=True)
 
     assert ended.stdout.split() == ["True", "0"]
