@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference parity conformance faults deploy-test bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs parity conformance faults deploy-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -54,6 +54,11 @@ proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 reference: .venv/.dev  ## write docs/options.md and the chart's schema of options
 	$(VENV)/python -m tokenwire.cli.reference
 
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/.dev  ## build the documentation as a site; a broken link or anchor is an error
+	$(VENV)/mkdocs build
+	@echo "Look at it: $(VENV)/python -m http.server --bind 127.0.0.1 --directory site 8080"
+
 parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/parity.md
 	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
 
@@ -76,4 +81,4 @@ bench: .venv/.dev  ## run the benchmarks; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)
 
 clean:  ## remove everything the other targets created
-	rm -rf .venv .venv-deploy .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-deploy site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,61 @@
+"""The documentation builds as a site without a broken link, and pages need nothing from another host."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="(https?:)?//|<link[^>]* rel="(?:stylesheet|preconnect)"[^>]*//')
+
+pytestmark = pytest.mark.slow
+
+
+def build(root: Path, target: Path) -> "subprocess.CompletedProcess[str]":
+    """Build the site of a checkout, as `make docs` does: with --quiet, mkdocs would forget that warnings are errors."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(target)],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """Its pages are README, CHANGELOG and everything in docs/; search has its index beside them."""
+    built = build(ROOT, tmp_path / "site")
+
+    assert built.returncode == 0, built.stderr
+    pages = {path.relative_to(tmp_path / "site").with_suffix("") for path in (tmp_path / "site").rglob("*.html")}
+    sources = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == sources | {Path("index"), Path("changelog"), Path("404")}
+    assert (tmp_path / "site" / "search" / "search_index.json").stat().st_size > 100_000
+    for path in (tmp_path / "site").rglob("*.html"):
+        assert not LOADED.search(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("[x](behaviour.md#no-such-heading)", "no-such-heading"),
+        ("[x](../examples/no_such.py)", "examples/no_such.py, which does not exist"),
+    ],
+)
+def test_a_broken_link_is_an_error(tmp_path: Path, broken: str, message: str) -> None:
+    """To an anchor, or to a file of the repository."""
+    for name in ("docs", "scripts", "examples", "deploy"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    with (tmp_path / "docs" / "why.md").open("a") as page:
+        page.write(f"\n{broken}\n")
+
+    built = build(tmp_path, tmp_path / "site")
+
+    assert built.returncode == 1
+    assert message in built.stderr
