@@ -75,6 +75,13 @@ class Process:
         return self.popen.returncode
 
 
+def _server_info(channel: grpc.Channel) -> control_pb2.GetServerInfoResponse:
+    response: control_pb2.GetServerInfoResponse = control_pb2_grpc.ControlStub(channel).GetServerInfo(
+        control_pb2.GetServerInfoRequest(), timeout=10
+    )
+    return response
+
+
 class Service:
     """A coordinator with its workers."""
 
@@ -87,20 +94,16 @@ class Service:
     def server_info(self, worker: int = 0) -> control_pb2.GetServerInfoResponse:
         """Ask a worker what it does."""
         with grpc.insecure_channel(self.addresses[worker]) as channel:
-            response: control_pb2.GetServerInfoResponse = control_pb2_grpc.ControlStub(channel).GetServerInfo(
-                control_pb2.GetServerInfoRequest(), timeout=10
-            )
-        return response
+            return _server_info(channel)
 
     def wait_slots(self, count: int, worker: int = 0, timeout_s: float = 10.0) -> float:
         """Wait until a worker has so many open slots; returns the seconds that it took."""
         started = time.monotonic()
-        while True:
-            open_slots = self.server_info(worker).open_slots
-            if open_slots == count:
-                return time.monotonic() - started
-            assert time.monotonic() - started < timeout_s, f"{open_slots} slots open, expected {count}"
-            time.sleep(0.005)
+        with grpc.insecure_channel(self.addresses[worker]) as channel:  # one for all questions: each costs a few ms
+            while (open_slots := _server_info(channel).open_slots) != count:
+                assert time.monotonic() - started < timeout_s, f"{open_slots} slots open, expected {count}"
+                time.sleep(0.01)
+        return time.monotonic() - started
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Simulated workers with scripted replies that have reasoning and tool calls, behind one coordinator."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -33,11 +33,11 @@ REPLIES = {
 """What each model says, by its name."""
 
 
-def write_model(folder: Path) -> Path:
-    """Write a model directory: the simulated engine's own tokenizer, with the tokens of parsers."""
+def write_model(folder: Path, added: Sequence[str] = MARKS) -> Path:
+    """Write a model directory: the simulated engine's own tokenizer and added tokens, by default those of parsers."""
     files = load_model(None, None).files
     tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
-    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in MARKS])
+    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in added])
     folder.mkdir()
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_bytes(files["tokenizer_config.json"])

@@ -2,13 +2,16 @@
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tokenizers import Tokenizer
 
+from tests.e2e.scripted import write_model
 from tests.processes import Service, simulated_service
 
 CHAT = "/v1/chat/completions"
@@ -31,30 +34,37 @@ def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> s
     return connection
 
 
+@pytest.fixture(scope="module")
+def slow_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Run a service of this module alone, with slow steps and a slow prefill."""
+    options = ("--sim-step-ms", "5", "--sim-prefill-rate", "1000")
+    with simulated_service(tmp_path_factory.mktemp("slow_service"), *options) as service:
+        yield service
+
+
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_disconnect_mid_reply_aborts_at_once(folder: Path, stream: bool) -> None:
+def test_a_disconnect_mid_reply_aborts_at_once(slow_service: Service, stream: bool) -> None:
     """The sequences of a disconnected client are aborted, streamed or not."""
-    with simulated_service(folder, "--sim-step-ms", "5") as service:
-        connection = send(service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
-        service.wait_slots(2)
+    connection = send(slow_service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
+    slow_service.wait_slots(2)
 
-        connection.close()
+    connection.close()
 
-        service.wait_slots(0)
-        steps = service.server_info().generated_tokens
-        assert service.server_info().generated_tokens == steps
+    slow_service.wait_slots(0)
+    tokens = slow_service.server_info().generated_tokens
+    assert slow_service.server_info().generated_tokens == tokens
 
 
-def test_a_disconnect_in_prefill_aborts_at_once(folder: Path) -> None:
+def test_a_disconnect_in_prefill_aborts_at_once(slow_service: Service) -> None:
     """A client that disconnects before the first token costs no further prefill."""
-    with simulated_service(folder, "--sim-prefill-rate", "1000") as service:
-        connection = send(service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]})
-        service.wait_slots(1)
+    before = slow_service.server_info().generated_tokens
+    connection = send(slow_service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]})
+    slow_service.wait_slots(1)
 
-        connection.close()
+    connection.close()
 
-        service.wait_slots(0)
-        assert service.server_info().generated_tokens == 0
+    slow_service.wait_slots(0)
+    assert slow_service.server_info().generated_tokens == before
 
 
 def test_a_disconnect_in_the_engines_queue_aborts_at_once(folder: Path) -> None:
@@ -87,13 +97,23 @@ def test_a_stop_string_ends_the_engine_within_two_steps(folder: Path) -> None:
         assert service.server_info().generated_tokens <= 12
 
 
+@pytest.fixture
+def verbose(folder: Path) -> tuple[str, ...]:
+    """Return options of a worker whose every token has 8,000 characters: few tokens fill a connection's buffers."""
+    word = "x" * 7_999 + " "
+    model = write_model(folder / "model", [word])
+    script = folder / "script.json"
+    script.write_text(json.dumps(Tokenizer.from_file(str(model / "tokenizer.json")).encode(word).ids))
+    return str(model), "--sim-script", str(script), "--sim-max-model-len", "4000000"
+
+
 @pytest.mark.slow
-def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
+def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path, verbose: tuple[str, ...]) -> None:
     """Steps that a client did not read are merged into few chunks; the text is complete and others are not delayed."""
-    with simulated_service(folder, "--sim-step-ms", "1", "--sim-max-model-len", "30000") as service:
-        slow = send(service.url, {"stream": True, "temperature": 0, "max_tokens": 20_000}, receive_buffer=4096)
+    with simulated_service(folder, *verbose, "--sim-step-ms", "2") as service:
+        slow = send(service.url, {"stream": True, "max_tokens": 1000}, receive_buffer=4096)
         service.wait_slots(1)
-        body = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 20_000}
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1000}
 
         whole = httpx.post(service.url + CHAT, json=body, timeout=120).json()
         service.wait_slots(0, timeout_s=60)
@@ -101,15 +121,13 @@ def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path) -> None:
         with slow:
             text, chunks = read_stream(slow)
         assert text == whole["choices"][0]["message"]["content"]
-        assert chunks < 19_000
+        assert chunks < 900
 
 
-def test_a_client_that_never_reads_is_disconnected(folder: Path) -> None:
+def test_a_client_that_never_reads_is_disconnected(folder: Path, verbose: tuple[str, ...]) -> None:
     """After the stall timeout, and its sequence is aborted."""
     options = ("--stall-timeout", "0.5")
-    with simulated_service(
-        folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
-    ) as service:
+    with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
         stalled = send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096)
         service.wait_slots(1)
 
@@ -138,12 +156,10 @@ def test_an_idle_service_has_no_slots(service: Service) -> None:
         service.wait_slots(0, worker=number)
 
 
-def test_a_client_that_is_too_far_behind_is_disconnected(folder: Path) -> None:
+def test_a_client_that_is_too_far_behind_is_disconnected(folder: Path, verbose: tuple[str, ...]) -> None:
     """Data buffered for an unread stream is limited at any time; its sequence is aborted."""
     options = ("--max-backlog-mb", "1", "--stall-timeout", "600")
-    with simulated_service(
-        folder, "--sim-step-ms", "0", "--sim-max-model-len", "4000000", coordinator_options=options
-    ) as service:
+    with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
         with send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096):
             service.wait_slots(1)
             service.wait_slots(0, timeout_s=60)

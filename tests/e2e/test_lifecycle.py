@@ -76,8 +76,7 @@ def test_a_killed_worker_fails_whole_replies_with_a_503(folder: Path) -> None:
         thread = threading.Thread(target=lambda: answers.append(httpx.post(url + CHAT, json=body, timeout=60)))
         thread.start()
         worker.wait_for("ready")
-        while not _open_slots(address):
-            pass
+        Service(process, url, [worker], [address]).wait_slots(1)
         os.kill(worker.popen.pid, signal.SIGKILL)
         worker.wait_exit()
         thread.join()
@@ -320,13 +319,3 @@ def _children(pid: int) -> list[int]:
     import psutil
 
     return [child.pid for child in psutil.Process(pid).children()]
-
-
-def _open_slots(address: str) -> int:
-    import grpc
-
-    from tokenwire.v1 import control_pb2, control_pb2_grpc
-
-    with grpc.insecure_channel(address) as channel:
-        info = control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
-    return int(info.open_slots)
