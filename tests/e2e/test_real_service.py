@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.servers import serving
 from tests.e2e.checkpoints import adapter, changed_weights
+from tests.e2e.posting import post
 from tests.lazily import Lazily
 from tests.processes import Service
 from tokenwire.paths import default_cache_dir
@@ -50,13 +51,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def tokenizer() -> Any:
     """What a trainer has: the model's folder and transformers."""
     return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
-
-
-def post(service: Service, path: str, body: dict[str, Any]) -> Any:
-    """Post a request that is to succeed; returns its answer."""
-    response = httpx.post(service.url + path, json=body, timeout=120)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 @pytest.mark.parametrize("name", list(CONVERSATIONS))

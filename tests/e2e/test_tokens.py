@@ -9,19 +9,13 @@ import grpc
 import httpx
 import pytest
 
+from tests.e2e.posting import post
 from tests.processes import Service, coordinator, simulated_service, simulated_worker
 from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 PROMPT = [72, 105, 33]
 GREEDY = {"temperature": 0, "max_tokens": 12, "logprobs": 1}
 MESSAGES = [{"role": "user", "content": "Hi"}]
-
-
-def post(service: Service, path: str, body: dict[str, Any], **headers: str) -> Any:
-    """Post a request that must succeed; return its response."""
-    response = httpx.post(service.url + path, json=body, headers=headers, timeout=30)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def events(text: str) -> list[Any]:

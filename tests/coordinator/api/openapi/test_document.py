@@ -1,18 +1,17 @@
 """The OpenAPI document is valid, complete, and true of the routes' responses."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema_rs
 import pytest
 import schemathesis
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from tests.coordinator.api.applications import client_of
 from tests.coordinator.api.openapi.described import Described
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
@@ -122,16 +121,6 @@ def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
         control=ControlSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
         access=AccessSettings() if key_file is None else AccessSettings(key_file),
     )
-
-
-@asynccontextmanager
-async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an application; yield a client."""
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
-    ):
-        yield client
 
 
 async def document_of(app: FastAPI) -> dict[str, Any]:

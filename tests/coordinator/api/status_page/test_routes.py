@@ -2,13 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
-from fastapi import FastAPI
-
+from tests.coordinator.api.applications import client_of
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
@@ -19,16 +15,6 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
 
 PAGE = Path(__file__).parents[4] / "coordinator" / "api" / "status_page"
-
-
-@asynccontextmanager
-async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an application; yield a client."""
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
-    ):
-        yield client
 
 
 def guarded(folder: Path) -> CoordinatorSettings:
