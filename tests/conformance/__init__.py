@@ -1,1 +1,1 @@
-"""Conformance: tokenwire against what it claims to be equal to."""
+"""Conformance tests: tokenwire compared to vLLM's server, and used by real clients."""

@@ -1,4 +1,4 @@
-"""vLLM's own server and tokenwire with the same model and engine arguments, for whoever compares them."""
+"""vLLM's own server and tokenwire with the same model and engine arguments, for comparisons."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ PARSERS = (*PLAIN, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", 
 
 
 def environment(first: bool = False) -> dict[str, str]:
-    """Return an engine's environment, bound to the first or the last core: by itself vLLM binds all to the first."""
+    """Return an engine's environment, bound to the first or the last core; vLLM would bind all to the first."""
     return {**_ENVIRONMENT, "VLLM_CPU_OMP_THREADS_BIND": str(_CORES[0 if first else -1])}
 
 
@@ -68,7 +68,7 @@ class VllmServer(Process):
             )
 
     def wait_ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until it is ready."""
         self.wait_for(r"Application startup complete", START_TIMEOUT_S)
 
 

@@ -1,1 +1,1 @@
-"""How tokenwire is deployed: chart, images, and what happens while pods are replaced."""
+"""Tests of the deployment: chart, images, and rolling updates."""

@@ -1,4 +1,4 @@
-"""Values that the chart is rendered with: the examples, and every switch thrown at least once."""
+"""Values for rendering the chart: the examples, and every switch at least once."""
 
 from typing import Any
 

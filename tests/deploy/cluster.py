@@ -1,4 +1,4 @@
-"""Pods as processes, behind a fake Kubernetes: each worker has an address of its own, as pods have, and one port."""
+"""Pods as processes with a fake Kubernetes API: each worker has its own address, as pods have, and one port."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ _SERVICE = "workers"
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One process, and where it listens."""
+    """One process and its address."""
 
     name: str
     address: str
@@ -24,7 +24,7 @@ class Pod:
 
 
 class PodCluster:
-    """Starts and replaces pods, and tells the fake API of workers what the endpoint controller would."""
+    """Starts and replaces pods, and updates the fake API of workers as the endpoint controller would."""
 
     def __init__(self, folder: Path, kubernetes: FakeKubernetes, stack: AsyncExitStack) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class PodCluster:
         self._publish()
 
     async def remove_worker(self) -> int:
-        """Delete the oldest worker; returns its exit code."""
+        """Delete the oldest worker; return its exit code."""
         pod = self.workers.pop(0)
         self._publish(terminating=pod)
         pod.process.popen.terminate()
@@ -65,7 +65,7 @@ class PodCluster:
         return code
 
     async def add_coordinator(self, *options: str) -> None:
-        """Start a coordinator; the service leads to it when it has workers."""
+        """Start a coordinator; it joins the service when it has workers."""
         number = next(self._numbers)
         arguments = ["coordinator", "--port", "0", "--cache-dir", str(self._folder / "cache"), *options]
         pod = self._start(f"coordinator-{number}", "", [*arguments, "--worker", f"k8s:llm/{_SERVICE}:grpc"])
@@ -75,7 +75,7 @@ class PodCluster:
         self.service.append(found[1])
 
     async def remove_coordinator(self, news: Awaitable[None]) -> int:
-        """Delete the oldest coordinator: it hears at once, the service with the news. Returns its exit code."""
+        """Delete the oldest coordinator: SIGTERM at once, the service is updated later. Return its exit code."""
         pod = self.coordinators.pop(0)
         pod.process.popen.terminate()
         await asyncio.to_thread(pod.process.wait_for, "stops listening", 30)

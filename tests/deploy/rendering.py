@@ -1,4 +1,4 @@
-"""Renders the chart; the only module that knows by which library."""
+"""Renders the chart; the only module that uses the rendering library."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,19 +23,19 @@ def _chart() -> Any:
 
 
 def refusal(values: Mapping[str, Any]) -> str:
-    """Return what the chart says to values that it does not take."""
+    """Return the chart's error for invalid values."""
     with pytest.raises(helm.HelmError) as caught:
         _chart().render(dict(values), name="tw", namespace=NAMESPACE)
     return str(caught.value)
 
 
 def lint(values: Mapping[str, Any]) -> list[str]:
-    """Return what `helm lint` calls warnings and errors."""
+    """Return the warnings and errors of `helm lint`."""
     return [each["error"] for each in helm.lint(str(CHART), dict(values))["messages"] if each["severity"] >= 2]
 
 
 def render_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return every rendered file by its path in the chart."""
+    """Return all rendered files by their paths in the chart."""
     texts: dict[str, str] = _chart().render(dict(values), name="tw", namespace=NAMESPACE)
     return {path.removeprefix("tokenwire/templates/"): text for path, text in texts.items()}
 

@@ -1,4 +1,4 @@
-"""The compose file is one, and its parts fit the commands."""
+"""The compose file is valid and matches the commands."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 
 
 def test_the_compose_file_is_valid() -> None:
-    """It follows the specification, and names only networks and volumes that it has."""
+    """It follows the specification, and all named networks and volumes exist."""
     whole = yaml.safe_load(FILE.read_text())
     compose.PyCompose.from_dict(whole).validate()
     whole["services"]["worker"]["networks"] = ["elsewhere"]
@@ -20,7 +20,7 @@ def test_the_compose_file_is_valid() -> None:
 
 
 def test_services_are_locked_down() -> None:
-    """No service can write to its root or gain rights, and each has longer to stop than it drains."""
+    """No service can write to its root or gain privileges, and each has longer to stop than it drains."""
     for service in yaml.safe_load(FILE.read_text())["services"].values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -30,7 +30,7 @@ def test_services_are_locked_down() -> None:
 
 
 def test_only_the_coordinator_can_be_reached() -> None:
-    """The worker is on a network that leads nowhere else, and the coordinator listens on loopback."""
+    """The worker has an internal network, and the coordinator listens on loopback."""
     whole = yaml.safe_load(FILE.read_text())
     assert whole["networks"]["link"] == {"internal": True}
     assert whole["services"]["worker"]["networks"] == ["link"]

@@ -1,4 +1,4 @@
-"""The container files: linted, and where podman is there built, run and stopped."""
+"""The container files: linted, and with podman built, run and stopped."""
 
 import json
 import os
@@ -23,7 +23,7 @@ LARGEST_COORDINATOR = 300e6
 
 @pytest.mark.parametrize("path", sorted(IMAGES.iterdir()), ids=lambda path: path.stem)
 def test_container_files_follow_the_rules(path: Path) -> None:
-    """Hadolint finds nothing; the command gets signals itself, and files say what they make."""
+    """Hadolint has no findings; the command gets signals directly, and labels describe the image."""
     hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(ROOT / ".venv" / "bin"))
     if hadolint is None:
         pytest.skip("hadolint comes with the dependency group `deploy`")
@@ -37,7 +37,7 @@ def test_container_files_follow_the_rules(path: Path) -> None:
 
 
 def podman(*arguments: str, timeout_s: float = 600) -> str:
-    """Run podman; returns what it prints."""
+    """Run podman; return its output."""
     result = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=timeout_s)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
     return result.stdout
@@ -45,7 +45,7 @@ def podman(*arguments: str, timeout_s: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def base() -> str:
-    """An image with Python to build on: the one that is named, or one made of Debian's packages."""
+    """A base image with Python: the configured one, or one built from Debian's packages."""
     if "TOKENWIRE_BUILD_IMAGES" not in os.environ:
         pytest.skip("images are built by `make deploy-test`")
     if shutil.which("podman") is None:
@@ -59,7 +59,7 @@ def base() -> str:
 
 @pytest.fixture(scope="module")
 def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Both halves as images; the GPU worker's on a base without vLLM, which is enough for its simulated engine."""
+    """Both images; the GPU worker's on a base without vLLM, which is enough for the simulated engine."""
     settings = tmp_path_factory.mktemp("uv") / "uv.toml"
     settings.write_text("system-certs = true\n")
     authorities = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -78,7 +78,7 @@ def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
 @contextmanager
 def contained(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a container as the chart does: not as root, nothing to write to but /tmp, no capabilities."""
+    """Run a container as the chart does: not as root, only /tmp is writable, no capabilities."""
     # Debian's crun does not know every kernel's control groups.
     runtime = ["--cgroup-manager=cgroupfs", "--runtime", shutil.which("runc") or "/usr/sbin/runc"]
     limits = ["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1024:1024"]
@@ -94,7 +94,7 @@ def contained(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -116,7 +116,7 @@ def wait_healthy(url: str, processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 @pytest.mark.slow
-def test_images_run_locked_down_and_stop_when_told(built: dict[str, str]) -> None:
+def test_images_run_locked_down_and_stop_on_sigterm(built: dict[str, str]) -> None:
     """Both halves serve without root, capabilities or a writable root, and exit 0 on SIGTERM, as process 1."""
     port, link = free_port(), free_port()
     worker_arguments = ["worker", "--engine=sim", f"--listen=127.0.0.1:{link}", "--health-listen=127.0.0.1:0"]
@@ -136,7 +136,7 @@ def test_images_run_locked_down_and_stop_when_told(built: dict[str, str]) -> Non
 
 @pytest.mark.slow
 def test_the_coordinators_image_is_small(built: dict[str, str]) -> None:
-    """It has neither torch nor vLLM, stays below its limit with the base, and says what it is."""
+    """It has neither torch nor vLLM, stays below its size limit, and has labels."""
     (image,) = json.loads(podman("image", "inspect", built["coordinator"]))
     assert image["Size"] < LARGEST_COORDINATOR
     assert image["Config"]["User"] == "65532:65532"

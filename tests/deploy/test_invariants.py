@@ -1,4 +1,4 @@
-"""What must hold in every rendering, whatever the values."""
+"""Invariants of all renderings, for any values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ COMMANDS: dict[str, click.Command] = {"coordinator": coordinator_command, "worke
 
 @pytest.fixture(params=CASES)
 def manifests(request: pytest.FixtureRequest) -> list[Manifest]:
-    """Everything that some values render."""
+    """All manifests of some values."""
     return render(CASES[request.param])
 
 
@@ -39,7 +39,7 @@ def selected(selector: Mapping[str, str], manifests: list[Manifest]) -> set[str]
 
 
 def test_selectors_match_only_their_own_pods(manifests: list[Manifest]) -> None:
-    """Services, budgets and deployments select the pods of one object, and those that serve among them."""
+    """Services, budgets and deployments select the pods of one object, and only those that serve."""
     checked = 0
     for manifest in of_kind(manifests, "Service", "PodDisruptionBudget", "Deployment"):
         selector = manifest["spec"]["selector"]
@@ -51,7 +51,7 @@ def test_selectors_match_only_their_own_pods(manifests: list[Manifest]) -> None:
 
 
 def test_policies_let_only_coordinators_reach_workers() -> None:
-    """A worker's port is open to the coordinators of the release, and to the other nodes of its engine."""
+    """A worker's port accepts the release's coordinators, and the other nodes of its engine."""
     manifests = render(EXAMPLES["two-models"])
     policies = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "NetworkPolicy")}
     workers = {"tw-tokenwire-small worker", "tw-tokenwire-large worker"}
@@ -70,7 +70,7 @@ def test_policies_let_only_coordinators_reach_workers() -> None:
 
 
 def test_every_pod_of_the_release_has_a_policy(manifests: list[Manifest]) -> None:
-    """No pod is left open, unless policies are switched off."""
+    """Unless policies are disabled."""
     policies = of_kind(manifests, "NetworkPolicy")
     covered = [selected(policy["spec"]["podSelector"]["matchLabels"], manifests) for policy in policies]
     every = selected({}, manifests)
@@ -78,7 +78,7 @@ def test_every_pod_of_the_release_has_a_policy(manifests: list[Manifest]) -> Non
 
 
 def test_ports_have_names_that_agree(manifests: list[Manifest]) -> None:
-    """A service's port, a route's and a policy's are names or numbers that their pods and services have."""
+    """Ports of services, routes and policies exist in their pods and services."""
     services = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "Service")}
     ports: dict[str, set[str]] = {}
     for name, template in pod_templates(manifests):
@@ -99,8 +99,8 @@ def test_ports_have_names_that_agree(manifests: list[Manifest]) -> None:
             assert {port["port"] for port in rule.get("ports", ())} <= set().union(*ports.values())
 
 
-def test_coordinators_look_for_the_services_that_there_are(manifests: list[Manifest]) -> None:
-    """Every pool has a headless service, which every coordinator follows by the name of its port."""
+def test_coordinators_use_existing_services(manifests: list[Manifest]) -> None:
+    """Every pool has a headless service, which every coordinator follows by its port's name."""
     pools = {
         f"k8s:{NAMESPACE}/{each['metadata']['name']}:{each['spec']['ports'][0]['name']}"
         for each in of_kind(manifests, "Service")
@@ -113,7 +113,7 @@ def test_coordinators_look_for_the_services_that_there_are(manifests: list[Manif
 
 
 def test_names_are_short_enough(manifests: list[Manifest]) -> None:
-    """Names leave room for what controllers add to them, up to 63 characters."""
+    """Controllers can append to them, up to 63 characters."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
@@ -121,8 +121,8 @@ def test_names_are_short_enough(manifests: list[Manifest]) -> None:
         assert len(name) + added <= 63, name
 
 
-def test_pods_get_the_time_that_they_take(manifests: list[Manifest]) -> None:
-    """The grace is longer than the wait before the signal and the drain after it."""
+def test_grace_periods_are_long_enough(manifests: list[Manifest]) -> None:
+    """For the delay before the signal and the drain after it."""
     for name, template in pod_templates(manifests):
         only = container(template)
         sleep = only.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
@@ -132,8 +132,8 @@ def test_pods_get_the_time_that_they_take(manifests: list[Manifest]) -> None:
         assert (sleep > 0) == (name == "follower")
 
 
-def test_what_is_scaled_has_no_fixed_number(manifests: list[Manifest]) -> None:
-    """Autoscalers aim at objects that there are, by kind; these, and no others, leave their number to them."""
+def test_scaled_objects_have_no_fixed_replicas(manifests: list[Manifest]) -> None:
+    """Autoscalers target existing objects, and only these have no replicas."""
     scaled = set()
     for scaler in of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
         target = scaler["spec"]["scaleTargetRef"]
@@ -147,7 +147,7 @@ def test_what_is_scaled_has_no_fixed_number(manifests: list[Manifest]) -> None:
 
 
 def test_secrets_are_files(manifests: list[Manifest]) -> None:
-    """No secret is made here, and none stands in an argument or a variable: options name mounted files."""
+    """The chart creates no secrets, and none is an argument or a variable: options name mounted files."""
     assert not of_kind(manifests, "Secret")
     for _, template in pod_templates(manifests):
         only = container(template)
@@ -171,7 +171,7 @@ def test_mounts_and_volumes_agree(manifests: list[Manifest]) -> None:
 
 
 def test_pods_are_restricted(manifests: list[Manifest]) -> None:
-    """Pods pass Kubernetes' restricted profile, with a root that cannot be written to."""
+    """Pods pass Kubernetes' restricted profile, with a read-only root."""
     for _, template in pod_templates(manifests):
         spec = template["spec"]
         assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
@@ -185,8 +185,8 @@ def test_pods_are_restricted(manifests: list[Manifest]) -> None:
         assert security["readOnlyRootFilesystem"] is True or "runtimeClassName" in spec
 
 
-def test_nobody_may_more_than_needed(manifests: list[Manifest]) -> None:
-    """Coordinators may follow EndpointSlices in their namespace; workers have no account."""
+def test_permissions_are_minimal(manifests: list[Manifest]) -> None:
+    """Coordinators may watch EndpointSlices in their namespace; workers have no account."""
     assert not of_kind(manifests, "ClusterRole", "ClusterRoleBinding")
     (role,) = of_kind(manifests, "Role")
     expected = {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
@@ -196,21 +196,21 @@ def test_nobody_may_more_than_needed(manifests: list[Manifest]) -> None:
         assert ("serviceAccountName" in template["spec"]) == (name == "coordinator")
 
 
-def test_variables_of_services_are_switched_off(manifests: list[Manifest]) -> None:
+def test_service_variables_are_disabled(manifests: list[Manifest]) -> None:
     """A service named tokenwire would set TOKENWIRE_PORT, which is an option."""
     assert all(template["spec"]["enableServiceLinks"] is False for _, template in pod_templates(manifests))
 
 
 def test_images_are_pinned(manifests: list[Manifest]) -> None:
-    """Every image has a tag or a digest, and none is the latest."""
+    """Every image has a tag or a digest other than latest."""
     for _, template in pod_templates(manifests):
         image = container(template)["image"]
         assert re.search(r"(:[^:/]+|@sha256:[0-9a-f]{64})$", image)
         assert not image.endswith(":latest")
 
 
-def test_labels_say_which_chart(manifests: list[Manifest]) -> None:
-    """Every object names the chart and its version; pods do not, so that a new chart alone restarts nobody."""
+def test_labels_name_the_chart(manifests: list[Manifest]) -> None:
+    """All objects have the chart's version except pods, so that a new chart alone restarts nothing."""
     for manifest in manifests:
         assert manifest["metadata"]["namespace"] == NAMESPACE
         assert manifest["metadata"]["labels"]["helm.sh/chart"].startswith("tokenwire-")
@@ -219,7 +219,7 @@ def test_labels_say_which_chart(manifests: list[Manifest]) -> None:
 
 
 def options(command: click.Command) -> Iterator[tuple[str, bool]]:
-    """Yield the names of a command's options, and whether they are flags."""
+    """Yield the names of a command's options, and whether they are switches."""
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             for name in parameter.opts:
@@ -227,7 +227,7 @@ def options(command: click.Command) -> Iterator[tuple[str, bool]]:
 
 
 def test_options_exist(manifests: list[Manifest]) -> None:
-    """Every option that a container gets is one of its command's, with a value where it takes one."""
+    """Every option of a container exists in its command, with a value if it needs one."""
     for name, template in pod_templates(manifests):
         if name == "follower":
             continue
@@ -245,7 +245,7 @@ def test_options_exist(manifests: list[Manifest]) -> None:
 
 
 def test_a_new_chat_template_restarts_coordinators() -> None:
-    """The template is mounted from a ConfigMap, whose changes pods would otherwise not notice."""
+    """Otherwise pods would not notice a changed ConfigMap."""
 
     def annotations(template: str) -> Any:
         manifests = render({"workers": POOL, "coordinator": {"chatTemplate": template}})
@@ -255,7 +255,7 @@ def test_a_new_chat_template_restarts_coordinators() -> None:
 
 
 def test_a_full_pool_can_be_updated(manifests: list[Manifest]) -> None:
-    """Workers are replaced without a spare GPU: one goes before the next one comes."""
+    """Workers are replaced without a spare GPU: the old one is removed first."""
     for manifest in of_kind(manifests, "Deployment"):
         rolling = manifest["spec"]["strategy"].get("rollingUpdate", {})
         if any(name == "worker" for name, _ in pod_templates([manifest])):
@@ -264,7 +264,7 @@ def test_a_full_pool_can_be_updated(manifests: list[Manifest]) -> None:
 
 
 def test_pools_that_scale_to_zero_keep_their_requests() -> None:
-    """Coordinators stay ready without workers, keep the model listed, and hold requests as long as a start takes."""
+    """Coordinators stay ready without workers, keep the model listed, and queue requests while a worker starts."""
     pool = {"model": "org/model", "autoscaling": {"enabled": True, "minReplicas": 0}, "probes": {"startupMinutes": 20}}
     (coordinator,) = (
         each for name, each in pod_templates(render({"workers": {"pool": pool}})) if name == "coordinator"
@@ -284,7 +284,7 @@ def test_pools_that_scale_to_zero_keep_their_requests() -> None:
 
 
 def test_probes_need_no_certificate(manifests: list[Manifest]) -> None:
-    """Workers are asked at their health port, whatever the link asks for; starts have minutes."""
+    """Workers are probed on their health port; startup may take minutes."""
     for name, template in pod_templates(manifests):
         only = container(template)
         if name == "follower":
@@ -299,7 +299,7 @@ def test_probes_need_no_certificate(manifests: list[Manifest]) -> None:
 
 
 def test_nodes_of_an_engine_agree() -> None:
-    """Leader and followers start vLLM with the same arguments, but for their rank."""
+    """Leader and followers start vLLM with the same arguments except their rank."""
     templates = dict(pod_templates(of_kind(render(EXAMPLES["two-models"]), "LeaderWorkerSet")))
     leader = container(templates["worker"])["args"]
     follower = container(templates["follower"])

@@ -1,4 +1,4 @@
-"""What a policy checker finds in the examples: only what is so on purpose."""
+"""A policy checker has only deliberate findings in the examples."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ ON_PURPOSE = {
 
 
 def as_pods(manifests: list[Manifest]) -> list[Manifest]:
-    """Return leaders of groups as pods: the checker does not know groups. Followers have no port to probe."""
+    """Return leaders of groups as pods: the checker does not support groups. Followers have no port to probe."""
     return [
         {
             "apiVersion": "v1",
@@ -32,8 +32,8 @@ def as_pods(manifests: list[Manifest]) -> list[Manifest]:
 
 
 @pytest.mark.slow
-def test_checkov_finds_only_what_is_on_purpose(tmp_path: Path) -> None:
-    """No example fails another check than those with a reason, and each reason is still needed."""
+def test_checkov_finds_only_deliberate_exceptions(tmp_path: Path) -> None:
+    """Each exception has a reason and is still needed."""
     command = TOOLS / "bin" / "checkov"
     if not command.exists():
         pytest.skip("checkov comes with `make deploy-test`")

@@ -1,4 +1,4 @@
-"""A whole rolling update, acted out with real processes: every pod is replaced under load."""
+"""A complete rolling update with real processes: every pod is replaced under load."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ BODY = {"model": "simulated", "prompt": "Once", "max_tokens": 50, "temperature":
 
 
 class Client:
-    """Keeps its connection for as long as the server does; asks again at once."""
+    """Keeps its connection as long as the server does, and sends requests continuously."""
 
     def __init__(self, service: list[str], choose: Callable[[list[str]], str]) -> None:
         self._service = service
@@ -31,7 +31,7 @@ class Client:
         self.connections = 0
 
     async def run(self, over: asyncio.Event) -> None:
-        """Ask until it is over, and read the last reply to its end."""
+        """Send requests until stopped, and read the last reply to its end."""
         while not over.is_set():
             url = self._choose(self._service)
             parts = urlsplit(url)
@@ -62,8 +62,8 @@ class Client:
 
 
 @pytest.mark.long
-async def test_a_rolling_update_loses_nothing(tmp_path: Path) -> None:
-    """All workers and then all coordinators are replaced under 100 clients: every reply is whole and the same."""
+async def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
+    """All workers and then all coordinators are replaced under 100 clients: every reply is complete and correct."""
     async with AsyncExitStack() as stack:
         cluster = PodCluster(tmp_path, await stack.enter_async_context(fake_kubernetes()), stack)
         await asyncio.gather(*(cluster.add_worker() for _ in range(3)))

@@ -1,4 +1,4 @@
-"""What the chart renders is what Kubernetes and its extensions take."""
+"""Rendered manifests are valid for Kubernetes and its extensions."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def group(manifest: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 def test_manifests_are_valid(name: str) -> None:
-    """Every manifest passes the strict schema of the newest version, and no kind is unknown."""
+    """Every manifest passes the strict schema of the newest version, and all kinds are known."""
     for manifest in render(CASES[name]):
         if group(manifest) not in CUSTOM and manifest["apiVersion"] != GROUPS:
             kubernetes_validate.validate(manifest, VERSIONS[-1], strict=True)
@@ -35,14 +35,14 @@ def test_manifests_are_valid(name: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_manifests_are_valid_in_every_version(version: str) -> None:
-    """A use of everything passes the strict schemas of all versions that the chart is for."""
+    """All features pass the strict schemas of all supported versions."""
     for manifest in render(EXAMPLES["two-models"]) + render(EXAMPLES["one-gpu-pool"]):
         if group(manifest) not in CUSTOM and manifest["apiVersion"] != GROUPS:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
 def test_groups_of_pods_are_valid() -> None:
-    """A LeaderWorkerSet has only fields that there are, and both of its templates make pods."""
+    """A LeaderWorkerSet has only known fields, and both of its templates are valid pods."""
     (found,) = of_kind(render(EXAMPLES["two-models"]), "LeaderWorkerSet")
     assert found["apiVersion"] == GROUPS
     spec = found["spec"]
@@ -81,13 +81,13 @@ def check_custom(node: str, manifests: list[dict[str, Any]]) -> list[dict[str, s
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_helm_finds_nothing_to_complain(name: str) -> None:
-    """`helm lint` has neither errors nor warnings."""
+def test_helm_lint_has_no_findings(name: str) -> None:
+    """Neither errors nor warnings."""
     assert lint(CASES[name]) == []
 
 
-def test_an_old_cluster_gets_nothing_that_it_cannot_do(tmp_path: Path) -> None:
-    """Kubernetes 1.29 knows the field but cannot sleep before it stops a container, so the hook is left out there."""
+def test_an_old_cluster_gets_no_unsupported_hook(tmp_path: Path) -> None:
+    """Kubernetes 1.29 has the field but does not support sleeping before a stop."""
     command = TOOLS / "bin" / "helm"
     if not command.exists():
         pytest.skip("the helm command comes with `make deploy-test`")
@@ -102,7 +102,7 @@ def test_an_old_cluster_gets_nothing_that_it_cannot_do(tmp_path: Path) -> None:
 
 
 def test_queries_of_autoscalers_are_promql(tmp_path: Path) -> None:
-    """What KEDA asks Prometheus is a query that Prometheus understands."""
+    """KEDA's queries parse as PromQL."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")

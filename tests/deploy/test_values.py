@@ -1,4 +1,4 @@
-"""What the chart refuses, and with which words."""
+"""The chart's errors for invalid values, its notes, and its options."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ from tests.deploy.rendering import pod_templates, refusal, render, render_texts
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], named: str) -> None:
-    """Values that cannot be meant are refused before anything is installed, with their name."""
+    """Before anything is installed, by name."""
     assert named in refusal(values)
 
 
-def test_notes_say_how_to_ask() -> None:
-    """What helm prints after an installation has a command to paste, for the scheme and the keys that there are."""
+def test_notes_have_a_command_to_paste() -> None:
+    """For the configured scheme and keys."""
     plain = render_texts({"workers": POOL})["NOTES.txt"]
     assert "curl http://127.0.0.1:8000/v1/chat/completions" in plain
     assert "pool: org/model" in plain
@@ -67,7 +67,7 @@ def test_notes_say_how_to_ask() -> None:
 
 
 def test_options_become_arguments() -> None:
-    """A map of options is rendered as the command line takes it: numbers in full, switches only where they are on."""
+    """A map of options becomes command line arguments: numbers in full, switches only if true."""
     (coordinator,) = (each for name, each in pod_templates(render(SWITCHES["coordinator"])) if name == "coordinator")
 
     arguments = coordinator["spec"]["containers"][0]["args"]
@@ -83,8 +83,8 @@ def test_options_become_arguments() -> None:
     assert not [argument for argument in arguments if "log-prompts" in argument]
 
 
-def test_options_of_a_pool_join_those_of_all() -> None:
-    """Each of them may be replaced, and the rest stays."""
+def test_options_of_a_pool_are_merged_with_those_of_all() -> None:
+    """Each may be overridden; the others stay."""
     values = {
         "workerDefaults": {"options": {"sim-seed": 5, "no-warm-up": True}},
         "workers": {"pool": {"options": {"sim-seed": 6}}},

@@ -1,1 +1,1 @@
-"""What becomes of streams when something breaks: real processes, real sockets, faults on command."""
+"""Effects of faults on streams: real processes, real sockets, injected faults."""

@@ -1,4 +1,4 @@
-"""`make faults`: lets every fault strike, prints what became of the streams, and writes docs/faults.md's table."""
+"""`make faults`: injects all faults, prints the results, and writes the table of docs/faults.md."""
 
 import argparse
 import asyncio
@@ -29,7 +29,7 @@ def _write(document: Path, rows: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Run the faults that were asked for, or all; returns the exit code."""
+    """Run the selected faults, or all; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", help="run faults whose name contains this")
     parser.add_argument("--streams", type=int, help="run them under so many streams")

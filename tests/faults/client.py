@@ -1,4 +1,4 @@
-"""A client that reads streams and remembers when everything came."""
+"""A client that reads streams and records arrival times."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from benchmarks.load import http_request
 
 @dataclass(slots=True)
 class Stream:
-    """What one client saw."""
+    """The record of one client."""
 
     body: dict[str, Any]
     text: str = ""
@@ -36,12 +36,12 @@ class Stream:
 
     @property
     def said(self) -> tuple[str, list[int], str | None, dict[str, Any] | None]:
-        """Everything that must be as in an undisturbed run."""
+        """Everything that must equal an uninterrupted run."""
         return self.text, self.token_ids, self.finish_reason, self.usage
 
 
 async def read_stream(url: str, stream: Stream) -> Stream:
-    """Send a request and read its stream to the end. Never raises: what goes wrong is the stream's problem."""
+    """Send a request and read its stream to the end. Never raises: errors are recorded in the stream."""
     parts = urlsplit(url)
     data = bytearray()
     writer = None

@@ -1,4 +1,4 @@
-"""A time of day for other processes that can be set while they run; their monotonic clock goes on as it does."""
+"""A wall clock for other processes that can be set while they run; their monotonic clock is unaffected."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import libfaketime
 
 
 class FakedClock:
-    """The time of day of all processes that have its environment."""
+    """The wall clock of all processes with its environment."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -16,7 +16,7 @@ class FakedClock:
         """What to start processes with."""
 
     def set(self, offset: str) -> None:
-        """Set the time of day, `+1d` or `-90m` from the true one."""
+        """Set the time, `+1d` or `-90m` relative to the real time."""
         new = self._file.with_suffix(".new")
         new.write_text(offset)
         new.replace(self._file)

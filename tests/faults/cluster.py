@@ -21,7 +21,7 @@ STEP_MS = 40
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a cluster consists of."""
+    """The parts of a cluster."""
 
     workers: int = 3
     worker_options: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Layout:
 
 
 class Cluster:
-    """Some workers, all alike, and a coordinator in front of them."""
+    """Some identical workers, and a coordinator in front of them."""
 
     def __init__(self, folder: Path, layout: Layout, proxies: Sequence[Proxy] = ()) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Cluster:
 
     @property
     def coordinator(self) -> Process:
-        """The coordinator that was started last."""
+        """The coordinator started last."""
         return self._coordinators[-1]
 
     def address(self, number: int) -> str:
@@ -59,7 +59,7 @@ class Cluster:
         return f"unix:{self.folder}/{number}.sock"
 
     def start_worker(self, number: int, *options: str) -> None:
-        """Start a worker; does not wait for it."""
+        """Start a worker without waiting for it."""
         self._starts += 1
         simulation = ["--sim-step-ms", str(STEP_MS), "--sim-max-num-seqs", "400", *self._layout.worker_options]
         arguments = ["worker", "--engine", "sim", "--listen", self.address(number), *simulation, *options]
@@ -67,7 +67,7 @@ class Cluster:
         self.workers[number] = Process([*arguments, *self._link("worker")], log, self._environment())
 
     async def wait_worker(self, number: int) -> None:
-        """Wait until a worker takes requests."""
+        """Wait until a worker accepts requests."""
         await asyncio.to_thread(self.workers[number].wait_for, "ready: ", 60)
 
     def kill(self, number: int, how: int = signal.SIGKILL) -> None:
@@ -89,7 +89,7 @@ class Cluster:
                 await asyncio.sleep(0.05)
 
     def begin(self, streams: Sequence[Stream]) -> list[asyncio.Task[Stream]]:
-        """Begin to read streams."""
+        """Start reading streams."""
         return [asyncio.create_task(read_stream(self.url, stream)) for stream in streams]
 
     def announce(self, present: Iterable[int]) -> None:
@@ -99,7 +99,7 @@ class Cluster:
         written.replace(self._list)
 
     def certify(self) -> None:
-        """Give coordinator and workers certificates of an authority that did not exist before."""
+        """Give coordinator and workers certificates of a new authority."""
         certify_link(self.folder, Authority())
 
     @property

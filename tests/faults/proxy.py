@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a worker that loses, delays and swallows what it carries."""
+"""A TCP proxy in front of a worker that loses, delays and discards data."""
 
 import asyncio
 import random
@@ -6,7 +6,7 @@ from types import TracebackType
 
 
 class Proxy:
-    """Carries bytes between coordinators and a worker's unix socket, as badly as it is told to."""
+    """Forwards bytes between coordinators and a worker's Unix socket, with faults."""
 
     def __init__(self, worker: str) -> None:
         self.address = ""
@@ -31,17 +31,17 @@ class Proxy:
             task.cancel()
 
     def swallow(self) -> None:
-        """From now on nothing arrives anywhere, and nobody is told: a black hole."""
+        """Discard all data from now on, silently: a black hole."""
         self._swallows = True
 
     def halve(self) -> None:
-        """Close every connection with the worker; coordinators are not told: half-open connections."""
+        """Close all connections to the worker without closing the coordinators': half-open connections."""
         self._swallows = True
         for writer in self._upstream:
             writer.close()
 
     def delay(self, seconds: float) -> None:
-        """Hold every piece back for up to so long, and now and then for four times that, as lost packets do."""
+        """Delay each piece by up to this time, and some by four times that, like retransmitted packets."""
         self._delay_s = seconds
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The faults: what breaks, under how many streams, and how long a client may notice."""
+"""The faults: what fails, under how many streams, and the limit for the longest gap."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ _POISON = "\a"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that breaks while streams run."""
+    """A fault injected while streams run."""
 
     name: str
     strike: Strike
@@ -36,7 +36,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the streams."""
+    """The results of the streams."""
 
     fault: Fault
     streams: int
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether it is as it should be."""
+        """Whether the results are within the budget."""
         return not self.lost and not self.corrupted and self.longest_gap_s <= self.fault.gap_s
 
 
@@ -65,7 +65,7 @@ def _body(number: int, tokens: int, sampling: dict[str, Any] | None = None) -> d
 
 
 async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tokens: int = TOKENS) -> Outcome:
-    """Run a fault under streams and compare these with undisturbed ones."""
+    """Inject a fault during streams and compare these to uninterrupted ones."""
     count = streams or fault.streams
     async with running_cluster(folder, fault.layout) as cluster:
         undisturbed = [Stream(_body(number, tokens, fault.sampling)) for number in range(_PROMPTS)]
@@ -110,7 +110,7 @@ async def terminate(cluster: Cluster) -> None:
 
 
 async def wait(cluster: Cluster) -> None:
-    """Let the worker break by itself."""
+    """Wait until the worker fails by itself."""
 
 
 async def swallow(cluster: Cluster) -> None:
@@ -124,7 +124,7 @@ async def halve(cluster: Cluster) -> None:
 
 
 async def delay(cluster: Cluster) -> None:
-    """Delay everything, some of it much."""
+    """Delay all data, some of it much."""
     for proxy in cluster.proxies:
         proxy.delay(0.1)
 
@@ -144,20 +144,20 @@ async def _replace(cluster: Cluster, number: int) -> None:
 
 
 async def leave_nobody(cluster: Cluster) -> None:
-    """Kill the only worker; half a minute later another one is there."""
+    """Kill the only worker; another one starts half a minute later."""
     cluster.kill(0)
     await asyncio.sleep(_AWAY_S)
     cluster.start_worker(0)
 
 
 async def stop_coordinator(cluster: Cluster) -> None:
-    """SIGTERM of the coordinator; the next one serves from then on."""
+    """SIGTERM of the coordinator; another one serves from then on."""
     cluster.coordinator.signal(signal.SIGTERM)
     await cluster.start_coordinator()
 
 
 async def poison(cluster: Cluster) -> None:
-    """Send a request that kills every worker that begins with it."""
+    """Send a request that kills every worker that starts it."""
     (task,) = cluster.begin([Stream({**_body(0, TOKENS), "prompt": _POISON})])
     stream = await task
     if "Two workers died" not in stream.problem:
@@ -165,21 +165,21 @@ async def poison(cluster: Cluster) -> None:
 
 
 async def flap(cluster: Cluster) -> None:
-    """Let discovery lose and find workers."""
+    """Make discovery lose and find workers."""
     for present in ((0, 1), (1, 2), (0,), (0, 2), (2,), (0, 1, 2)):
         cluster.announce(present)
         await asyncio.sleep(0.7)
 
 
 async def exchange(cluster: Cluster) -> None:
-    """Exchange the certificates of both ends and their authority, a worker at a time: at last all links are new."""
+    """Rotate the certificates of both sides and their authority, a worker at a time, until all connections are new."""
     for number in list(cluster.workers):
         cluster.certify()
         await _replace(cluster, number)
 
 
 async def jump(cluster: Cluster) -> None:
-    """Set every process's clock a day ahead, a day back, and right again."""
+    """Set all processes' clocks a day ahead, a day back, and right again."""
     assert cluster.clock is not None
     for offset, hours in (("+1d", 24), ("-1d", -24), ("+0", 0)):
         cluster.clock.set(offset)

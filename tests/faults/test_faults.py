@@ -1,4 +1,4 @@
-"""Some of the faults under few streams; `make faults` lets all of them strike."""
+"""Some of the faults with few streams; `make faults` injects all of them."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _NAMES = [
 
 @pytest.mark.parametrize("name", _NAMES)
 async def test_no_stream_is_lost_or_corrupted(tmp_path: Path, name: str) -> None:
-    """Every stream ends as an undisturbed one does: text, ids, finish reason and usage."""
+    """Every stream equals an uninterrupted one: text, ids, finish reason and usage."""
     (fault,) = [fault for fault in FAULTS if fault.name == name]
 
     outcome = await outcome_of(fault, tmp_path, streams=40, tokens=80)

@@ -1,1 +1,1 @@
-"""Coding agents, unmodified, against a coordinator whose workers say what was written for them."""
+"""Unmodified coding agents with a coordinator whose workers have scripted replies."""

@@ -1,4 +1,4 @@
-"""Runs coding agents against scripted replies, and says which of them work."""
+"""Runs coding agents with scripted replies, and reports which of them work."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ _TIMEOUT_S = 120.0
 
 
 def _replies(name: str) -> dict[str, str]:
-    """Return what an agent's two models say: one answers, one calls a tool, again and again."""
+    """Return the replies of an agent's two models: one answers, one repeatedly calls a tool."""
     call = json.dumps(AGENTS[name].shell_call)
     thought = "<think>\nHm.\n</think>\n\n"
     return {f"{name}-says": thought + _ANSWER, f"{name}-calls": f"{thought}<tool_call>\n{call}\n</tool_call>"}
@@ -25,7 +25,7 @@ def _replies(name: str) -> dict[str, str]:
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(sorted(AGENTS)))
 def command(names: tuple[str, ...]) -> None:
-    """Run agents, all unless NAMES are given: each shows an answer, and runs a tool and goes on with its output."""
+    """Run agents, all unless NAMES are given: each must show an answer, and run a tool and continue with its output."""
     chosen = names or tuple(AGENTS)
     for name in chosen:
         program_of(name)

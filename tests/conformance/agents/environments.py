@@ -1,4 +1,4 @@
-"""Agents from the npm registry: installed once, kept in tests/.cache, each run in a home of its own."""
+"""Agents from the npm registry, installed once into tests/.cache, each run with its own home."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.tokenizers import CACHE, making
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent: what npm installs, and how to ask it one thing."""
+    """An agent: its npm package, and how to prompt it once."""
 
     package: str
     version: str
@@ -73,7 +73,7 @@ AGENTS = {
 
 
 def program_of(name: str) -> Path:
-    """Return an agent's program, which is installed first where it is not there."""
+    """Return an agent's program, installed if necessary."""
     agent = AGENTS[name]
     folder = CACHE / "agents" / name
     wanted = f"{agent.package}@{agent.version}"
@@ -88,7 +88,7 @@ def program_of(name: str) -> Path:
 
 
 def ask(name: str, url: str, model: str, home: Path, is_done: Callable[[str], bool], timeout_s: float) -> str:
-    """Ask an agent one thing in an empty folder, until it ends or its output shows enough. Returns the output."""
+    """Prompt an agent once in an empty folder, until it ends or its output is sufficient; return the output."""
     agent = AGENTS[name]
     work = home / "work"
     work.mkdir(parents=True)

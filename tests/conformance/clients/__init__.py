@@ -1,1 +1,1 @@
-"""Real clients, each in an environment of its own, against `tokenwire serve` with the real engine."""
+"""Real clients in their own environments, with `tokenwire serve` and the real engine."""

@@ -1,4 +1,4 @@
-"""`make conformance`: runs clients' own code against a real engine, and says which of them work."""
+"""`make conformance`: runs clients' own code with a real engine, and reports which of them work."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ _TIMEOUT_S = 600
 @click.argument("names", nargs=-1, type=click.Choice(sorted(CLIENTS)))
 @click.option("--url", help="A service that is running already, with the embedded model.")
 def command(names: tuple[str, ...], url: str | None) -> None:
-    """Run clients, all unless NAMES are given, against tokenwire serve."""
+    """Run clients, all unless NAMES are given, with tokenwire serve."""
     chosen = names or tuple(CLIENTS)
     pythons = {name: python_of(name) for name in chosen}
     model = prepare_embedded_model(default_cache_dir(), click.echo)
@@ -34,7 +34,7 @@ def command(names: tuple[str, ...], url: str | None) -> None:
 
 
 def _works(name: str, python: Path, url: str, model: Path) -> bool:
-    """Run a client's script. It gets the service's URL and the model's folder, and asserts."""
+    """Run a client's script with the service's URL and the model's folder; it contains the assertions."""
     script = _SCRIPTS / CLIENTS[name].script
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""Environments of clients: made once, kept in tests/.cache, and small."""
+"""Environments of clients, created once in tests/.cache, and small."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.tokenizers import CACHE, making
 
 @dataclass(frozen=True)
 class Client:
-    """A client: the script that uses it, and what the script imports."""
+    """A client: its script, and the packages that the script imports."""
 
     script: str
     packages: Sequence[str]
@@ -40,7 +40,7 @@ CLIENTS = {
 
 
 def python_of(name: str) -> Path:
-    """Return the interpreter of a client's environment, which is made first where it is not there."""
+    """Return the interpreter of a client's environment, created if necessary."""
     client = CLIENTS[name]
     folder = CACHE / "clients" / name
     wanted = "\n".join([*client.packages, str(client.shared)])

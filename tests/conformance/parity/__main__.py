@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.parity`: the whole comparison, or one request of it again."""
+"""`python -m tests.conformance.parity`: the whole comparison, or single requests of it."""
 
 import argparse
 import asyncio
@@ -23,7 +23,7 @@ PROFILES = {"plain": (TOPICS, PLAIN), "parsers": (PARSER_TOPICS, PARSERS)}
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 where something differs without an explanation."""
+    """Run the selected requests; return 1 if there are unexplained differences."""
     options = _options()
     started = time.monotonic()
     outcomes: list[Outcome] = []
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _show(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
-    """Print or write what differs, and every outcome where some were picked."""
+    """Print or write the differences, and every outcome of selected requests."""
     for outcome in outcomes:
         if wrong := wrong_premise(outcome.request, outcome.theirs):
             print(f"not what it says: {outcome.request.name}: {wrong}")
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
 
 
 def _requests(options: argparse.Namespace, profile: str) -> tuple[list[Request], list[Request]]:
-    """Return the written and the drawn requests that were asked for; those with parsers get a tenth."""
+    """Return the selected written and random requests; servers with parsers get a tenth."""
     topics, servers_options = PROFILES[profile]
     if options.only:
         numbers = [int(part) for part in options.only if part.isdecimal()]
@@ -83,7 +83,7 @@ def _requests(options: argparse.Namespace, profile: str) -> tuple[list[Request],
 
 @contextmanager
 def _servers(ours: str | None, reference: str | None, profile: str) -> Iterator[tuple[str, str]]:
-    """Start the servers that do not run yet; yields the URLs of tokenwire and vLLM."""
+    """Start the servers that are not running; yield the URLs of tokenwire and vLLM."""
     if ours and reference:
         yield ours, reference
         return
@@ -103,7 +103,7 @@ _done = 0
 
 
 def _progress(outcome: Outcome) -> None:
-    """Print a sign of life now and then, and every difference's name at once."""
+    """Print the progress now and then, and the name of every difference immediately."""
     global _done
     _done += 1
     if outcome.verdict == DIFFERENT:

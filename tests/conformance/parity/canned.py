@@ -1,4 +1,4 @@
-"""Answers as a server would give them, for the tests of the comparison itself."""
+"""Canned responses for the tests of the comparison itself."""
 
 import copy
 import json
@@ -31,12 +31,12 @@ _WHOLE: dict[str, Any] = {
 
 
 def whole() -> dict[str, Any]:
-    """Return an answer that was not streamed."""
+    """Return a response without streaming."""
     return copy.deepcopy(_WHOLE)
 
 
 def chunks() -> list[dict[str, Any]]:
-    """Return the same answer in chunks."""
+    """Return the same response in chunks."""
     answer = whole()
     scored = answer["choices"][0]["logprobs"]["content"]
     opening = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
@@ -65,7 +65,7 @@ def stream(events: list[dict[str, Any]], done: bool = True) -> Reply:
 
 
 def error(message: str, param: str | None = "n", status: int = 400, kind: str = "BadRequestError") -> Reply:
-    """Make an error response."""
+    """Return an error response."""
     return reply({"error": {"message": message, "type": kind, "param": param, "code": status}}, status)
 
 
@@ -74,17 +74,17 @@ ANSWERED = {"status": 200, "errors": []}
 
 
 def listed(message: str, param: str) -> Reply:
-    """Make an error about types."""
+    """Return an error about types."""
     return error(message, param, kind="Bad Request")
 
 
 def event(message: str) -> Reply:
-    """Make a stream that is nothing but an error."""
+    """Return a stream that consists of an error."""
     return stream([{"error": {"message": message, "type": "BadRequestError", "param": "n", "code": 400}}])
 
 
 def paths(request: Request, ours: Reply, theirs: Reply) -> list[str]:
-    """Compare, and return where the replies differ."""
+    """Compare, and return the paths of differences."""
     from tests.conformance.parity.compare import compare
 
     return [difference.path for difference in compare(request, ours, theirs)]

@@ -1,4 +1,4 @@
-"""Sends requests to a server and reads what comes back, many at a time."""
+"""Sends requests to a server concurrently and reads the responses."""
 
 import asyncio
 from types import TracebackType
@@ -11,7 +11,7 @@ _TIMEOUT_S = 300.0
 
 
 class Client:
-    """Talks to one server."""
+    """A client of one server."""
 
     def __init__(self, url: str, at_a_time: int) -> None:
         limits = httpx.Limits(max_connections=at_a_time, max_keepalive_connections=at_a_time)
@@ -26,7 +26,7 @@ class Client:
         await self._http.aclose()
 
     async def send(self, request: Request) -> Reply:
-        """Send a request; retry only where an idle connection was closed under it."""
+        """Send a request; retry only if an idle connection was closed."""
         headers = {"content-type": "application/json", **request.headers}
         for attempt in range(3):
             try:

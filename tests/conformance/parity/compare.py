@@ -1,4 +1,4 @@
-"""Compares two replies to the same request, field by field."""
+"""Compares two responses to the same request, field by field."""
 
 import math
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Difference:
 
 
 def compare(request: Request, ours: Reply, theirs: Reply) -> list[Difference]:
-    """Return every difference between two replies; one, the outcome, where only one of them is an answer."""
+    """Return all differences between two responses; only the outcome if only one of them succeeded."""
     our_view, their_view = view(request, ours), view(request, theirs)
     our_progress, their_progress = our_view.pop("progress", {}), their_view.pop("progress", {})
     if "error" in our_view and "error" in their_view:
@@ -42,7 +42,7 @@ def compare(request: Request, ours: Reply, theirs: Reply) -> list[Difference]:
 
 
 def _error_differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[Difference]:
-    """Compare two errors: what frames them, and then all they say at once."""
+    """Compare two errors: first their envelopes, then their contents together."""
     if theirs["status"] == f"{ours['status']} as an event":
         yield Difference("status", ours["status"], theirs["status"])
         theirs = {**theirs, "status": ours["status"]}
@@ -69,14 +69,14 @@ def _progress_differences(request: Request, ours: dict[str, Any], theirs: dict[s
 
 
 def _outcome(seen: dict[str, Any]) -> Any:
-    """Return what became of a request: the error, or that it was answered."""
+    """Return the outcome of a request: the error, or that it succeeded."""
     if "error" in seen:
         return {"status": seen["status"], **_comparable(seen["error"])}
     return {"status": seen["status"], "errors": seen.get("stream", {}).get("errors", [])}
 
 
 def _keep_common_kinds(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Forget which of the chunks with text have a value where, and kinds that only one stream has: both are chance."""
+    """Remove what is random: which chunks with text have a value, and kinds of chunks in only one stream."""
     if "stream" in ours and "stream" in theirs:
         our_keys, their_keys = ours["stream"].get("keys", {}), theirs["stream"].get("keys", {})
         for kind in {*our_keys, *their_keys} - {"role", "usage"}:

@@ -1,4 +1,4 @@
-"""Whether a server says the same streamed and not: assembled text, ids, logprobs and usage."""
+"""Compares a server's streamed and whole responses: assembled text, ids, logprobs and usage."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ _OF_MESSAGE = ("content", "reasoning")
 
 
 def other_form(request: Request) -> Request | None:
-    """Return the request streamed if it is not, and the other way round; None where the two may differ."""
+    """Return the request in the other form, streamed or whole; None if the two may differ."""
     if not isinstance(request.body, dict) or not request.has_choices:
         return None
     if request.streamed:
@@ -28,7 +28,7 @@ def other_form(request: Request) -> Request | None:
 
 
 def inconsistencies(request: Request, whole: Reply, streamed: Reply) -> list[Difference]:
-    """Compare a whole answer ("ours") with what a stream adds up to ("theirs")."""
+    """Compare a whole response ("ours") to an assembled stream ("theirs")."""
     if whole.succeeded != streamed.succeeded:
         return [Difference("self.status", whole.text[:300], streamed.text[:300])]
     if not whole.succeeded:
@@ -49,7 +49,7 @@ def inconsistencies(request: Request, whole: Reply, streamed: Reply) -> list[Dif
 
 
 def marked(ours: list[Difference], theirs: list[Difference]) -> list[Difference]:
-    """Mark the inconsistencies that the reference has in the same places."""
+    """Mark inconsistencies that the reference has in the same places."""
     places = {difference.path for difference in theirs}
     return [replace(each, path=each.path + AS_THEIRS) if each.path in places else each for each in ours]
 

@@ -1,4 +1,4 @@
-"""The errors that are meant to differ from vLLM's: pairs of messages, each in full, with the fields that they name."""
+"""Deliberate differences of errors from vLLM's: pairs of full messages, with the fields that they name."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Error = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two errors about the same thing."""
+    """Two errors about the same mistake."""
 
     ours: str
     """A pattern of the whole message."""

@@ -1,4 +1,4 @@
-"""Answers of routes other than chat and completions: what servers make up is replaced, deltas are put together."""
+"""Responses of routes other than chat and completions, with generated values replaced and deltas joined."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _LISTS = ("token_ids", "text", "logprobs")
 
 
 def anonymous(value: Any) -> Any:
-    """Return a JSON value with ids cut to what tells their kind, times to their type, and no number of an event."""
+    """Return a JSON value with ids reduced to their kind, times to their type, and without event numbers."""
     if isinstance(value, list):
         return [anonymous(each) for each in value]
     if not isinstance(value, dict):
@@ -30,7 +30,7 @@ def _anonymous_field(name: str, value: Any) -> Any:
 
 
 def named_events(text: str) -> dict[str, Any]:
-    """Put a stream of named events together: which ones there are, in order, each run of deltas as one."""
+    """Assemble a stream of named events: the events in order, each run of deltas as one."""
     events: list[dict[str, Any]] = []
     wrong: set[str] = set()
     for block in filter(None, text.split("\n\n")):
@@ -61,7 +61,7 @@ def _merged(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _frame(event: dict[str, Any]) -> Any:
-    """Return what deltas of one run have in common."""
+    """Return the common fields of the deltas of a run."""
     delta = event.get("delta")
     kind = delta.get("type", "end") if isinstance(delta, dict) else None
     return kind, {name: value for name, value in event.items() if name not in ("delta", "logprobs")}
@@ -81,7 +81,7 @@ def _sum(before: Any, more: Any) -> Any:
 
 
 def id_chunks(events: Sequence[str]) -> dict[str, Any]:
-    """Put a stream of /inference/v1/generate together: its choices, what frames them, and its progress."""
+    """Assemble a stream of /inference/v1/generate: its choices, their envelope, and its progress."""
     chunks = [json.loads(event) for event in events if event != "[DONE]"]
     errors = [chunk["error"] for chunk in chunks if "error" in chunk]
     chunks = [chunk for chunk in chunks if "error" not in chunk]

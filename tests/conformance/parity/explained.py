@@ -1,4 +1,4 @@
-"""The differences that are meant: a name, when it applies, and why, in a sentence each. Everything else is a fault."""
+"""Deliberate differences: a name, when it applies, and the reason in one sentence. All others are defects."""
 
 import re
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _BATCH_CHARS = 64
 
 @dataclass(frozen=True)
 class Explanation:
-    """A difference that is meant."""
+    """A deliberate difference."""
 
     name: str
     applies: Callable[[Request, str, Any, Any], bool]
@@ -273,7 +273,7 @@ EXPLANATIONS = (
 
 
 def explain(request: Request, difference: Difference) -> Explanation | None:
-    """Return why a difference is meant, if it is."""
+    """Return the explanation of a difference, if there is one."""
     path = re.sub(r"\[\d+\]", "[n]", difference.path)
     for explanation in EXPLANATIONS:
         if explanation.applies(request, path, difference.ours, difference.theirs):

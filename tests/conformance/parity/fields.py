@@ -1,4 +1,4 @@
-"""What the generator draws from: for every field of either route, values that may be valid and values that may not."""
+"""Values for the generator: valid and possibly invalid ones for every field of both routes."""
 
 from random import Random
 from typing import Any
@@ -237,7 +237,7 @@ OTHER_TYPES: list[Any] = ["x", "", 5, -1, 0, 1.5, 10**30, True, False, None, [],
 
 
 def sampling(draw: Random) -> Fields:
-    """Draw how to sample: always so that the same request has the same answer."""
+    """Return random sampling parameters with reproducible results."""
     if draw.random() < 0.5:
         return {"temperature": 0}
     fields: Fields = {"temperature": draw.choice([0.3, 0.8, 1, 1.5, 2.0]), "seed": draw.randrange(2**32)}

@@ -1,4 +1,4 @@
-"""Draws random requests over all fields of both routes; a request is known by its seed and number alone."""
+"""Generates random requests over all fields of both routes, reproducible by seed and number."""
 
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ _INVALID_OF_BOTH: dict[str, list[dict[str, Any]]] = {
 
 
 def generate(seed: int, number: int, profile: str = "plain") -> Request:
-    """Draw one request for one kind of servers."""
+    """Return a random request for one kind of server."""
     draw = Random(f"{profile}:{seed}:{number}")
     parsed = profile == "parsers"
     path = CHAT if parsed else draw.choice([CHAT, TEXT])
@@ -49,7 +49,7 @@ _STREAM_OPTIONS: list[dict[str, Any]] = [
 
 
 def _spoil(draw: Random, path: str, body: dict[str, Any]) -> None:
-    """Put something into a request that may be refused."""
+    """Add something possibly invalid to a request."""
     if draw.random() < 0.5:
         body.update(draw.choice(_INVALID_OF_BOTH[path]))
         return
@@ -59,7 +59,7 @@ def _spoil(draw: Random, path: str, body: dict[str, Any]) -> None:
 
 
 def _repeatable(body: dict[str, Any]) -> dict[str, Any]:
-    """Keep a reply from running long or by chance: an answer that differs from time to time tells nothing."""
+    """Make a reply short and reproducible, so that it can be compared."""
     if body.get("temperature", 0) != 0 and body.get("seed") in (None, -1):
         body["seed"] = 1
     if "temperature" in body and body["temperature"] is None:

@@ -1,4 +1,4 @@
-"""Whether the reference did to a written request what its name says: else the comparison tests something else."""
+"""Checks that the reference treated a written request as its name says; otherwise it tests something else."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from tests.conformance.parity.request import Ending, Reply, Request
 
 
 def wrong_premise(request: Request, theirs: Reply) -> str | None:
-    """Say how the reference's answer contradicts the request's name, if it does."""
+    """Return how the reference's response contradicts the request's name; None if it does not."""
     if request.refused:
         return "answered, not refused" if theirs.succeeded else None
     if request.ends is None:
@@ -19,7 +19,7 @@ def wrong_premise(request: Request, theirs: Reply) -> str | None:
 
 
 def _ending(reply: Reply) -> Ending | None:
-    """Return how an answer's first choice ended."""
+    """Return how the first choice of a response ended."""
     answers: list[Any] = [json.loads(event) for event in reply.events() if event != "[DONE]"] or [reply.json()]
     for answer in answers:
         for choice in answer["choices"]:

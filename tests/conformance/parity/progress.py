@@ -15,7 +15,7 @@ _SPREAD = 4
 
 @dataclass(frozen=True)
 class Progress:
-    """What a choice has said so far."""
+    """The output of a choice so far."""
 
     counts: dict[str, int] = field(default_factory=dict)
     """Of token ids and log-probabilities sent, and of tokens by the chunk's own usage; what never came is left out."""
@@ -24,7 +24,7 @@ class Progress:
 
 
 def progress(chunks: Sequence[dict[str, Any]]) -> dict[str, list[Progress]]:
-    """Return how far each choice is after each of its chunks."""
+    """Return the progress of each choice after each of its chunks."""
     seen: dict[str, list[Progress]] = {}
     for chunk in chunks:
         for choice in chunk["choices"]:
@@ -72,7 +72,7 @@ def _texts(steps: Sequence[Progress]) -> int:
 
 
 def _comes_last(steps: Sequence[Progress]) -> bool:
-    """Tell whether all of the text is in one chunk, behind which there is nothing but the end."""
+    """Return whether all of the text is in one chunk, followed only by the end."""
     return _texts(steps) == 1 and all(step.text == 0 for step in steps[:-2])
 
 

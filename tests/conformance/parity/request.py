@@ -1,4 +1,4 @@
-"""The nouns of the comparison: a request, and what a server said to it."""
+"""The types of the comparison: a request, and a server's response."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ Ending = tuple[str, str | int | None]
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request, and what must be true of the reference's answer for it to test what its name says."""
+    """One HTTP request, with the premises under which the reference's response tests what its name says."""
 
     path: str
     body: Any
@@ -38,12 +38,12 @@ class Request:
 
     @property
     def streamed(self) -> bool:
-        """Whether it asks for a stream."""
+        """Whether it requests a stream."""
         return isinstance(self.body, dict) and bool(self.body.get("stream"))
 
     @property
     def held_back(self) -> int:
-        """How many characters the reference keeps for a while: they may be the beginning of a stop string."""
+        """How many characters the reference may hold back as the start of a stop string."""
         stops = self.field("stop") or []
         if self.field("include_stop_str_in_output") or not isinstance(stops, str | list):
             return 0
@@ -51,7 +51,7 @@ class Request:
 
     @property
     def alone(self) -> bool:
-        """Whether it must not meet others in an engine: vLLM then takes away their top logprobs, or pads its own."""
+        """Whether it must not share a batch: vLLM then drops its top logprobs, or pads them."""
         return bool(self.field("logprob_token_ids"))
 
     @property
@@ -61,7 +61,7 @@ class Request:
 
     @property
     def has_choices(self) -> bool:
-        """Whether it is for one of the two routes that most of the comparison is about."""
+        """Whether it is for one of the two main routes of the comparison."""
         return self.path in _ROUTES
 
     def field(self, name: str, default: Any = None) -> Any:
@@ -69,7 +69,7 @@ class Request:
         return self.body.get(name, default) if isinstance(self.body, dict) else default
 
     def content(self) -> bytes:
-        """Return what goes over the wire."""
+        """Return the body as sent."""
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
     def with_fields(self, suffix: str = "", **fields: Any) -> "Request":
@@ -79,7 +79,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """One HTTP response, read to its end."""
+    """One complete HTTP response."""
 
     status: int
     content_type: str
@@ -92,7 +92,7 @@ class Reply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it is an answer: no error status, and no error among its events."""
+        """Whether it is a success: no error status, and no error among its events."""
         failed = ('data: {"error":', "event: error\n", "event: response.failed\n")
         return self.status == 200 and not (self.is_stream and any(sign in self.text for sign in failed))
 
@@ -101,7 +101,7 @@ class Reply:
         return [part.removeprefix("data: ") for part in self.text.split("\n\n") if part.startswith("data: ")]
 
     def json(self) -> Any:
-        """Return its body, or its text where that is not JSON."""
+        """Return its body, or its text if that is not JSON."""
         try:
             return json.loads(self.text)
         except ValueError:
@@ -109,28 +109,28 @@ class Reply:
 
 
 def chat(content: Any, ends: Ending | None = None, **options: Any) -> Request:
-    """Make a greedy chat request; options override, those that are None are left out."""
+    """Return a greedy chat request; options override, and None removes a field."""
     messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
     return _request(CHAT, {"messages": messages, "max_tokens": MAX_TOKENS, **options}, ends)
 
 
 def text(prompt: Any, ends: Ending | None = None, **options: Any) -> Request:
-    """Make a greedy completion request; options override, those that are None are left out."""
+    """Return a greedy completion request; options override, and None removes a field."""
     return _request(TEXT, {"prompt": prompt, "max_tokens": MAX_TOKENS, **options}, ends)
 
 
 def refused(request: Request) -> Request:
-    """Say that the reference must refuse a request."""
+    """Declare that the reference must reject a request."""
     return replace(request, refused=True, ends=None)
 
 
 def as_is(request: Request) -> Request:
-    """Say that a request is to be sent as written only."""
+    """Declare that a request is only sent as written."""
     return replace(request, as_is=True)
 
 
 def raw(path: str, body: bytes | dict[str, Any] | Any, headers: Mapping[str, str] | None = None) -> Request:
-    """Make a request of exactly this body, to be refused."""
+    """Return a request with exactly this body, which must be rejected."""
     return Request(path, body, headers=headers or {}, refused=True, as_is=True)
 
 

@@ -1,4 +1,4 @@
-"""What is meant to differ on routes other than chat and completions: fields with the values of both sides."""
+"""Deliberate differences of routes other than chat and completions: fields with the values of both sides."""
 
 from typing import Any
 
@@ -52,19 +52,19 @@ def fields_of_responses(request: Request, path: str, ours: Any, theirs: Any) -> 
 
 
 def cut_responses(request: Request, path: str, ours: Any, theirs: Any) -> bool:
-    """A reply that reached its limit is incomplete, and so is its last item."""
+    """A truncated reply is incomplete, and so is its last item."""
     return request.path == RESPONSES and _CUT.get(path.rpartition(".")[2]) == (ours, theirs)
 
 
 def logprobs_of_responses(request: Request, path: str, ours: Any, theirs: Any) -> bool:
-    """Every token has its own, and its bytes."""
+    """Every token has its log-probability and its bytes."""
     if request.path != RESPONSES or not request.streamed or "logprobs" not in path:
         return False
     return theirs == ABSENT or (path.endswith("logprobs.length") and ours > theirs)
 
 
 def names_of_ids(request: Request, path: str, ours: Any, theirs: Any) -> bool:
-    """Log-probabilities of ids also have the names that clients of older versions look for."""
+    """Log-probabilities of ids also have the names of older versions."""
     if request.path != GENERATE or "logprobs.content" not in path or theirs != ABSENT:
         return False
     name = path.rpartition(".")[2]
@@ -80,7 +80,7 @@ def fields_of_messages(request: Request, path: str, ours: Any, theirs: Any) -> b
 
 
 def errors_of_messages(request: Request, path: str, ours: Any, theirs: Any) -> bool:
-    """Errors have Anthropic's shape and words, whatever is wrong."""
+    """All errors have Anthropic's format and types."""
     if request.path != MESSAGES or path != "kind":
         return False
     status, _, kind = str(ours).partition(" error ")

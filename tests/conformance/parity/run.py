@@ -1,4 +1,4 @@
-"""Sends every request to both servers and judges the answers."""
+"""Sends all requests to both servers and judges the responses."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ EQUAL, EXPLAINED, DIFFERENT, UNSTABLE = "equal", "explained", "different", "unst
 
 @dataclass
 class Outcome:
-    """What became of one request at both servers."""
+    """The result of one request on both servers."""
 
     request: Request
     ours: Reply
@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """The outcome in a word."""
+        """The outcome as one word."""
         if self.differences:
             return DIFFERENT
         if not self.stable:
@@ -46,7 +46,7 @@ class Servers:
 
 
 async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
-    """Compare the answers to one request; thoroughly: ask the reference twice, and tokenwire in both forms."""
+    """Compare the responses to one request; `thorough`: the reference gets it twice, and tokenwire in both forms."""
     other = other_form(request) if thorough else None
     ours, theirs, again, otherwise = await asyncio.gather(
         servers.ours.send(request),
@@ -75,7 +75,7 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
 async def run(
     urls: tuple[str, str], requests: Iterable[Request], thorough: bool, jobs: int, seen: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Judge many requests, some at a time; `seen` hears of each as it is done."""
+    """Judge many requests concurrently; `seen` is called with each outcome."""
     numbered = list(enumerate(requests))
     outcomes: dict[int, Outcome] = {}
 
@@ -105,5 +105,5 @@ async def _nothing() -> None:
 
 
 def _shape_only(ours: Reply, theirs: Reply) -> list[Difference]:
-    """Compare no more than whether both are answers."""
+    """Compare only whether both are successes."""
     return [] if ours.status == theirs.status else [Difference("status", ours.status, theirs.status)]

@@ -1,4 +1,4 @@
-"""What a stream adds up to: its content, the order of what frames it, and the keys of its chunks."""
+"""Assembles a stream: its content, the order of its events, and the keys of its chunks."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _OPAQUE = frozenset({"choices.logprobs"})
 
 
 def assemble(events: Sequence[str]) -> dict[str, Any]:
-    """Put a stream together into one JSON-like value that two servers must agree on."""
+    """Assemble a stream into one JSON-like value for comparison."""
     chunks = [json.loads(event) for event in events if event != "[DONE]"]
     errors = [chunk["error"] for chunk in chunks if "error" in chunk]
     chunks = [chunk for chunk in chunks if "error" not in chunk]
@@ -44,7 +44,7 @@ def assemble(events: Sequence[str]) -> dict[str, Any]:
 
 
 def _add(choices: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add a chunk's choice to what it continues."""
+    """Add a chunk's choice to the assembled choices."""
     delta = choice.get("delta") or {"text": choice.get("text")}
     whole = choices.setdefault(str(choice["index"]), {"finish_reason": None, "stop_reason": None, "logprobs": None})
     for name in ("text", "content", "reasoning"):
@@ -81,7 +81,7 @@ def _add_logprobs(before: dict[str, Any] | None, more: dict[str, Any] | None) ->
 
 
 def _order(chunks: list[dict[str, Any]], events: list[str]) -> list[str]:
-    """Return what is wrong with the order of events; nothing, usually."""
+    """Return errors in the order of events, usually none."""
     wrong = [] if events and events[-1] == "[DONE]" and events.count("[DONE]") == 1 else ["[DONE] is not the end"]
     opened: set[int] = set()
     finished: set[int] = set()
@@ -103,7 +103,7 @@ def _order(chunks: list[dict[str, Any]], events: list[str]) -> list[str]:
 
 
 def _usages(chunks: list[dict[str, Any]]) -> str:
-    """Say which chunks carry usage, and whether it only grows."""
+    """Return which chunks have usage, and whether it only grows."""
     with_choices = [chunk for chunk in chunks if chunk["choices"]]
     if not any(chunk.get("usage") for chunk in with_choices):
         return "on the last chunk"
@@ -118,7 +118,7 @@ def _usages(chunks: list[dict[str, Any]]) -> str:
 
 
 def _keys(chunks: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return the keys that chunks of each kind have, all of a kind together, and whether they are ever not null."""
+    """Return the keys of all chunks of each kind together, and whether they are ever not null."""
     kinds: dict[str, dict[str, str]] = {}
     for chunk in chunks:
         parts = {name: value for name, value in chunk.items() if name not in ("choices", "system_fingerprint")}

@@ -1,4 +1,4 @@
-"""The comparison finds what was changed in a canned answer, and nothing else."""
+"""The comparison finds exactly the changes of a canned response."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +24,8 @@ from tests.conformance.parity.explained import EXPLANATIONS, explain
 Change = Callable[[dict[str, Any]], object]
 
 
-def test_an_answer_equals_itself() -> None:
-    """The same answer with another server's ids, times and fingerprint has no difference."""
+def test_a_response_equals_itself() -> None:
+    """Another server's ids, times and fingerprint are no difference."""
     other = {**whole(), "id": "chatcmpl-9", "created": 9, "system_fingerprint": "b"}
 
     assert compare(REQUEST, reply(whole()), reply(other)) == []
@@ -52,7 +52,7 @@ def test_an_answer_equals_itself() -> None:
     ],
 )
 def test_a_changed_field_is_found(change: Change, path: str) -> None:
-    """Whatever changes in a whole answer is a difference, at its place."""
+    """Any change of a whole response is a difference with its path."""
     changed = whole()
     change(changed)
 
@@ -69,7 +69,7 @@ def test_rounding_is_no_difference() -> None:
 
 
 def test_an_id_that_the_request_gives_is_compared() -> None:
-    """Where the request names its id, both servers must use it."""
+    """If the request has an id, both servers must use it."""
     request = REQUEST.with_fields(request_id="mine")
 
     assert paths(request, reply(whole()), reply({**whole(), "id": "chatcmpl-mine"})) == ["body.id"]
@@ -93,7 +93,7 @@ def test_an_id_that_the_request_gives_is_compared() -> None:
     ],
 )
 def test_a_changed_chunk_is_found(change: Callable[[list[dict[str, Any]]], object], path: str) -> None:
-    """Whatever a stream adds up to is compared, and so are the keys of its chunks."""
+    """The contents of a stream are compared, and so are the keys of its chunks."""
     changed = chunks()
     change(changed)
 
@@ -110,7 +110,7 @@ def test_a_changed_chunk_is_found(change: Callable[[list[dict[str, Any]]], objec
     ],
 )
 def test_the_order_of_events_is_compared(events: list[int], wrong: str) -> None:
-    """A stream whose events come in another order differs, and the difference says how."""
+    """A wrong order of events is a difference that describes it."""
     shuffled = stream([chunks()[position] for position in events])
 
     found = compare(STREAMED, shuffled, stream(chunks()))
@@ -123,7 +123,7 @@ def test_a_stream_without_its_end_is_found() -> None:
     assert "stream.order.length" in paths(STREAMED, stream(chunks(), done=False), stream(chunks()))
 
 
-def test_how_tokens_share_chunks_is_chance() -> None:
+def test_the_grouping_of_tokens_is_not_compared() -> None:
     """One chunk with all of the text equals several."""
     opening, first, last, usage = chunks()
     choice = last["choices"][0]
@@ -133,8 +133,8 @@ def test_how_tokens_share_chunks_is_chance() -> None:
     assert compare(STREAMED, stream([opening, last, usage]), stream(chunks())) == []
 
 
-def test_an_answer_is_no_error() -> None:
-    """Where only one server answers, that is the difference, and both outcomes are told."""
+def test_a_success_differs_from_an_error() -> None:
+    """If only one server succeeds, the difference is the outcome of both."""
     (found,) = compare(REQUEST, error("n is wrong"), reply(whole()))
 
     assert (found.path, found.ours["message"], found.theirs) == ("outcome", "n is wrong", ANSWERED)
@@ -156,8 +156,8 @@ SMALL_N = "n must be at least 1, got 0."
         (error("`use_beam_search` is not supported.", "use_beam_search"), reply(whole()), "beam search"),
     ],
 )
-def test_meant_differences_of_errors_are_explained(ours: Any, theirs: Any, name: str) -> None:
-    """Errors that say the same, with the field named or by a status instead of an event, are explained."""
+def test_deliberate_differences_of_errors_are_explained(ours: Any, theirs: Any, name: str) -> None:
+    """Equivalent errors, with the field named or with a status instead of an event."""
     request = REQUEST.with_fields(use_beam_search=name == "beam search")
 
     explanations = [explain(request, difference) for difference in compare(request, ours, theirs)]
@@ -167,6 +167,6 @@ def test_meant_differences_of_errors_are_explained(ours: Any, theirs: Any, name:
 
 
 def test_explanations_are_one_sentence() -> None:
-    """Every explanation has a name of its own and ends its sentence."""
+    """Every explanation has a unique name and a full stop."""
     assert len({each.name for each in EXPLANATIONS}) == len(EXPLANATIONS)
     assert all(each.reason.endswith(".") and len(each.reason) < 160 for each in EXPLANATIONS)

@@ -1,4 +1,4 @@
-"""A whole answer and the stream of the same request must say the same."""
+"""Inconsistencies between a whole response and a stream of the same request are found."""
 
 import pytest
 
@@ -9,21 +9,21 @@ from tests.conformance.parity.explained import explain
 
 
 def test_the_same_answer_in_both_forms_is_consistent() -> None:
-    """What a stream adds up to equals the whole answer."""
+    """The assembled stream equals the whole response."""
     assert inconsistencies(REQUEST, reply(whole()), stream(chunks())) == []
 
 
 @pytest.mark.parametrize("position", [1, 2])
 def test_lost_text_is_found(position: int) -> None:
-    """A chunk that is missing shows in text and logprobs."""
+    """A missing chunk is a difference of text and logprobs."""
     events = chunks()
     del events[position]["choices"][0]["delta"]["content"]
 
     assert inconsistencies(REQUEST, reply(whole()), stream(events))[0].path == "self.choices.0.content"
 
 
-def test_what_the_reference_does_too_is_marked() -> None:
-    """An inconsistency in the same place as the reference's is told apart, and explained; another one is not."""
+def test_inconsistencies_of_the_reference_are_marked() -> None:
+    """One in the same place is explained; another one is not."""
     text, usage = Difference("self.choices.0.content", 1, 2), Difference("self.usage.prompt_tokens", 1, 2)
 
     first, second = marked([text, usage], [text])
@@ -33,12 +33,12 @@ def test_what_the_reference_does_too_is_marked() -> None:
 
 
 def test_an_error_in_one_form_only_is_found() -> None:
-    """A request that is answered in one form and refused in the other is inconsistent."""
+    """A request that succeeds in one form only is inconsistent."""
     assert inconsistencies(REQUEST, reply(whole()), error("no"))[0].path == "self.status"
 
 
-def test_forms_turn_into_each_other() -> None:
-    """The other form of a whole request is streamed with usage; of a streamed one, whole without options."""
+def test_forms_are_converted() -> None:
+    """A whole request becomes a stream with usage; a streamed one whole without stream options."""
     streamed, again = other_form(REQUEST), other_form(STREAMED)
 
     assert streamed is not None
@@ -48,6 +48,6 @@ def test_forms_turn_into_each_other() -> None:
 
 
 def test_requests_that_cannot_be_streamed_have_no_other_form() -> None:
-    """Prompt logprobs and beams are only for whole answers."""
+    """Prompt logprobs and beams are only for whole responses."""
     assert other_form(REQUEST.with_fields(prompt_logprobs=1)) is None
     assert other_form(REQUEST.with_fields(use_beam_search=True)) is None

@@ -1,4 +1,4 @@
-"""Streams of named events and of ids: equal however tokens share events, and different where anything else is."""
+"""Streams of named events and of ids: equal for any grouping of tokens, different for any other change."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def named(events: Events) -> Reply:
 
 
 def deltas(*texts: str, id_: str = "resp_1") -> Events:
-    """Return a response whose text comes in so many deltas."""
+    """Return a response whose text is split into deltas."""
     events: Events = [{"type": "response.created", "response": {"id": id_, "created_at": 1}}]
     events += [{"type": "response.output_text.delta", "item_id": f"msg_{id_}", "delta": text} for text in texts]
     events.append({"type": "response.completed", "response": {"id": id_, "created_at": 1}})
@@ -34,8 +34,8 @@ def ids(*chunks: list[int]) -> Reply:
     return Reply(200, "text/event-stream", "".join(f"data: {json.dumps(event)}\n\n" for event in events))
 
 
-def test_how_tokens_share_events_is_chance() -> None:
-    """Several deltas equal one; ids that a server makes up do not count."""
+def test_the_grouping_of_tokens_is_not_compared() -> None:
+    """Several deltas equal one; generated ids are not compared."""
     assert compare(RESPONSE, named(deltas("One two")), named(deltas("One", " two", id_="resp_2"))) == []
     assert compare(IDS, ids([1, 2, 3]), ids([1], [2, 3])) == []
 
@@ -61,13 +61,13 @@ def test_other_events_are_different(change: Callable[[Events], object]) -> None:
 
 
 def test_other_ids_are_different() -> None:
-    """Which ids there are is compared."""
+    """Token ids are compared."""
     assert compare(IDS, ids([1], [3]), ids([1], [2]))
     assert compare(IDS, ids([1]), ids([1], [2]))
 
 
-def test_a_stream_that_is_an_error_is_told_apart() -> None:
-    """An error as the only event is a status that came late; the errors are compared."""
+def test_a_stream_that_is_an_error_is_distinguished() -> None:
+    """An error as the only event is a late status; the errors are compared."""
     error = {"message": "no", "type": "BadRequestError", "param": None, "code": 400}
     late = Reply(200, "text/event-stream", f"data: {json.dumps({'error': error})}\n\ndata: [DONE]\n\n")
     early = Reply(400, "application/json", json.dumps({"error": error}))

@@ -1,4 +1,4 @@
-"""Wrong answers, each made from a right one by one change: the comparison objects to every one of them."""
+"""Wrong responses, each with one change to a right one: the comparison objects to every one of them."""
 
 import copy
 import json
@@ -31,13 +31,13 @@ Change = Callable[[Events], object]
 
 
 def chunk(delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
-    """Make a chunk."""
+    """Return a chunk."""
     envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     return {**envelope, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None, **choice}]}
 
 
 def right(with_ids: bool = True) -> Events:
-    """Return the right answer: a chunk for each token."""
+    """Return the right response: one chunk per token."""
     events = [chunk({"role": "assistant", "content": ""})]
     for number, word in enumerate(WORDS):
         scored = {"token": word, "logprob": -1.0, "bytes": [], "top_logprobs": []}
@@ -53,7 +53,7 @@ def choices(events: Events) -> Events:
 
 
 def move(name: str, events: Events, source: int, target: int) -> None:
-    """Move what a chunk has under a name to another chunk's end or beginning."""
+    """Move a field of a chunk to another chunk's end or start."""
     given, taken = choices(events)[source], choices(events)[target]
     if name == "token_ids":
         taken[name] = sorted(taken[name] + given[name])
@@ -109,7 +109,7 @@ def objections(request: Request, ours: Reply, theirs: Reply) -> list[str]:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_wrong_stream_is_objected_to(name: str) -> None:
-    """What a stream adds up to, which chunk has what, and what all chunks share."""
+    """Wrong contents, grouping of fields, and common fields of chunks."""
     wrong = right()
     STREAMS[name](wrong)
 
@@ -118,15 +118,15 @@ def test_a_wrong_stream_is_objected_to(name: str) -> None:
 
 
 def test_late_text_is_objected_to_without_ids() -> None:
-    """Nothing counts tokens then; but text in several chunks there, and in the last one here, is late."""
+    """Without token counts, text in several chunks of the reference and only in the last one here is late."""
     wrong = right(with_ids=False)
     late(wrong)
 
     assert objections(PLAIN, stream(wrong), stream(right(with_ids=False)))
 
 
-def test_text_may_be_further_where_the_reference_keeps_it_back() -> None:
-    """With stop strings vLLM keeps as many characters as may begin one; more than these are too many."""
+def test_text_may_be_ahead_of_the_references_held_text() -> None:
+    """With stop strings vLLM holds back as many characters as may start one, and no more."""
     behind, request = right(), REQUEST.with_fields(stop=["abcdef"])
     content = choices(behind)
     content[0]["delta"]["content"], content[1]["delta"]["content"] = "", "One two"
@@ -185,15 +185,15 @@ ERRORS: dict[str, tuple[Reply, Reply]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_wrong_error_is_objected_to(name: str) -> None:
-    """All four parts of an error, its status, and whether there is one at all."""
+    """All four fields of an error, its status, and its presence."""
     ours, theirs = ERRORS[name]
 
     assert objections(chat("Hi"), theirs, theirs) == []
     assert objections(chat("Hi"), ours, theirs)
 
 
-def test_a_wrong_whole_answer_is_objected_to() -> None:
-    """A time has to be there, and to be a number."""
+def test_a_wrong_whole_response_is_objected_to() -> None:
+    """A time must be present and a number."""
     assert objections(chat("Hi"), reply({**whole(), "created": "now"}), reply(whole()))
 
 
@@ -202,7 +202,7 @@ RESPONSE = Request(RESPONSES, {"model": "m", "input": "Hi"})
 
 
 def anthropic(message: str, kind: str, status: int = 400) -> Reply:
-    """Make an error of the Messages API."""
+    """Return an error of the Messages API."""
     return reply({"type": "error", "error": {"type": kind, "message": message}}, status)
 
 
@@ -216,13 +216,13 @@ def anthropic(message: str, kind: str, status: int = 400) -> Reply:
     ],
 )
 def test_a_wrong_error_of_messages_is_objected_to(ours: Reply) -> None:
-    """Status, type and message count; only vLLM may have another type and shape."""
+    """Status, type and message are compared; only vLLM may have another type and format."""
     assert objections(MESSAGE, anthropic("no", "invalid_request_error"), error("no", None)) == []
     assert objections(MESSAGE, ours, error("no", None))
 
 
 def test_a_wrong_field_of_a_response_is_objected_to() -> None:
-    """A field that differs as it is meant to may not differ otherwise."""
+    """A field with a deliberate difference must have exactly that one."""
     theirs = {"object": "response", "id": "resp_1", "status": "completed", "tool_choice": "none"}
 
     assert objections(RESPONSE, reply({**theirs, "tool_choice": "auto"}), reply(theirs)) == []

@@ -1,4 +1,4 @@
-"""The requests themselves: repeatable, named apart, and about every field that vLLM knows."""
+"""The requests are reproducible, have unique names, and cover every field of vLLM."""
 
 import json
 
@@ -10,8 +10,8 @@ from tests.conformance.parity.generator import generate
 from tests.conformance.parity.request import CHAT, TEXT
 
 
-def test_a_drawn_request_is_known_by_seed_and_number() -> None:
-    """The same seed and number draw the same request; others draw others."""
+def test_a_random_request_is_reproducible() -> None:
+    """By its seed and number; others differ."""
     drawn = {json.dumps(generate(1, number).body) for number in range(200)}
 
     assert generate(3, 14).content() == generate(3, 14).content()
@@ -19,15 +19,15 @@ def test_a_drawn_request_is_known_by_seed_and_number() -> None:
     assert len(drawn) > 190
 
 
-def test_drawn_requests_are_repeatable_by_the_server() -> None:
-    """No request is sampled without a seed, and none runs for long."""
+def test_responses_to_random_requests_are_reproducible() -> None:
+    """No request is sampled without a seed, and none is long."""
     for number in range(2000):
         body = generate(1, number).body
         assert body["temperature"] == 0 or body["seed"] is not None
         assert body.get("max_tokens") is not None or body.get("max_completion_tokens") is not None
 
 
-def test_drawn_requests_are_of_all_kinds() -> None:
+def test_random_requests_are_of_all_kinds() -> None:
     """Both routes, streamed and not, and many different fields."""
     requests = [generate(1, number) for number in range(300)]
 
@@ -38,8 +38,8 @@ def test_drawn_requests_are_of_all_kinds() -> None:
     assert len({name for request in requests for name in request.body}) > 60
 
 
-def test_written_requests_have_names_of_their_own() -> None:
-    """A name stands for one request, and bodies are JSON or bytes."""
+def test_written_requests_have_unique_names() -> None:
+    """And bodies that are JSON or bytes."""
     requests = corpus()
 
     assert len({request.name for request in requests}) == len(requests)
@@ -49,7 +49,7 @@ def test_written_requests_have_names_of_their_own() -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_every_field_of_vllms_has_requests(path: str) -> None:
-    """Each field of vLLM's request is in a written request that is answered or refused, and in what is drawn."""
+    """Each field is in a written request that is accepted or rejected, and in random ones."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 

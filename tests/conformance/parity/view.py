@@ -1,4 +1,4 @@
-"""A reply as one JSON-like value without what may differ from server to server: ids, times, fingerprints."""
+"""Converts a response to a JSON-like value without generated values: ids, times, fingerprints."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _RANDOM_CALL_ID = re.compile(r"^(chatcmpl-tool-|call_)[0-9a-zA-Z]{8,}$")
 
 
 def view(request: Request, reply: Reply) -> dict[str, Any]:
-    """Return what of a reply is compared."""
+    """Return the compared value of a response."""
     if reply.is_stream:
         return _stream_view(request, reply) if request.has_choices else _other_stream_view(request, reply)
     body = reply.json()
@@ -49,7 +49,7 @@ def _stream_view(request: Request, reply: Reply) -> dict[str, Any]:
 
 
 def _only_an_error(error: dict[str, Any]) -> dict[str, Any]:
-    """Return a stream that is nothing but an error: another server may say that with its status."""
+    """Return a stream that consists of an error: another server may return a status instead."""
     return {"status": f"{error.get('code')} as an event", "type": "application/json", "error": error}
 
 
@@ -62,7 +62,7 @@ def _other_stream_view(request: Request, reply: Reply) -> dict[str, Any]:
 
 
 def _messages_error(reply: Reply, body: Any) -> dict[str, Any]:
-    """Return an error of the Messages API: what it says, and apart from that its shape."""
+    """Return an error of the Messages API: its contents, and separately its format."""
     inner = body.get("error") if isinstance(body, dict) else None
     if not isinstance(inner, dict):
         return {"status": reply.status, "type": _media_type(reply), "error without a shape": body}

@@ -1,4 +1,4 @@
-"""vLLM's errors in the words that tokenwire has for them: what is not the same then is a difference."""
+"""Translates vLLM's errors to tokenwire's wording by rule; what then differs is a difference."""
 
 import ast
 import re
@@ -40,13 +40,13 @@ def _line(problem: dict[str, Any]) -> str:
 
 
 def _got(value: str) -> str:
-    """Return a value as it is compared: vLLM's list does not tell a string from what prints like one."""
+    """Return a value as compared: vLLM's list does not distinguish a string from what prints like one."""
     container = re.fullmatch(r"<(list|dict) of (\d+) items>", value)
     return f"a {container[1]} of {container[2]} items" if container else value
 
 
 def without_quotes(message: str) -> str:
-    """Return a message of tokenwire's with its values as vLLM prints them."""
+    """Return a tokenwire message with its values as vLLM prints them."""
     return re.sub(r"\(got (['\"])(.*?)\1\)$", r"(got \2)", message, flags=re.MULTILINE)
 
 
@@ -58,7 +58,7 @@ _SENTENCE = re.compile(r"^([a-z_]\w*(?:\[\d+\]|\.\w+)*)")
 
 
 def places(message: str) -> list[Place]:
-    """Return what in the request a message is about, without pydantic's names of the members of unions."""
+    """Return the paths that a message is about, without pydantic's names of union members."""
     if "validation error" not in message.partition("\n")[0]:
         return [(_plain(place), None) for place in _SENTENCE.findall(message)]
     return [(_plain(place), value or None) for place, value in _PLACE.findall(message)]

@@ -1,4 +1,4 @@
-"""Replies that continue a message, and replies that clients send back as several messages."""
+"""Continued replies and merged messages, across all modules of the history."""
 
 import pytest
 

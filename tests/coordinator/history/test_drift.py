@@ -1,4 +1,4 @@
-"""Conversations with replies of arbitrary ids never drift, with templates and tokenizers of real models."""
+"""Conversations with replies of arbitrary ids never drift, across all modules of the history, with real models."""
 
 import json
 from dataclasses import dataclass

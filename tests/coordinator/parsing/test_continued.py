@@ -1,4 +1,4 @@
-"""Replies that continue a message: text after its reasoning is content, streamed and whole."""
+"""Real parsers on continued messages: text after the reasoning is content, streamed and whole."""
 
 import json
 from functools import cache

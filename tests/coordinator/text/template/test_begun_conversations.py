@@ -1,4 +1,4 @@
-"""Conversations that begin in the middle render: clients derive from their ids the template's text between turns."""
+"""Real templates render conversations that start in the middle, which clients use to find text between turns."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Templates are bounded in time and size, and otherwise compute what Jinja computes."""
+"""Limits on time and output of templates, across the sandbox, its filters and guards, and the renderer process."""
 
 import asyncio
 import gc
