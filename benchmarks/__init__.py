@@ -1,1 +1,1 @@
-"""Reproducible measurements: `make bench`. Ratios within one run count; absolute figures belong to the machine."""
+"""Reproducible measurements: `make bench`. Compare ratios within one run; absolute figures depend on the machine."""

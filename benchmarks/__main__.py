@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: runs what is asked for, prints tables, writes JSON."""
+"""`python -m benchmarks`: runs the selected parts, prints tables, writes JSON."""
 
 import json
 import platform
@@ -35,10 +35,10 @@ def main(streams: str, only: str | None, conversations: int, output: Path) -> No
     if only in (None, "rest"):
         results["rest"] = rest.start_and_rest()
         results["after_stop_match"] = rest.after_stop_match()
-        results["after_leaving"] = rest.after_leaving()
+        results["after_leaving"] = rest.after_disconnect()
         print_mapping("at rest", results["rest"])
         print_mapping("after a stop match", results["after_stop_match"])
-        print_mapping("after a client left", results["after_leaving"])
+        print_mapping("after a disconnect", results["after_leaving"])
     if only in (None, "streaming"):
         results["streaming"] = []
         for row in streaming.run([int(count) for count in streams.split(",")]):

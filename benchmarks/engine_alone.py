@@ -1,4 +1,4 @@
-"""The simulated engine without a worker around it: what a worker's CPU time is compared with."""
+"""The simulated engine without a worker, as a baseline for the worker's CPU time."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from tokenwire.worker.simulated_engine.engine import SimulatedEngine, Simulation
 
 
 async def run(streams: int, step_ms: float, seconds: float) -> float:
-    """Return CPU microseconds per token of an engine whose steps nobody sends anywhere."""
+    """Return CPU microseconds per token of an engine whose steps are not sent."""
     settings = SimulationSettings(step_ms=step_ms, prefill_tokens_per_s=0, max_num_seqs=streams)
     engine = SimulatedEngine(settings)
     await engine.start()

@@ -1,4 +1,4 @@
-"""Floors to compare with, under the same load in the same run: bare transport writes, and a bare uvicorn."""
+"""Baselines under the same load in the same run: bare transport writes, and a bare uvicorn."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ def _last(count: int) -> bytes:
 
 
 class _Writer(asyncio.Protocol):
-    """Answers any request with a stream; a timer writes to all connections of its group, as one frame does."""
+    """Responds to any request with a stream; a timer writes to all connections of its group, as one frame does."""
 
     def __init__(self, open_streams: "dict[asyncio.Transport, tuple[int, int]]") -> None:
         self._open = open_streams
@@ -53,7 +53,7 @@ class _Writer(asyncio.Protocol):
 
 
 async def serve_writes(step_s: float, groups: int = 1) -> None:
-    """Write one chunk to every open stream per step, and nothing else; one group of streams after the other."""
+    """Only write one chunk to every open stream per step, one group of streams after the other."""
     streams: list[dict[asyncio.Transport, tuple[int, int]]] = [{} for _ in range(groups)]
     following = itertools.cycle(streams)
     loop = asyncio.get_running_loop()

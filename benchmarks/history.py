@@ -1,4 +1,4 @@
-"""How often multi-turn prompts drift from the ids of earlier turns, and what of them the engine's cache keeps."""
+"""How often multi-turn prompts drift from the ids of earlier turns, and how much of them the engine has cached."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _TOPICS = ("rivers", "bread", "comets", "chess", "glass", "bees", "maps", "tides
 
 @dataclass(slots=True)
 class DriftRow:
-    """All conversations of one mode."""
+    """The conversations of one mode."""
 
     token_history: str
     conversations: int

@@ -1,4 +1,4 @@
-"""What a turn costs the coordinator whose history was seen before, and what a flood of conversations takes."""
+"""The coordinator's cost of a turn with a known history, and the memory of many conversations."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ _NEW = {"role": "user", "content": "And then?"}
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """One history; times are of the CPU, from messages to ids, the least of many."""
+    """One history; times are CPU times from messages to ids, the minimum of many."""
 
     history_tokens: int
     messages: int
@@ -45,7 +45,7 @@ class TurnRow:
 
 
 def turns() -> Iterator[dict[str, Any]]:
-    """Yield a row for each length of history, in messages of two sizes."""
+    """Yield a row for each length of history, with messages of two sizes."""
     text = corpus()
     with tempfile.TemporaryDirectory() as folder:
         write_model(Path(folder), text)
@@ -55,7 +55,7 @@ def turns() -> Iterator[dict[str, Any]]:
 
 
 def flood(max_mb: int = 64, conversations: int = 100_000) -> dict[str, Any]:
-    """Return what unique conversations of 600 tokens take, many more than there is room for."""
+    """Return the memory of unique conversations of 600 tokens, many more than fit."""
     # In a process of its own: memory that other measurements left would hide what this one takes.
     with ProcessPoolExecutor(1, get_context("spawn")) as alone:
         return alone.submit(_flood, max_mb, conversations).result()

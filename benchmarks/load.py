@@ -1,4 +1,4 @@
-"""A load generator for streamed completions: raw sockets, so that it costs less than what it measures."""
+"""A load generator for streamed completions: raw sockets, to cost less than what is measured."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @dataclass(slots=True)
 class StreamResult:
-    """What one streamed request did. Times are in seconds on the monotonic clock."""
+    """The result of one streamed request. Times are in seconds on the monotonic clock."""
 
     started: float
     status: int = 0
@@ -39,7 +39,7 @@ class StreamResult:
 
 
 class _StreamClient(asyncio.Protocol):
-    """Reads one response: counts events as they come, parses only the last ones."""
+    """Reads one response: counts events, parses only the last ones."""
 
     _TAIL = 2048
     # At the start of a line: inside an event's JSON there are no line breaks.
@@ -121,7 +121,7 @@ def http_request(url: str, path: str, body: Mapping[str, Any]) -> bytes:
 
 
 async def stream(url: str, request: bytes) -> StreamResult:
-    """Send a rendered request and read its stream to the end. Raises OSError when nobody listens."""
+    """Send a rendered request and read its stream to the end. Raises OSError if the port is closed."""
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     done: asyncio.Future[StreamResult] = loop.create_future()

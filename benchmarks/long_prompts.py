@@ -1,4 +1,4 @@
-"""What streams under way notice of long prompts that arrive: inter-token latency with and without them, in one run."""
+"""The effect of arriving long prompts on running streams: inter-token latency with and without them."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ class LongPromptRow:
 
 
 def run() -> Iterator[dict[str, Any]]:
-    """Measure every kind of long prompt beside the same streams."""
+    """Measure every kind of long prompt with the same streams."""
     sources = corpus()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -69,7 +69,7 @@ def run() -> Iterator[dict[str, Any]]:
 
 
 def wait_for_models(url: str, count: int) -> None:
-    """Wait until a coordinator serves so many models."""
+    """Wait until a coordinator serves this number of models."""
     while len(httpx.get(f"{url}/v1/models").json()["data"]) < count:
         time.sleep(0.05)
 
@@ -105,7 +105,7 @@ async def _measure(url: str, text: str) -> list[LongPromptRow]:
 
 
 async def _arrive(url: str, prompts: Sequence[bytes]) -> list[StreamResult]:
-    """Send prompts one after another, evenly over the window."""
+    """Send prompts one by one, evenly over the window."""
     replies = []
     for request in prompts:
         due = time.monotonic() + _WINDOW_S / len(prompts)
@@ -138,7 +138,7 @@ def _messages(text: str, count: int) -> list[dict[str, str]]:
 
 
 def _chat(url: str, messages: list[dict[str, str]], changed: int, turn: int = 0) -> bytes:
-    """Render a request whose messages all differ from those of other requests; with a turn, only the last one."""
+    """Render a request whose messages differ from those of other requests; with a turn, only the last one does."""
     fresh = [{**message, "content": f"{changed} {message['content']}"} for message in messages]
     fresh.append({"role": "user", "content": f"And {turn}?"})
     body = {"model": _LONG, "messages": fresh, "max_tokens": 1, "stream": True}
@@ -146,7 +146,7 @@ def _chat(url: str, messages: list[dict[str, str]], changed: int, turn: int = 0)
 
 
 def corpus() -> str:
-    """Return text of several megabytes: code, and words about it."""
+    """Return text of several megabytes: code and documentation."""
     library = Path(sysconfig.get_paths()["stdlib"])
     return "".join(path.read_text(errors="ignore") for path in sorted(library.glob("*.py"))[:80])
 
@@ -157,7 +157,7 @@ def _of_length(tokenizer: Tokenizer, corpus: str) -> str:
 
 
 def write_model(folder: Path, corpus: str) -> Tokenizer:
-    """Train a tokenizer that works as large models' do, if with fewer words."""
+    """Train a tokenizer like those of large models, with a smaller vocabulary."""
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(_WORDS), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])

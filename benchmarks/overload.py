@@ -1,4 +1,4 @@
-"""Ten times as much load as workers can carry: what is served meanwhile, what is refused, and what is left of it."""
+"""Ten times the load that workers can serve: goodput, rejections, and recovery."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ _GIVE_UP_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What became of the load."""
+    """The results of the load."""
 
     seconds: float
     load: float
@@ -90,7 +90,7 @@ async def _measure(coordinator: Measured, url: str, seconds: float, load: float)
 
 
 async def _saturate(url: str, request: bytes) -> float:
-    """Return the tokens a second of twice as many clients as run at a time."""
+    """Return the tokens per second with twice as many clients as run at a time."""
     results: list[StreamResult] = []
     started = time.monotonic()
 
@@ -103,7 +103,7 @@ async def _saturate(url: str, request: bytes) -> float:
 
 
 async def _send(url: str, request: bytes, seconds: float, per_s: float) -> "list[asyncio.Task[StreamResult]]":
-    """Send so many requests a second, whatever becomes of them."""
+    """Send this number of requests per second, whatever their results."""
     started = time.monotonic()
     sent: list[asyncio.Task[StreamResult]] = []
     while (elapsed := time.monotonic() - started) < seconds:
@@ -113,7 +113,7 @@ async def _send(url: str, request: bytes, seconds: float, per_s: float) -> "list
 
 
 async def _recover(url: str, request: bytes, normal_s: float) -> float:
-    """Return when a request was sent that got its first token within a time."""
+    """Return when the first request was sent whose first token came within a time."""
     started = time.monotonic()
     probes: list[asyncio.Task[StreamResult]] = []
     while time.monotonic() - started < _GIVE_UP_S:

@@ -1,4 +1,4 @@
-"""What parsers add: coordinator CPU per streamed token of a long tool call, beside the same tokens as plain text."""
+"""The cost of parsers: coordinator CPU per streamed token of a long tool call, compared to plain text."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ _TOOLS = [
 
 
 def run() -> Iterator[dict[str, Any]]:
-    """Measure plain text first, then a tool call through each parser."""
+    """Measure plain text first, then a tool call with each parser."""
     with tempfile.TemporaryDirectory(prefix="tokenwire-bench-") as folder:
         model = _write_model(Path(folder) / "model")
         for name, (before, after) in _CALLS.items():

@@ -64,7 +64,7 @@ def _elsewhere(tree: Path) -> float:
 
 
 def compare(other: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """Measure this tree and another one, alternately."""
+    """Measure this tree and another one alternately."""
     here = Path(__file__).resolve().parents[1]
     for number in range(rounds):
         order = (here, other) if number % 2 else (other, here)
@@ -77,7 +77,7 @@ def compare(other: Path, rounds: int) -> Iterator[dict[str, Any]]:
 @click.option("--rounds", default=5, show_default=True, help="Rounds, each with both trees.")
 @click.option("--here", is_flag=True, help="Measure the tree on the path only, and print JSON.")
 def main(other: Path | None, rounds: int, here: bool) -> None:
-    """Print what a request of one token costs, here and in another tree."""
+    """Print the cost of a request of one token, here and in another tree."""
     if here or other is None:
         click.echo(json.dumps(measure()))
         return

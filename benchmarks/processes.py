@@ -1,4 +1,4 @@
-"""Processes under measurement: start them, read their CPU time and memory from the kernel, stop them."""
+"""Measured processes: start them, read their CPU time and memory from the kernel, stop them."""
 
 import os
 import re
@@ -46,7 +46,7 @@ class Measured:
         return float(self._process.memory_info().rss) / 1e6
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         self._popen.terminate()
         try:
             self._popen.wait(30)
@@ -58,7 +58,7 @@ class Measured:
 
 @contextmanager
 def measured(arguments: Sequence[str], module: str = "tokenwire") -> Iterator[Measured]:
-    """Run a command for the time of a with block."""
+    """Run a command within a with block."""
     process = Measured(arguments, module)
     try:
         yield process
@@ -70,7 +70,7 @@ def measured(arguments: Sequence[str], module: str = "tokenwire") -> Iterator[Me
 def simulated_pair(
     *worker_options: str, coordinator_options: Sequence[str] = ()
 ) -> Iterator[tuple[Measured, Measured, str, str]]:
-    """Run a simulated worker and a coordinator; yields both, the coordinator's URL and the worker's address."""
+    """Run a simulated worker and a coordinator; yield both, the coordinator's URL and the worker's address."""
     with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0", *worker_options]) as worker:
         address = worker.wait_for(r"ready: .* on (\S+)")[1]
         with measured(["coordinator", "--port", "0", "--worker", address, *coordinator_options]) as coordinator:

@@ -1,4 +1,4 @@
-"""What a coordinator costs before the first request: start time and memory; and what follows a stop match."""
+"""The cost of a coordinator before the first request, and the delay of aborts."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 
 def start_and_rest() -> dict[str, Any]:
-    """Return seconds from exec to ready, and resident memory at rest, of a coordinator beside a running worker."""
+    """Return seconds from exec to ready, and resident memory at rest, of a coordinator with a running worker."""
     with measured(["worker", "--engine", "sim", "--listen", "127.0.0.1:0"]) as worker:
         address = worker.wait_for(r"ready: .* on (\S+)")[1]
         starts, memory = [], 0.0
@@ -32,7 +32,7 @@ def start_and_rest() -> dict[str, Any]:
 
 
 def after_stop_match() -> dict[str, Any]:
-    """Return the tokens that the engine made after the one that completed a stop string, for 50 streams."""
+    """Return the tokens generated after the one that completed a stop string, for 50 streams."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as script:
         json.dump([ord(character) for character in "some words STOP and many more words after it "], script)
         script.flush()
@@ -46,8 +46,8 @@ def after_stop_match() -> dict[str, Any]:
     }
 
 
-def after_leaving() -> dict[str, Any]:
-    """Return milliseconds from a client's hang-up to the worker without its sequence, for 50 streams."""
+def after_disconnect() -> dict[str, Any]:
+    """Return milliseconds from a client's disconnect to the end of its sequence, for 50 streams."""
     with simulated_pair("--sim-step-ms", "10") as (_, _, url, address):
         body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 20_000, "stream": True}
         times = sorted(_leave(url, address, body) for _ in range(50))

@@ -33,14 +33,14 @@ _STEP_S = _SETTINGS.step_ms / 1000
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """A request, and what became of it."""
+class SimulatedRequest:
+    """A request and its result."""
 
     at: float
     prompt: list[int]
     max_tokens: int
     session: str = ""
-    on_end: "Callable[[Asked, float], None]" = lambda asked, now: None
+    on_end: "Callable[[SimulatedRequest, float], None]" = lambda request, now: None
     reply: list[int] = field(default_factory=list)
     cached: int = 0
     first_token_s: float = 0.0
@@ -55,17 +55,17 @@ class Engine:
         self.name = name
         self._planner = RequestPlanner(_SETTINGS, model)
         self._scheduler = Scheduler(KvCache(capacity), _SETTINGS.max_num_seqs, prefill, model.words)
-        self._asked: dict[Sequence, tuple[Session, Asked]] = {}
+        self._requests: dict[Sequence, tuple[Session, SimulatedRequest]] = {}
         self.sessions = [Session(self, clock) for _ in range(coordinators)]
 
-    def submit(self, session: "Session", submit: pb.Submit, asked: Asked) -> None:
+    def submit(self, session: "Session", submit: pb.Submit, request: SimulatedRequest) -> None:
         """Queue a request."""
         sequence = Sequence(FrameBuffer(), submit.slots[0], "", 0)
-        self._asked[sequence] = session, asked
+        self._requests[sequence] = session, request
         self._scheduler.add(self._planner.plan(submit, [sequence], None))
 
     def step(self, now: float) -> None:
-        """Compute a step that ends now, and tell the coordinators that have tokens in it."""
+        """Compute a step that ends now, and dispatch its tokens to coordinators."""
         if self._scheduler.active_sequences:
             step = self._scheduler.step()
             frames = {session: pb.StepFrame(load=step.load) for session in self.sessions}
@@ -73,23 +73,23 @@ class Engine:
 
     def _deal(self, step: Step, frames: "dict[Session, pb.StepFrame]", now: float) -> None:
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
-            self._asked[sequence][1].reply += token_ids
+            self._requests[sequence][1].reply += token_ids
         for sequence, info in step.prefills:
-            session, asked = self._asked[sequence]
-            asked.cached, asked.first_token_s = info.cached_tokens, now - asked.at
+            session, request = self._requests[sequence]
+            request.cached, request.first_token_s = info.cached_tokens, now - request.at
             frames[session].prefills.add(slot=sequence.slot)
         for sequence, _ in step.finishes:
-            frames[self._asked[sequence][0]].finishes.add(slot=sequence.slot)
+            frames[self._requests[sequence][0]].finishes.add(slot=sequence.slot)
         for session, frame in frames.items():
             session.workload.on_frame(frame)
         for sequence, _ in step.finishes:
-            session, asked = self._asked.pop(sequence)
+            session, request = self._requests.pop(sequence)
             session.slots.release(sequence.slot)
-            asked.on_end(asked, now)
+            request.on_end(request, now)
 
 
 class Session(Candidate):
-    """What a coordinator knows of an engine."""
+    """A coordinator's view of an engine."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
         self.engine = engine
@@ -109,27 +109,27 @@ class Session(Candidate):
 
     @property
     def workload(self) -> Workload:
-        """What it has to do."""
+        """The engine's workload."""
         return self._workload
 
 
 class Simulation:
-    """Coordinators before engines, and the requests that are still to come."""
+    """Coordinators in front of engines, and future requests."""
 
     def __init__(self, policy: Policy, model: SimulatedModel, coordinators: int) -> None:
         self.now = 0.0
-        self.asked: list[Asked] = []
+        self.requests: list[SimulatedRequest] = []
         self._order = count()
-        self._coming: list[tuple[float, int, Asked]] = []
+        self._coming: list[tuple[float, int, SimulatedRequest]] = []
         self._engines = [Engine(f"worker-{n}", model, lambda: self.now, coordinators) for n in range(_WORKERS)]
         self._routers = [Router(policy) for _ in range(coordinators)]
         for number, router in enumerate(self._routers):
             for engine in self._engines:
                 router.on_worker_state(engine.sessions[number], "")
 
-    def ask(self, asked: Asked) -> None:
-        """Let a request come at its time."""
-        heapq.heappush(self._coming, (asked.at, next(self._order), asked))
+    def schedule(self, request: SimulatedRequest) -> None:
+        """Schedule a request."""
+        heapq.heappush(self._coming, (request.at, next(self._order), request))
 
     def run(self) -> None:
         """Run until every request has ended."""
@@ -142,74 +142,74 @@ class Simulation:
                 engine.step(self.now)
             unfinished = any(session.slots.open for engine in self._engines for session in engine.sessions)
 
-    def _submit(self, asked: Asked) -> None:
-        number = len(self.asked) % len(self._routers)
-        self.asked.append(asked)
-        params = pb.SamplingParams(max_tokens=asked.max_tokens, ignore_eos=True, temperature=0)
-        submit = pb.Submit(prompt_token_ids=asked.prompt, sampling_params=params, session_id=asked.session or None)
+    def _submit(self, request: SimulatedRequest) -> None:
+        number = len(self.requests) % len(self._routers)
+        self.requests.append(request)
+        params = pb.SamplingParams(max_tokens=request.max_tokens, ignore_eos=True, temperature=0)
+        submit = pb.Submit(prompt_token_ids=request.prompt, sampling_params=params, session_id=request.session or None)
         decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
         session = decision.worker
         submit.slots.append(session.slots.take(DiscardListener()))
         session.workload.on_submit(submit.slots, decision.new)
-        session.engine.submit(session, submit, asked)
+        session.engine.submit(session, submit, request)
 
 
 # Loads. Each gets a simulation and a source of chance.
 
 
 def shared_prefixes(simulation: Simulation, chance: random.Random) -> None:
-    """32 system prompts of 4,000 tokens, some more popular than others, each with a short question."""
+    """32 system prompts of 4,000 tokens of different popularity, each with a short question."""
     prefixes = [_text(chance, 4000) for _ in range(32)]
     for at in _arrivals(chance, 32.0):
         prefix = prefixes[min(int(chance.expovariate(0.12)), 31)]
-        simulation.ask(Asked(at, prefix + _text(chance, 100), 50))
+        simulation.schedule(SimulatedRequest(at, prefix + _text(chance, 100), 50))
 
 
 def conversations(simulation: Simulation, chance: random.Random, name_sessions: bool = False) -> None:
-    """Conversations of 6 turns: each goes on a while after the reply, with all that was said."""
+    """Conversations of 6 turns: each continues after a pause, with its whole history."""
 
-    def go_on(turns: int, asked: Asked, now: float) -> None:
+    def next_turn(turns: int, request: SimulatedRequest, now: float) -> None:
         if turns:
-            prompt = asked.prompt + asked.reply + _text(chance, 200)
+            prompt = request.prompt + request.reply + _text(chance, 200)
             at = now + chance.uniform(1, 4)
-            simulation.ask(Asked(at, prompt, 100, asked.session, partial(go_on, turns - 1)))
+            simulation.schedule(SimulatedRequest(at, prompt, 100, request.session, partial(next_turn, turns - 1)))
 
     for number, at in enumerate(_arrivals(chance, 12.0)):
         session = f"conversation {number}" if name_sessions else ""
-        simulation.ask(Asked(at, _text(chance, 1000), 100, session, partial(go_on, 5)))
+        simulation.schedule(SimulatedRequest(at, _text(chance, 1000), 100, session, partial(next_turn, 5)))
 
 
 def uniform(simulation: Simulation, chance: random.Random) -> None:
-    """Prompts of 100 to 2,000 tokens that share nothing."""
+    """Prompts of 100 to 2,000 tokens without common prefixes."""
     for at in _arrivals(chance, 90.0):
-        simulation.ask(Asked(at, _text(chance, chance.randrange(100, 2000)), 50))
+        simulation.schedule(SimulatedRequest(at, _text(chance, chance.randrange(100, 2000)), 50))
 
 
 def long_and_short(simulation: Simulation, chance: random.Random) -> None:
     """One prompt in ten has 8,000 tokens, the others 100."""
     for at in _arrivals(chance, 70.0):
-        simulation.ask(Asked(at, _text(chance, 8000 if chance.random() < 0.1 else 100), 50))
+        simulation.schedule(SimulatedRequest(at, _text(chance, 8000 if chance.random() < 0.1 else 100), 50))
 
 
 def decoding(simulation: Simulation, chance: random.Random) -> None:
     """Short prompts and long replies, which fill the batches."""
     for at in _arrivals(chance, 52.0):
-        simulation.ask(Asked(at, _text(chance, 100), chance.randrange(200, 2000)))
+        simulation.schedule(SimulatedRequest(at, _text(chance, 100), chance.randrange(200, 2000)))
 
 
 def bursts(simulation: Simulation, chance: random.Random) -> None:
-    """80 prompts at once every two seconds, which share nothing."""
+    """80 prompts at once every two seconds, without common prefixes."""
     for second in range(0, int(_SECONDS), 2):
         for _ in range(80):
-            simulation.ask(Asked(float(second), _text(chance, chance.randrange(100, 2000)), 50))
+            simulation.schedule(SimulatedRequest(float(second), _text(chance, chance.randrange(100, 2000)), 50))
 
 
 def bursts_of_one_prefix(simulation: Simulation, chance: random.Random) -> None:
-    """80 prompts at once every two seconds, which share 2,000 tokens that nobody has seen before."""
+    """80 prompts at once every two seconds with a common, new prefix of 2,000 tokens."""
     for second in range(0, int(_SECONDS), 2):
         prefix = _text(chance, 2000)
         for _ in range(80):
-            simulation.ask(Asked(float(second), prefix + _text(chance, 100), 50))
+            simulation.schedule(SimulatedRequest(float(second), prefix + _text(chance, 100), 50))
 
 
 _LOADS: dict[str, tuple[Callable[[Simulation, random.Random], None], int]] = {
@@ -252,16 +252,16 @@ def _measure(
     model: SimulatedModel,
     seeds: int,
 ) -> dict[str, float]:
-    asked: list[Asked] = []
+    requests: list[SimulatedRequest] = []
     for seed in range(seeds):
         simulation = Simulation(policy, model, coordinators)
         load(simulation, random.Random(seed))
         simulation.run()
-        asked += simulation.asked
-    waits = [1000 * each.first_token_s for each in asked]
+        requests += simulation.requests
+    waits = [1000 * each.first_token_s for each in requests]
     return {
-        "requests": len(asked),
-        "cached": sum(each.cached for each in asked) / sum(len(each.prompt) for each in asked),
+        "requests": len(requests),
+        "cached": sum(each.cached for each in requests) / sum(len(each.prompt) for each in requests),
         "ttft_mean_ms": sum(waits) / len(waits),
         "ttft_p90_ms": percentile(waits, 90),
     }

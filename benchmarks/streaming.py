@@ -37,12 +37,12 @@ class StreamingRow:
 
 
 def step_ms(streams: int) -> float:
-    """Return a step time that leaves the machine half idle, so that every token is a chunk of its own."""
+    """Return a step time that leaves the machine half idle, so that every token is a separate chunk."""
     return max(10.0, streams * 0.08)
 
 
 def _warm_up_s(streams: int) -> float:
-    """Return how long it takes until all streams run, on a slow machine."""
+    """Return the time until all streams run, on a slow machine."""
     return max(2.0, streams / 125)
 
 
@@ -55,7 +55,7 @@ def measure(case: str, streams: int, body: dict[str, Any], *coordinator_options:
 
 
 def measure_fleet(case: str, streams: int, workers: int, step: float) -> StreamingRow:
-    """Measure a coordinator in front of so many simulated workers, which share a process."""
+    """Measure a coordinator in front of this number of simulated workers, which share a process."""
     arguments = [str(workers), str(step), str(streams)]
     with measured(arguments, module="benchmarks.many_workers") as fleet:
         addresses = fleet.wait_for(r"ready: (.+)")[1].split()
@@ -120,7 +120,7 @@ async def _measure_floor(case: str, streams: int, step: float, server: Measured,
 
 
 def engine_alone_us(streams: int) -> float:
-    """Return CPU per token of the simulated engine by itself."""
+    """Return CPU per token of the simulated engine alone."""
     arguments = [str(streams), str(step_ms(streams)), str(_WINDOW_S)]
     with measured(arguments, module="benchmarks.engine_alone") as engine:
         return float(engine.wait_for(r"ready: (\S+)")[1])
@@ -177,7 +177,7 @@ def _row(
 
 
 def run_fleets() -> Iterator[dict[str, Any]]:
-    """Measure the same rate of tokens from one worker, in large frames and in small ones, and from many."""
+    """Measure the same rate of tokens from one worker, in large and in small frames, and from many."""
     step, share = step_ms(_FLEET_STREAMS), _FLEET_STREAMS // _FLEET
     for _ in range(2):
         yield asdict(measure_floor("writes", "bare writes, at once", _FLEET_STREAMS))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.walk`: one chat's way through the coordinator, from its arrival to its submission."""
+"""`python -m benchmarks.walk`: the calls of one chat through the coordinator, from its arrival to its submission."""
 
 import json
 import os
@@ -30,7 +30,7 @@ Step = tuple[str, str]
 
 
 class Walk:
-    """A profile function for sys.setprofile: notes each call that enters another file than the call before it."""
+    """A profile function for sys.setprofile: records each call into another file than the call before it."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -43,7 +43,7 @@ class Walk:
         self.on = True
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Note a call, beginning with the parser's first callback and ending with the session's submit."""
+        """Record a call, from the parser's first callback to the session's submit."""
         if not self.on or event != "call":
             return
         name, function = self._name(frame.f_code.co_filename), frame.f_code.co_qualname
@@ -55,7 +55,7 @@ class Walk:
             self.on = False
 
     def _name(self, path: str) -> str:
-        """Return the path in the repository; empty for what is not a part of the coordinator."""
+        """Return the path in the repository; empty for files outside of the coordinator."""
         if path not in self._names:
             real = Path(os.path.realpath(path))
             inside = real.is_relative_to(_ROOT)
@@ -85,7 +85,7 @@ def _model(port: int) -> str:
 
 
 def walk() -> list[Step]:
-    """Return the shortest of a few walks: what runs beside a request, such as a heartbeat, is in the others."""
+    """Return the shortest of a few walks: the others include background work, such as heartbeats."""
     walked = Walk()
     walks: list[list[Step]] = []
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
@@ -117,13 +117,13 @@ def walk() -> list[Step]:
 
 
 def files(steps: Sequence[Step]) -> list[str]:
-    """Return the files of a walk, in the order in which they are first entered."""
+    """Return the files of a walk, in the order of their first call."""
     return list(dict.fromkeys(name for name, _ in steps))
 
 
 @click.command()
 def main() -> None:
-    """Print a chat's way from its arrival to its submission, and how many files and moves between files it takes."""
+    """Print a chat's calls from its arrival to its submission, and the number of files and moves between files."""
     steps = walk()
     for name, function in steps:
         click.echo(f"{name:50} {function}")

@@ -1,4 +1,7 @@
-"""Prints the Grafana dashboard: python scripts/dashboard.py > deploy/k8s/tokenwire/files/dashboard.json."""
+"""Prints the Grafana dashboard: python scripts/dashboard.py > deploy/k8s/tokenwire/files/dashboard.json.
+
+One file of over 300 lines, because most of it is one table: the panels in their order on the page.
+"""
 
 import json
 import sys
@@ -27,7 +30,7 @@ class Panel:
 
 
 def rate(metric: str, *by: str, where: str = _MODEL) -> str:
-    """Return the rate of a counter, added up."""
+    """Return the summed rate of a counter."""
     return f"sum by ({', '.join(by)}) (rate({metric}{{{where}}}[$__rate_interval]))"
 
 
@@ -38,12 +41,12 @@ def quantiles(metric: str) -> dict[str, str]:
 
 
 def of_workers(metric: str) -> dict[str, str]:
-    """Return a gauge of workers, which every coordinator knows."""
+    """Return a gauge of workers, which all coordinators export."""
     return {"{{worker}}": f"max by (worker) ({metric}{{{_WORKER}}})"}
 
 
 def of_engines(expression: str) -> str:
-    """Add up a worker's engines, which every coordinator relays."""
+    """Return the sum of a worker's engines, which all coordinators relay."""
     return f"sum by (worker) (max by (worker, engine) ({expression}))"
 
 
@@ -55,7 +58,7 @@ ROWS: dict[str, list[Panel]] = {
     "Traffic": [
         Panel(
             "Requests",
-            "Requests for tokens that ended, by what became of them.",
+            "Finished requests for tokens, by outcome.",
             "reqps",
             {
                 "{{model}} {{outcome}}": rate(
@@ -129,7 +132,7 @@ ROWS: dict[str, list[Panel]] = {
     "Workers": [
         Panel(
             "States",
-            "Workers by state, as any coordinator sees them.",
+            "Workers by state, as reported by coordinators.",
             "short",
             {"{{state}}": f"sum by (state) (max by (worker, state) (tokenwire_worker_state{{{_WORKER}}}))"},
             stacked=True,
@@ -242,7 +245,7 @@ ROWS: dict[str, list[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard as Grafana imports it."""
+    """Return the dashboard in Grafana's import format."""
     return {
         "title": "tokenwire",
         "uid": "tokenwire",

@@ -57,7 +57,7 @@ class ApiSettings:
         Option(
             "--allow-kv-transfer-params",
             "Pass kv_transfer_params and ec_transfer_params of requests to engines. Only behind a router that"
-            " sets them: whoever sends them can crash engines and read the prompts of others.",
+            " sets them: clients that send them can crash engines and read the prompts of others.",
             Section.TRANSFERS,
         ),
     )

@@ -2,34 +2,21 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from tokenwire.coordinator.observability.metrics.merge import merged
+from tokenwire.coordinator.observability.metrics.relay import Relay
+from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Siblings(Protocol):
-    """The other processes of this coordinator."""
-
-    async def families(self) -> Sequence[Sequence[Metric]]:
-        """Return the families of each; one that does not respond is left out."""
-
-
-class WorkersMetrics(Protocol):
-    """The workers' own metrics."""
-
-    async def text(self) -> bytes:
-        """Return them in Prometheus' text format, each sample labelled with its worker."""
 
 
 class Exposition:
     """Composes the response."""
 
-    def __init__(self, registry: CollectorRegistry, siblings: Siblings | None, workers: WorkersMetrics | None) -> None:
+    def __init__(self, registry: CollectorRegistry, siblings: SiblingSockets | None, workers: Relay | None) -> None:
         self._registry = registry
         self._siblings = siblings
         self._workers = workers

@@ -7,8 +7,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 
 from tokenwire import __version__
-from tokenwire.coordinator.observability.metrics.exposition import Exposition, WorkersMetrics
+from tokenwire.coordinator.observability.metrics.exposition import Exposition
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
+from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.metrics.requests import RequestMetrics
 from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
 
@@ -22,7 +23,7 @@ class Metrics:
     def __init__(
         self,
         fleet: FleetCollector,
-        workers: WorkersMetrics | None = None,
+        workers: Relay | None = None,
         siblings: Path | None = None,
         in_flight: Callable[[], float] = lambda: 0,
     ) -> None:
