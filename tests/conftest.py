@@ -11,6 +11,7 @@ import pytest
 from httpx._transports import default as httpx_transports
 from hypothesis import settings
 
+from tests.clock import Clock
 from tokenwire.gc_tuning import gc_disabled
 
 pytest_plugins = ["tests.skips", "tests.scheduling"]
@@ -35,3 +36,9 @@ def pytest_collection_finish() -> None:
     if "vllm" in sys.modules:
         raise pytest.UsageError("vLLM was imported while tests were collected; see tests/lazily.py")
     gc.freeze()  # so that no later collection looks at all of it again
+
+
+@pytest.fixture
+def time() -> Clock:
+    """A clock that the test advances."""
+    return Clock()

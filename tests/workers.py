@@ -142,15 +142,15 @@ class Listener:
         self.resumptions = 0
 
     def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Remember."""
+        """Record."""
         self.prefills.append(info)
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Remember."""
+        """Record."""
         self.rows.append(rows)
 
     def weights(self, version: str) -> None:
-        """Remember, with the number of tokens before."""
+        """Record, with the number of tokens before."""
         self.versions.append((len(self.token_ids), version))
 
     def resumed(self) -> None:
@@ -158,7 +158,7 @@ class Listener:
         self.resumptions += 1
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Remember."""
+        """Record."""
         self.steps_after_end += self.ended.is_set()
         self.token_ids += token_ids
         self.moved.set()
@@ -168,7 +168,7 @@ class Listener:
         return False
 
     def fail(self, error: TokenwireError) -> None:
-        """Remember."""
+        """Record."""
         self.steps_after_end += self.ended.is_set()
         self.error = error
         self.ended.set()

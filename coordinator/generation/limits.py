@@ -172,10 +172,10 @@ def check_length(length: int, model: ServedModel) -> None:
         raise InvalidRequest("The decoder prompt cannot be empty", param="prompt")
     if length >= limit:
         # Clients recognize this error by one of a dozen phrases, all of which are in this message.
-        room = "" if length > limit else " and a reply needs at least 1 more"
+        and_reply = "" if length > limit else " and a reply needs at least 1 more"
         raise InvalidRequest(
             f"This model's maximum context length is {limit} tokens. However, your prompt contains {length} input "
-            f"tokens{room}, which is longer than the maximum model length of {limit}. "
+            f"tokens{and_reply}, which is longer than the maximum model length of {limit}. "
             "Please reduce the length of the messages.",
             param="input_tokens",
         )

@@ -50,10 +50,10 @@ def test_json_is_one_object_per_line() -> None:
     """With the record's fields, and the traceback inside."""
     line = JsonFormatter("part").format(_record({"a": 1}, broken=True))
     assert "\n" not in line
-    said = json.loads(line)
-    assert said.pop("time").endswith("+00:00")
-    assert "RuntimeError: broken" in said.pop("exception")
-    assert said == {"level": "info", "part": "part", "message": "said this", "a": 1}
+    fields = json.loads(line)
+    assert fields.pop("time").endswith("+00:00")
+    assert "RuntimeError: broken" in fields.pop("exception")
+    assert fields == {"level": "info", "part": "part", "message": "said this", "a": 1}
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter("p"), JsonFormatter("p")])

@@ -117,7 +117,7 @@ async def test_coordinators_receive_what_others_have_computed(tmp_path: Path) ->
             assert later.session.address != earlier.session.address
             await until(lambda: received.stored.get(later.session.address) == set(prefix_hashes(PROMPT[::-1])))
 
-            for ticket, prompt in ((earlier, PROMPT), (later, PROMPT[::-1])):
+            for placed, prompt in ((earlier, PROMPT), (later, PROMPT[::-1])):
                 again = await compute(second, prompt)
-                assert again.session.address == ticket.session.address
+                assert again.session.address == placed.session.address
                 assert again.decision.cached == 4 * BLOCK_TOKENS

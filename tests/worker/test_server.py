@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.worker.peers import TIMEOUT_S, ScriptedEngine, connected, in_session
-from tests.workers import running_worker, submission, unix_address, until
+from tests.workers import running_worker, submission, until
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
@@ -20,12 +20,6 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 LONG = 20_000
 SERVICES = ("", "liveness", "readiness", "tokenwire.v1.Inference", "tokenwire.v1.Control")
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    """The worker's address."""
-    return unix_address(tmp_path)
 
 
 # Startup.

@@ -2,25 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import cast
 
 import grpc
 import pytest
 
 from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected, in_session
-from tests.workers import SessionContext, running_worker, submission, unix_address, until
+from tests.workers import SessionContext, running_worker, submission, until
 from tokenwire import protocol
 from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.v1 import inference_pb2 as pb
 
 LONG = 20_000
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    """The worker's address."""
-    return unix_address(tmp_path)
 
 
 async def refused(peer: Peer) -> str:

@@ -10,12 +10,6 @@ from tokenwire.worker.stall_detector import StallDetector
 
 
 @pytest.fixture
-def time() -> Clock:
-    """The time."""
-    return Clock()
-
-
-@pytest.fixture
 def detector(time: Clock) -> StallDetector:
     """A detector of an engine past its first steps, which steps every 10 ms."""
     detector, sequence = StallDetector(time), _sequence()

@@ -1,4 +1,4 @@
-"""Shares what workers died of among the processes of one port: a file in their common directory that all append to."""
+"""Shares poison events among the processes of one port: a file in their common directory that all append to."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PoisonEvent:
-    """What changes a PoisonCache."""
+    """A change of a PoisonCache."""
 
     kind: Literal["death", "survived", "refused"]
     when: float
@@ -39,7 +39,7 @@ class PoisonJournal:
             with self._path.open("ab", buffering=0) as file:
                 file.write(json.dumps(astuple(event)).encode() + b"\n")
         except OSError as error:
-            log.warning("cannot share what a worker died of: %s", error)
+            log.warning("cannot share a poison event: %s", error)
             return False
         return True
 

@@ -32,8 +32,8 @@ def test_concurrent_operations_lead_to_one_desired_state() -> None:
     """Of two states with one epoch all coordinators choose the same, in whatever order they are announced."""
     one, two = state(5, paused=True), state(5, adapters=[RED])
     first, second = DesiredStates(), DesiredStates()
-    for desired, heard in ((first, (one, two)), (second, (two, one))):
-        for each in heard:
+    for desired, announced in ((first, (one, two)), (second, (two, one))):
+        for each in announced:
             desired.observe("m", each)
 
     assert first.get("m") == second.get("m")

@@ -31,7 +31,7 @@ class Worker:
         slots = [self.slots.take(DiscardListener()) for _ in range(sequences)]
         self.workload.on_submit(slots, prompt)
 
-    def tell(self, **load: float) -> None:
+    def report(self, **load: float) -> None:
         """Send a frame without tokens."""
         self.workload.on_frame(pb.StepFrame(load=pb.Load(**load)))  # type: ignore[arg-type]
 
@@ -205,7 +205,7 @@ def test_the_load_of_other_coordinators_counts_while_it_is_recent() -> None:
     """Their sequences are in the load report; an old report counts as no load."""
     worker = Worker("one")
     worker.take()
-    worker.tell(running=5, waiting=2)
+    worker.report(running=5, waiting=2)
     assert worker.workload.sequences == 7
     worker.take()
     assert worker.workload.sequences == 8
@@ -222,7 +222,7 @@ def test_a_full_worker_costs_more_than_its_prompts() -> None:
     assert full.workload.ahead() == 5 * SEQUENCE_TOKENS + 2 * QUEUED_TOKENS
 
     out_of_memory.take(sequences=5)
-    out_of_memory.tell(running=2, waiting=3, kv_cache_usage=0.99)
+    out_of_memory.report(running=2, waiting=3, kv_cache_usage=0.99)
     assert out_of_memory.workload.ahead() == 5 * SEQUENCE_TOKENS + 3 * QUEUED_TOKENS
 
 

@@ -1,31 +1,7 @@
 """The slot table: a slot is one sequence's until its terminal event."""
 
+from tests.workers import Listener
 from tokenwire.coordinator.fleet.slots import SlotTable
-from tokenwire.errors import TokenwireError
-from tokenwire.v1 import inference_pb2 as pb
-
-
-class Listener:
-    """Does nothing."""
-
-    def prefilled(self, info: pb.PrefillInfo) -> None:
-        """Ignore."""
-
-    def scored(self, rows: pb.LogprobRows) -> None:
-        """Ignore."""
-
-    def weights(self, version: str) -> None:
-        """Ignore."""
-
-    def resumed(self) -> None:
-        """Ignore."""
-
-    def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
-        """Ignore."""
-        return False
-
-    def fail(self, error: TokenwireError) -> None:
-        """Ignore."""
 
 
 def test_slots_are_small_and_reused_after_release() -> None:

@@ -84,7 +84,7 @@ def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> Non
     ],
 )
 def test_wrong_prompts_are_named(prompt: list[int], words: str) -> None:
-    """Empty, too long, without room for one token, or out of vocabulary."""
+    """Empty, too long, without space for one token, or out of vocabulary."""
 
     def check() -> None:
         limits.check_length(len(prompt), MODEL)

@@ -54,9 +54,9 @@ class Part:
 class Fleet:
     """Takes so many submits."""
 
-    def __init__(self, room: int = 100) -> None:
+    def __init__(self, capacity: int = 100) -> None:
         self.parts: list[Part] = []
-        self._room = room
+        self._capacity = capacity
 
     def check_open(self, model: str, adapter_id: int) -> None:
         """Admit everything."""
@@ -65,8 +65,8 @@ class Fleet:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> Part:
         """Take a submit while there is capacity."""
-        if len(self.parts) == self._room:
-            raise Unavailable("no room")
+        if len(self.parts) == self._capacity:
+            raise Unavailable("no capacity")
         self.parts.append(Part(submit, listeners, placement))
         return self.parts[-1]
 
@@ -156,7 +156,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
 
 async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
-    fleet = Fleet(room=1)
+    fleet = Fleet(capacity=1)
     generation = Generation(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
 
@@ -268,17 +268,17 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
 
     class Full(Fleet):
         def check_open(self, model: str, adapter_id: int) -> None:
-            raise Overloaded(f"no room for {model} {adapter_id}")
+            raise Overloaded(f"no capacity for {model} {adapter_id}")
 
     generation = Generation(Full(), Directory(served_model()), token_history())
 
-    with pytest.raises(Overloaded, match="no room for digits 0"):
+    with pytest.raises(Overloaded, match="no capacity for digits 0"):
         await generation.prepare(request(TokenPrompt([99])))
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
     """Neither while they are prepared nor while they are submitted."""
-    fleet = Fleet(room=1000)
+    fleet = Fleet(capacity=1000)
     generation = Generation(fleet, Directory(served_model()), token_history())
     turns, sent_before_turns = 0, []
 

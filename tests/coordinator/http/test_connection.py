@@ -1,10 +1,8 @@
 """Connections in a real server: with the lent transport, and over plain ASGI."""
 
 import asyncio
-from typing import Any
 
 import pytest
-import uvloop
 from starlette.types import Message
 
 from tests.coordinator.serving import Client, Exchange, client_of, serving
@@ -12,12 +10,6 @@ from tests.workers import until
 from tokenwire.coordinator.http.connection import AsgiConnection
 
 both = pytest.mark.parametrize("lent", [True, False], ids=["lent", "asgi"])
-
-
-@pytest.fixture(scope="module")
-def event_loop_policy() -> Any:
-    """Use the coordinator's event loop, because transports differ."""
-    return uvloop.EventLoopPolicy()
 
 
 @both

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import logging
-from typing import Any
 
 import pytest
-import uvloop
 
 from tests.coordinator.serving import Client, Exchange, client_of, serving
 from tokenwire.coordinator.http.protocol import MAX_HEADERS, ProtocolLimits
@@ -14,12 +12,6 @@ from tokenwire.coordinator.http.protocol import MAX_HEADERS, ProtocolLimits
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 SMALL = ProtocolLimits(head_bytes=4096)
 IMPATIENT = ProtocolLimits(head_timeout_s=0.05, body_timeout_s=0.05, body_bytes_per_s=1e9)
-
-
-@pytest.fixture(scope="module")
-def event_loop_policy() -> Any:
-    """Use the coordinator's event loop."""
-    return uvloop.EventLoopPolicy()
 
 
 async def never(exchange: Exchange) -> None:

@@ -3,22 +3,14 @@
 import asyncio
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from tests.certificates import CLIENT, Authority, Pair
 from tests.coordinator.serving import Exchange, Reply, client_of, serving
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
-
-
-@pytest.fixture(scope="module")
-def event_loop_policy() -> Any:
-    """Use the coordinator's event loop, because transports differ."""
-    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture

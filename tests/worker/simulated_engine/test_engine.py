@@ -183,8 +183,8 @@ async def test_a_script_is_repeated() -> None:
 async def test_a_script_continues_after_a_prompt() -> None:
     """A prompt that ends with the script's beginning, as for a reply that was cut, is continued from there."""
     async with simulation(SimulationSettings(step_ms=0, script=(72, 72, 105, EOS))) as sim:
-        for prompt, said in (([9, 72, 72], [105, EOS]), ([72], [72, 105, EOS]), ([105], [72, 72, 105, EOS])):
-            assert (await sim.run(prompt=prompt, max_tokens=7)).ids == said
+        for prompt, expected in (([9, 72, 72], [105, EOS]), ([72], [72, 105, EOS]), ([105], [72, 72, 105, EOS])):
+            assert (await sim.run(prompt=prompt, max_tokens=7)).ids == expected
         again = await sim.run(prompt=[72, 72, 105, EOS], max_tokens=7)
     assert again.ids == [72, 72, 105, EOS]
 
@@ -304,13 +304,13 @@ async def test_settings_that_do_not_fit_the_model_fail_the_start(config: Simulat
 async def test_weights_and_adapters_change_the_tokens() -> None:
     """Other weights and adapters generate other tokens; the same ones repeat them."""
     async with simulation() as sim:
-        said = [await sim.run(), await sim.run(submit=RED)]
+        results = [await sim.run(), await sim.run(submit=RED)]
         await sim.engine.load_weights("/models/step_1")
-        said += [await sim.run(), await sim.run(submit=RED)]
+        results += [await sim.run(), await sim.run(submit=RED)]
         await sim.engine.load_weights("")
 
-        assert len({tuple(result.ids) for result in said}) == 4
-        assert (await sim.run()).ids == said[0].ids
+        assert len({tuple(result.ids) for result in results}) == 4
+        assert (await sim.run()).ids == results[0].ids
 
 
 async def test_a_waiting_pause_lets_frozen_sequences_finish() -> None:

@@ -335,8 +335,8 @@ async def test_many_aborted_requests_free_their_memory() -> None:
     for leaver in [send(queue, "leaver")[0] for _ in range(1000)]:
         leaver.abort()
 
-    (line,) = queue._queues.values()
-    assert sum(map(len, line._entries.values())) < 100
+    (fair_queue,) = queue._queues.values()
+    assert sum(map(len, fair_queue._entries.values())) < 100
     first.abort()
     assert not queue._queues
 

@@ -22,12 +22,6 @@ POISON, OTHER = submit(66), submit(5)
 
 
 @pytest.fixture
-def time() -> Clock:
-    """The time."""
-    return Clock()
-
-
-@pytest.fixture
 def living() -> dict[str, bool | None]:
     """Lost workers whose processes still run, or may."""
     return {}

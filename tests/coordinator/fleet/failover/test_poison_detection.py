@@ -24,12 +24,6 @@ class FailoverPolicy:
 
 
 @pytest.fixture
-def time() -> Clock:
-    """The time."""
-    return Clock()
-
-
-@pytest.fixture
 def detector(time: Clock) -> PoisonDetector:
     """A detector without suspects."""
     return PoisonDetector(clock=time)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stock_server import MODEL, FakeStockServer, fake_stock_server
+from tests.plain_vllm_server import MODEL, FakeVllmServer, fake_vllm_server
 from tests.workers import PROMPT, Listener, accept, running_session, submission, until
 from tokenwire.coordinator.fleet.aborts import Aborts
 from tokenwire.coordinator.fleet.control_client import call_worker
@@ -35,14 +35,14 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeStockServer]:
+async def server() -> AsyncIterator[FakeVllmServer]:
     """A plain vLLM server."""
-    async with fake_stock_server() as fake:
+    async with fake_vllm_server() as fake:
         yield fake
 
 
 @asynccontextmanager
-async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
+async def connecting(server: FakeVllmServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
     """Run a session with a plain vLLM server."""
     settings = VllmHttpSettings(directory, "secret")
     session = WorkerSession(server.url, "test", accept, open_transport=partial(VllmHttpTransport, settings))
@@ -51,7 +51,7 @@ async def connecting(server: FakeStockServer, directory: Path | None) -> AsyncIt
 
 
 @pytest.fixture
-async def session(server: FakeStockServer, directory: Path) -> AsyncIterator[WorkerSession]:
+async def session(server: FakeVllmServer, directory: Path) -> AsyncIterator[WorkerSession]:
     """A session that takes requests."""
     async with connecting(server, directory) as session:
         await until(lambda: session.state is SessionState.READY)
@@ -59,7 +59,7 @@ async def session(server: FakeStockServer, directory: Path) -> AsyncIterator[Wor
 
 
 async def test_a_model_is_described_by_the_server_and_its_directory(
-    server: FakeStockServer, session: WorkerSession
+    server: FakeVllmServer, session: WorkerSession
 ) -> None:
     """Names and length are from the server, the rest from the directory; every request has the key."""
     model = session.model
@@ -74,7 +74,7 @@ async def test_a_model_is_described_by_the_server_and_its_directory(
     assert "secret" not in repr(VllmHttpSettings(None, "secret"))
 
 
-async def test_tokens_arrive_as_they_are_generated(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_tokens_arrive_as_they_are_generated(server: FakeVllmServer, session: WorkerSession) -> None:
     """A request is sent as ids; each event is a step; the last one ends it and frees the slot."""
     listener = Listener()
     session.submit(submission(max_tokens=5), [listener])
@@ -97,7 +97,7 @@ async def test_tokens_arrive_as_they_are_generated(server: FakeStockServer, sess
     assert body["sampling_params"] == {"max_tokens": 5, "n": 1, "detokenize": False}
 
 
-async def test_each_sequence_is_its_own_request(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_each_sequence_is_its_own_request(server: FakeVllmServer, session: WorkerSession) -> None:
     """It has its own seed and finish, and a unique id."""
     submit = submission()
     submit.sampling_params.seed = 40
@@ -120,7 +120,7 @@ async def test_each_sequence_is_its_own_request(server: FakeStockServer, session
 
 @pytest.mark.parametrize(("stop", "matched"), [(None, None), (9, "stop_token_id"), (EOS, "eos_token_id")])
 async def test_the_end_of_sequence_token_is_no_stop_id(
-    server: FakeStockServer, session: WorkerSession, stop: int | None, matched: str | None
+    server: FakeVllmServer, session: WorkerSession, stop: int | None, matched: str | None
 ) -> None:
     """Servers without a tokenizer report it as one: the model's configuration distinguishes them."""
     listener = Listener()
@@ -132,7 +132,7 @@ async def test_the_end_of_sequence_token_is_no_stop_id(
     assert listener.finish.WhichOneof("matched") == matched
 
 
-async def test_an_abort_is_sent_by_id(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_an_abort_is_sent_by_id(server: FakeVllmServer, session: WorkerSession) -> None:
     """For a sequence with tokens; the slot is free when the server has ended it; others continue."""
     listener, other = Listener(), Listener()
     slots = session.submit(submission(), [listener])
@@ -151,7 +151,7 @@ async def test_an_abort_is_sent_by_id(server: FakeStockServer, session: WorkerSe
 
 
 async def test_a_sequence_without_tokens_is_aborted_by_disconnecting(
-    server: FakeStockServer, session: WorkerSession
+    server: FakeVllmServer, session: WorkerSession
 ) -> None:
     """The server may not have its id yet."""
     listener = Listener()
@@ -164,7 +164,7 @@ async def test_a_sequence_without_tokens_is_aborted_by_disconnecting(
     await asyncio.wait_for(generation.left.wait(), 10)
 
 
-async def test_own_requests_are_aborted_by_their_ids(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_own_requests_are_aborted_by_their_ids(server: FakeVllmServer, session: WorkerSession) -> None:
     """Aborts by id reach this coordinator's requests; their listeners get the finish."""
     listener = Listener()
     session.submit(submission(request_id="mine"), [listener])
@@ -184,7 +184,7 @@ async def test_the_servers_metrics_are_relayed(session: WorkerSession) -> None:
     assert f'vllm:x{{worker="{session.address}"}} 1.0' in text.decode().splitlines()
 
 
-async def test_the_end_of_a_session_ends_its_requests(server: FakeStockServer, directory: Path) -> None:
+async def test_the_end_of_a_session_ends_its_requests(server: FakeVllmServer, directory: Path) -> None:
     """All connections are closed, and listeners fail with the loss of the worker."""
     listener = Listener()
     async with connecting(server, directory) as session:
@@ -196,7 +196,7 @@ async def test_the_end_of_a_session_ends_its_requests(server: FakeStockServer, d
     assert isinstance(listener.error, WorkerLost)
 
 
-async def test_a_broken_stream_is_lost_alone(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_a_broken_stream_is_lost_alone(server: FakeVllmServer, session: WorkerSession) -> None:
     """While the server is healthy, only that request fails, after its tokens."""
     listener, other = Listener(), Listener()
     session.submit(submission(), [listener])
@@ -215,7 +215,7 @@ async def test_a_broken_stream_is_lost_alone(server: FakeStockServer, session: W
     assert other.error is None
 
 
-async def test_a_request_that_the_server_aborts_is_lost(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_a_request_that_the_server_aborts_is_lost(server: FakeVllmServer, session: WorkerSession) -> None:
     """Servers abort running requests on shutdown: no client asked for it."""
     listener = Listener()
     session.submit(submission(), [listener])
@@ -228,7 +228,7 @@ async def test_a_request_that_the_server_aborts_is_lost(server: FakeStockServer,
     assert isinstance(listener.error, Unavailable)
 
 
-async def test_an_unhealthy_server_loses_all_requests(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_an_unhealthy_server_loses_all_requests(server: FakeVllmServer, session: WorkerSession) -> None:
     """A stream breaks, and /health gives the reason: all requests fail as lost, and the session reconnects later."""
     listeners = [Listener(), Listener()]
     for listener in listeners:
@@ -250,7 +250,7 @@ async def test_an_unhealthy_server_loses_all_requests(server: FakeStockServer, s
     ("status", "kind"), [(400, InvalidRequest), (404, InvalidRequest), (429, Overloaded), (503, Unavailable)]
 )
 async def test_rejections_keep_their_meaning(
-    server: FakeStockServer, session: WorkerSession, status: int, kind: type[Exception]
+    server: FakeVllmServer, session: WorkerSession, status: int, kind: type[Exception]
 ) -> None:
     """The server's status and message become the request's error."""
     server.refusal = (status, "because")
@@ -262,7 +262,7 @@ async def test_rejections_keep_their_meaning(
     assert str(listener.error) == "because"
 
 
-async def test_an_engine_error_ends_the_request(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_an_engine_error_ends_the_request(server: FakeVllmServer, session: WorkerSession) -> None:
     """An error in the stream, a 500, or an invalid response is the engine's failure."""
     for event in ({"error": {"message": "it broke", "code": 500}}, {"choices": [{"token_ids": "none"}]}):
         listener = Listener()
@@ -274,7 +274,7 @@ async def test_an_engine_error_ends_the_request(server: FakeStockServer, session
     assert session.open_slots == 0
 
 
-async def test_unsupported_features_are_rejected_by_name(server: FakeStockServer, session: WorkerSession) -> None:
+async def test_unsupported_features_are_rejected_by_name(server: FakeVllmServer, session: WorkerSession) -> None:
     """Unsupported fields are a 400; admin operations are a 501."""
     listener = Listener()
     submit = submission()
@@ -289,7 +289,7 @@ async def test_unsupported_features_are_rejected_by_name(server: FakeStockServer
 
 
 @pytest.mark.parametrize("count", [0, 2, -1])
-async def test_log_probabilities_become_rows(server: FakeStockServer, session: WorkerSession, count: int) -> None:
+async def test_log_probabilities_become_rows(server: FakeVllmServer, session: WorkerSession, count: int) -> None:
     """Each row has the token, then the most likely ones by rank: one more is requested, so that none is missing."""
     submit = submission()
     submit.sampling_params.logprobs = count
@@ -310,7 +310,7 @@ async def test_log_probabilities_become_rows(server: FakeStockServer, session: W
 
 
 async def test_prompt_log_probabilities_come_with_the_whole_response(
-    server: FakeStockServer, session: WorkerSession
+    server: FakeVllmServer, session: WorkerSession
 ) -> None:
     """Streams omit them, so such a request is not streamed."""
     submit = submission()
@@ -330,7 +330,7 @@ async def test_prompt_log_probabilities_come_with_the_whole_response(
     assert list(info.prompt_logprobs.logprobs) == [-3.0, -0.5]
 
 
-async def test_the_reason_why_a_server_is_not_ready_is_reported(server: FakeStockServer, directory: Path) -> None:
+async def test_the_reason_why_a_server_is_not_ready_is_reported(server: FakeVllmServer, directory: Path) -> None:
     """No directory, no token id routes, unhealthy: each is the session's error."""
     async with connecting(server, None) as session:
         await until(lambda: "needs --tokenizer DIR" in session.last_error)
@@ -343,7 +343,7 @@ async def test_the_reason_why_a_server_is_not_ready_is_reported(server: FakeStoc
         assert session.state is SessionState.CONNECTING
 
 
-async def test_a_failing_command_ends_the_session(server: FakeStockServer, directory: Path) -> None:
+async def test_a_failing_command_ends_the_session(server: FakeVllmServer, directory: Path) -> None:
     """No further command would be executed, and requests would wait for it."""
 
     async def commands() -> AsyncIterator[pb.SessionRequest]:

@@ -1,4 +1,4 @@
-"""A fake plain vLLM server: its routes, with tokens that a test sends when it wants."""
+"""A fake plain vLLM server: its routes, with tokens that a test sends."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class Generation:
         self.chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.aborted = False
         self.left = asyncio.Event()
-        """Set when nobody reads any more."""
+        """Set when the client has disconnected."""
 
     def say(self, *token_ids: int, finish: str | None = None, stop: int | None = None, **more: Any) -> None:
         """Send tokens; the ones with a finish are the last."""
@@ -40,8 +40,8 @@ class Generation:
         self.chunks.put_nowait(None)
 
 
-class FakeStockServer:
-    """Answers as vLLM's API server does."""
+class FakeVllmServer:
+    """Responds as vLLM's API server."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -49,15 +49,15 @@ class FakeStockServer:
         self.enabled = True
         """Whether it takes token ids."""
         self.refusal: tuple[int, str] | None = None
-        """Status and message of every answer to a request, if it is to be refused."""
+        """Status and message of every response, if requests are to be rejected."""
         self.whole: dict[str, Any] = {}
-        """The answer to requests that are not streamed."""
+        """The response to requests that are not streamed."""
         self.generations: asyncio.Queue[Generation] = asyncio.Queue()
         self.running: dict[str, Generation] = {}
         self.keys: set[str] = set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer anything."""
+        """Respond to any request."""
         self.keys.add(request.headers.get("Authorization", ""))
         match request.path:
             case "/health":
@@ -98,9 +98,9 @@ class FakeStockServer:
 
 
 @asynccontextmanager
-async def fake_stock_server() -> AsyncIterator[FakeStockServer]:
-    """Run the server on a port of its own."""
-    fake = FakeStockServer()
+async def fake_vllm_server() -> AsyncIterator[FakeVllmServer]:
+    """Run the server on its own port."""
+    fake = FakeVllmServer()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", fake.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
