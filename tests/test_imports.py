@@ -1,4 +1,4 @@
-"""Which parts of the project may import which: the contracts of pyproject.toml's [tool.importlinter]."""
+"""The import contracts of pyproject.toml's [tool.importlinter]."""
 
 import shutil
 import subprocess
@@ -15,32 +15,32 @@ LINTER = [
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Check a folder's package by the project's contracts."""
+    """Check a folder's package against the project's contracts."""
     command = [*LINTER, "--config", str(ROOT / "pyproject.toml")]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-def test_no_part_imports_what_it_must_not_know() -> None:
-    """Text knows no fleet, the fleet no text, coordinator and worker never each other; nothing imports upward."""
+def test_the_contracts_are_kept() -> None:
+    """Text and fleet are independent, coordinator and worker too; nothing imports from a layer above."""
     checked = lint(ROOT)
 
     assert checked.returncode == 0, checked.stdout
 
 
 FORBIDDEN = {
-    "The command line starts both halves": ("coordinator/app.py", "tokenwire.worker.engine"),
-    "No room of the coordinator": ("coordinator/text/stops.py", "tokenwire.coordinator.fleet.slots"),
-    "Packages have no import circles": ("coordinator/api/fields/finish.py", "tokenwire.coordinator.api.errors"),
-    "The fleet deals in token ids": ("coordinator/fleet/slots.py", "tokenwire.coordinator.text.stops"),
-    "The API alone": ("coordinator/generation/limits.py", "fastapi"),
-    "Replies are written": ("coordinator/output/sse.py", "socket"),
+    "The command line imports both halves": ("coordinator/app.py", "tokenwire.worker.engine"),
+    "Packages of the coordinator": ("coordinator/text/stops.py", "tokenwire.coordinator.fleet.slots"),
+    "Packages have no import cycles": ("coordinator/api/fields/finish.py", "tokenwire.coordinator.api.errors"),
+    "The fleet handles token ids": ("coordinator/fleet/slots.py", "tokenwire.coordinator.text.stops"),
+    "Only the API": ("coordinator/generation/limits.py", "fastapi"),
+    "Output is written": ("coordinator/output/sse.py", "socket"),
     "Only vLLM's parsers": ("coordinator/text/tokenizer.py", "transformers"),
 }
-"""For each contract a module, and what it must not import."""
+"""A module for each contract, and a forbidden import."""
 
 
 def test_a_forbidden_import_is_found(tmp_path: Path) -> None:
-    """Each contract is broken by one line, so none of them passes for want of anything to look at."""
+    """One line breaks each contract, so none of them passes because it checks nothing."""
     for name in ("tokenwire", "coordinator", "worker"):
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for module, imported in FORBIDDEN.values():
