@@ -86,7 +86,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         settings.admission.request_timeout_s,
         takes_transfers=settings.api.kv_transfer_params,
     )
-    aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.end(request_ids) + failover.end(request_ids))
+    aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids))
     gate = AdminAuthorization(settings.control.admin_key)
     control = FleetControl(pool, desired, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)

@@ -20,28 +20,28 @@ class Aborts:
     def __init__(
         self,
         sessions: Callable[[], Iterable[WorkerSession]],
-        end_waiting: Callable[[Collection[str] | None], int] = lambda request_ids: 0,
+        abort_queued: Callable[[Collection[str] | None], int] = lambda request_ids: 0,
     ) -> None:
-        """`sessions` returns the current ones; `end_waiting` aborts queued requests by id, None: all of them."""
+        """`sessions` returns the current ones; `abort_queued` aborts queued requests by id, None: all of them."""
         self._sessions = sessions
-        self._end_waiting = end_waiting
+        self._abort_queued = abort_queued
 
     async def by_id(self, request_ids: Collection[str]) -> int:
         """Abort these requests; return the number of aborted sequences. Raises Unavailable if no worker responds."""
-        waited = self._end_waiting(request_ids)
-        return await self._call(control_pb2.AbortRequest(request_ids=request_ids), waited)
+        queued = self._abort_queued(request_ids)
+        return await self._call(control_pb2.AbortRequest(request_ids=request_ids), queued)
 
     async def everything(self) -> int:
         """Abort all requests; return the number of aborted sequences. Raises Unavailable if no worker responds."""
-        waited = self._end_waiting(None)
-        return await self._call(control_pb2.AbortRequest(all=True), waited)
+        queued = self._abort_queued(None)
+        return await self._call(control_pb2.AbortRequest(all=True), queued)
 
-    async def _call(self, request: control_pb2.AbortRequest, waited: int) -> int:
+    async def _call(self, request: control_pb2.AbortRequest, queued: int) -> int:
         answers = await asyncio.gather(*(self._call_one(session, request) for session in self._sessions()))
-        ended = [answer for answer in answers if answer is not None]
-        if not ended and not waited:
+        aborted = [answer for answer in answers if answer is not None]
+        if not aborted and not queued:
             raise Unavailable("No worker is connected to abort requests.", retry_after_s=1)
-        return waited + sum(ended)
+        return queued + sum(aborted)
 
     async def _call_one(self, session: WorkerSession, request: control_pb2.AbortRequest) -> int | None:
         if session.control is None:

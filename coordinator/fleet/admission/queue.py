@@ -92,7 +92,7 @@ class AdmissionQueue:
             self._check_length(model, queue, submit.lora.id, len(listeners))
         return self._enqueue(queue, QueuedRequest(model, submit, listeners, placement, on_abort=self._remove))
 
-    def end(self, request_ids: Collection[str] | None) -> int:
+    def abort(self, request_ids: Collection[str] | None) -> int:
         """Abort queued requests by their ids, None: all; return the number of their sequences."""
         queued = (entry for queue in self._queues.values() for entry in queue)
         found = [entry for entry in queued if request_ids is None or entry.submit.request_id in request_ids]

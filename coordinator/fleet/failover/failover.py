@@ -93,7 +93,7 @@ class Failover:
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
 
-    def end(self, request_ids: Collection[str] | None) -> int:
+    def abort(self, request_ids: Collection[str] | None) -> int:
         """Abort requests by their ids (None: all) after the layers below; return how many sequences without a worker
         ended.
 

@@ -257,7 +257,7 @@ async def test_a_listener_that_raises_when_it_is_ended_affects_no_other() -> Non
     """The others are ended: on an abort, on a timeout, on a failed dispatch."""
     queue = AdmissionQueue(Workers(), AdmissionSettings())
     helpless, others = ask_in_pairs(queue)
-    assert queue.end(None) == 3
+    assert queue.abort(None) == 3
     assert isinstance(helpless.error, EngineFailed)
     assert all(listener.finish is not None for listener in others)
 
@@ -320,9 +320,9 @@ async def test_queued_requests_are_aborted_by_their_ids() -> None:
     queue = AdmissionQueue(workers, AdmissionSettings())
     listeners = {name: send(queue, name)[1] for name in "abc"}
 
-    assert queue.end(["b", "x"]) == 1
+    assert queue.abort(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
-    assert queue.end(None) == 2
+    assert queue.abort(None) == 2
     await workers.add_capacity(3)
 
     assert workers.started == []

@@ -111,7 +111,7 @@ async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, worker
     workers.parts[0].listeners[0].step([5], None)
     workers.parts[1].listeners[0].step([6], None)
 
-    assert failover.end(["r"]) == 0  # its worker ends it, and counts it
+    assert failover.abort(["r"]) == 0  # its worker ends it, and counts it
     assert not wanted.ended.is_set()
     for part in list(workers.parts):
         part.lose()
@@ -131,12 +131,12 @@ async def test_a_sequence_without_a_worker_is_aborted_at_once(
     listeners = send(failover, n=2)
     workers.parts[0].lose()
 
-    assert failover.end(request_ids) == 2
+    assert failover.abort(request_ids) == 2
 
     assert all(map(is_aborted, listeners))
     await asyncio.sleep(0)
     assert len(workers.parts) == 1
-    assert failover.end(request_ids) == 0
+    assert failover.abort(request_ids) == 0
 
 
 async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers: Workers) -> None:
@@ -144,7 +144,7 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     send(failover)
     send(failover, request_id="other")
     sessions = [sequence.session for part in workers.parts for sequence in part.listeners]  # type: ignore[attr-defined]
-    failover.end(["r"])
+    failover.abort(["r"])
 
     for session in sessions:
         failover.on_draining(session)
