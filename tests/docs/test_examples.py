@@ -1,4 +1,4 @@
-"""Every example runs as it is, against what `make serve` serves, and shows what it promises."""
+"""Every example and every curl command of the documents runs as it is, against what `make serve` serves."""
 
 import os
 import re
@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.servers import serving
+from tests.docs.commands import ROOT, Command, commands
+from tests.e2e.checkpoints import adapter, changed_weights
 from tests.e2e.test_make_serve import make_serve_options
+from tokenwire.paths import default_cache_dir
+from tokenwire.worker.embedded_model import prepare_embedded_model
 
-FOLDER = Path(__file__).parents[2] / "examples"
+FOLDER = ROOT / "examples"
 ENGINE_ARGUMENTS = ("--enable-lora", "--max-lora-rank", "8")
 OWN_FLEET = {
     "crash_under_load.py": r"40 of 40 replies complete, and the same",
@@ -52,6 +56,22 @@ def run(name: str, url: str = "http://127.0.0.1:9") -> str:
     return done.stdout
 
 
+NOT_RUN = ("HOST:8000", "_weight_transfer_engine", "/start_weight_update", "update_info", "/finish_weight_update")
+"""Parts of curl commands that need certificates, or GPUs that transfer weights."""
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the checkpoint and the adapter that the documents name."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "checkpoints").mkdir()
+    (folder / "adapters").mkdir()
+    model = prepare_embedded_model(default_cache_dir(), lambda _: None)
+    changed_weights(model, folder / "checkpoints" / "step_10")
+    adapter(folder / "adapters" / "red")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with the options of `make serve` and those that the examples ask for."""
@@ -81,3 +101,27 @@ def test_an_example_with_its_own_fleet_shows_what_it_promises(name: str) -> None
 def test_an_example_shows_what_it_promises(name: str, url: str) -> None:
     """On the real engine."""
     assert re.search(SERVED[name], run(name, url)), name
+
+
+def curls() -> dict[str, list[Command]]:
+    """Return the curl commands of each page, in order: some undo what others did."""
+    found: dict[str, list[Command]] = {}
+    for command in commands():
+        if command.program == "curl" and not any(part in command.text for part in NOT_RUN):
+            found.setdefault(command.page, []).append(command)
+    return found
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", curls())
+def test_the_curl_commands_of_a_page_succeed(page: str, url: str, checkpoints: Path) -> None:
+    """As they are shown, but for the server's address and the folder of checkpoints."""
+    for command in curls()[page]:
+        text = re.sub(r"(http://127\.0\.0\.1|localhost):8000", url, command.text).replace("/shared", str(checkpoints))
+        text = re.sub(r"^curl", "curl --silent --show-error --fail-with-body", text)
+
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=120)
+
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+        assert done.stdout, text

@@ -1,1 +1,0 @@
-"""Examples run as they are."""
