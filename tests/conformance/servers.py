@@ -45,10 +45,10 @@ def lean_environment(first: bool = False) -> dict[str, str]:
 
 
 class VllmServer(Process):
-    """vLLM's own API server with the embedded model."""
+    """vLLM's own API server with the embedded model, or another one that is said to be it."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = PLAIN) -> None:
-        model = prepare_embedded_model(default_cache_dir(), lambda _: None)
+    def __init__(self, folder: Path, options: Sequence[str] = PLAIN, model: Path | None = None) -> None:
+        model = model or prepare_embedded_model(default_cache_dir(), lambda _: None)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -73,11 +73,17 @@ class VllmServer(Process):
 
 
 @contextmanager
-def serving(folder: Path, options: Sequence[str] = PLAIN, engine_arguments: Sequence[str] = ()) -> Iterator[Service]:
-    """Run `tokenwire serve` with the embedded model."""
+def serving(
+    folder: Path,
+    options: Sequence[str] = PLAIN,
+    engine_arguments: Sequence[str] = (),
+    model: Path | None = None,
+) -> Iterator[Service]:
+    """Run `tokenwire serve` with the embedded model, or another one that is said to be it."""
+    served = () if model is None else (str(model), "--served-model-name", EMBEDDED_MODEL_NAME)
     # vLLM's server always takes transfer parameters.
     taken = (*options, "--allow-kv-transfer-params")
-    arguments = ["serve", "--port", "0", *taken, "--", *ENGINE_ARGUMENTS, *engine_arguments]
+    arguments = ["serve", *served, "--port", "0", *taken, "--", *ENGINE_ARGUMENTS, *engine_arguments]
     process = Process(arguments, folder / "serve.log", lean_environment())
     try:
         url = process.wait_for(r"is ready: (http://\S+)", START_TIMEOUT_S)[1]

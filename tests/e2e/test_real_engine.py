@@ -25,6 +25,7 @@ from tests.conformance.parity.request import Request, chat
 from tests.conformance.parity.run import Outcome, run
 from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment, serving
 from tests.processes import Service, coordinator, running
+from tests.tiny_model import tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -51,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def vllm(place: Path) -> Iterator[VllmServer]:
     """vLLM's own server, not waited for: it starts while tokenwire does."""
-    server = VllmServer(place)
+    server = VllmServer(place, model=tiny_model())
     yield server
     server.stop()
 
@@ -59,7 +60,7 @@ def vllm(place: Path) -> Iterator[VllmServer]:
 @pytest.fixture(scope="module")
 def service(place: Path) -> Iterator[Service]:
     """Plain `tokenwire serve`. The last test of this file takes its engine away."""
-    with serving(place) as started:
+    with serving(place, model=tiny_model()) as started:
         yield started
 
 

@@ -14,8 +14,7 @@ from tests.e2e.checkpoints import adapter, changed_weights
 from tests.e2e.posting import post
 from tests.lazily import Lazily
 from tests.processes import Service
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tests.tiny_model import tiny_model
 
 transformers = Lazily("transformers")
 
@@ -41,16 +40,16 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The embedded model, with room for one adapter."""
+    """The tiny model, with room for one adapter."""
     engine_arguments = ("--enable-lora", "--max-lora-rank", "8")
-    with serving(tmp_path_factory.mktemp("steered"), ["--enable-rl"], engine_arguments) as started:
+    with serving(tmp_path_factory.mktemp("steered"), ["--enable-rl"], engine_arguments, tiny_model()) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """What a trainer has: the model's folder and transformers."""
-    return transformers.AutoTokenizer.from_pretrained(prepare_embedded_model(default_cache_dir(), lambda _: None))
+    return transformers.AutoTokenizer.from_pretrained(tiny_model())
 
 
 @pytest.mark.parametrize("name", list(CONVERSATIONS))
@@ -157,7 +156,7 @@ def test_weights_change_under_running_requests(service: Service, client: httpx.C
     """Paused, updated from a directory and resumed: no request is lost, running ones tell which weights made which
     tokens, one that came during the pause has only the new ones, and answers are others until the first weights
     are back."""
-    step = changed_weights(prepare_embedded_model(default_cache_dir(), lambda _: None), tmp_path / "step_1")
+    step = changed_weights(tiny_model(), tmp_path / "step_1")
     before = say(client)
     running = [Generating(service.url, first) for first in (504, 505, 506)]
     service.wait_slots(3)
@@ -213,7 +212,7 @@ def test_an_adapter_changes_what_is_said(client: httpx.Client, tmp_path: Path) -
     before = say(client)
     missing = client.post("/v1/load_lora_adapter", json={"lora_name": "red", "lora_path": str(tmp_path / "no")})
     assert missing.status_code == 404
-    body = {"lora_name": "red", "lora_path": str(adapter(tmp_path / "red"))}
+    body = {"lora_name": "red", "lora_path": str(adapter(tiny_model(), tmp_path / "red"))}
     assert client.post("/v1/load_lora_adapter", json=body).status_code == 200
     assert "red" in [card["id"] for card in client.get("/v1/models").json()["data"]]
     red = say(client, "red")

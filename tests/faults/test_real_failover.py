@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, lean_environment
 from tests.faults.test_real_engine import announce, ask
 from tests.processes import Process, coordinator, running
+from tests.tiny_model import tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -35,7 +36,7 @@ async def test_a_seeded_reply_of_a_killed_worker_goes_on(tmp_path: Path) -> None
         workers: list[Process] = []
         for number in range(2):
             listen = f"unix:{tmp_path}/{number}.sock"
-            arguments = ["worker", "--listen", listen, "--no-warm-up", "--", *ENGINE_ARGUMENTS]
+            arguments = ["worker", str(tiny_model()), "--listen", listen, "--no-warm-up", "--", *ENGINE_ARGUMENTS]
             name, binding = f"worker-{number}", lean_environment(first=not number)
             workers.append(stack.enter_context(running(arguments, tmp_path, name, binding)))
         for worker in workers:

@@ -10,7 +10,8 @@ from typing import Any
 _CLOCKS = ("token_ids", "completion_tokens", "logprobs")
 """What counts a choice's tokens, the best first."""
 _SPREAD = 4
-"""A text that one server sends in so many chunks does not come in a single one from the other by chance."""
+"""A text that one server sends in so many chunks does not come in a single one from the other by chance, twice."""
+ALL_AT_ONCE = "chunks with text"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def disagreements(
                 yield from _at(clock, count, at_ours[count], at_theirs[count], held_back)
     # Where the reference keeps text back, only counts of tokens tell what is late.
     if held_back == 0 and _comes_last(ours) and _texts(theirs) >= _SPREAD:
-        yield "chunks with text", 1, _texts(theirs)
+        yield ALL_AT_ONCE, 1, _texts(theirs)
 
 
 def _at(clock: str, count: int, ours: Progress, theirs: Progress, held_back: int) -> Iterator[tuple[str, Any, Any]]:

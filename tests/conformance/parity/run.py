@@ -10,6 +10,7 @@ from tests.conformance.parity.client import Client
 from tests.conformance.parity.compare import Difference, compare
 from tests.conformance.parity.consistency import inconsistencies, marked, other_form
 from tests.conformance.parity.explained import Explanation, explain
+from tests.conformance.parity.progress import ALL_AT_ONCE
 from tests.conformance.parity.request import Reply, Request
 
 EQUAL, EXPLAINED, DIFFERENT, UNSTABLE = "equal", "explained", "different", "unstable"
@@ -58,6 +59,10 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
     if again is not None:
         outcome.stable = all(explain(request, moved) for moved in compare(request, again, theirs))
     found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
+    if any(difference.path.endswith(ALL_AT_ONCE) for difference in found):
+        # A busy machine may hold up a few tokens, but hardly those of the same request again.
+        outcome.ours = ours = await servers.ours.send(request)
+        found = compare(request, ours, theirs)
     if other is not None and otherwise is not None and ours.succeeded and outcome.stable:
         strange = _inconsistencies(request, ours, otherwise)
         if strange:

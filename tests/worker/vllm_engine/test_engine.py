@@ -14,13 +14,12 @@ import pytest
 import pytest_asyncio
 
 from tests.lazily import Lazily
+from tests.tiny_model import TINY_MODEL_NAME, tiny_model
 from tests.worker.vllm_engine.running import Result, Run, switch_driver
 from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
-from tokenwire.paths import default_cache_dir
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 from tokenwire.worker.engine import PauseMode
 from tokenwire.worker.prefix_cache import CacheChange
 
@@ -48,11 +47,11 @@ ARGUMENTS += ["--worker-extension-cls", "tests.worker.vllm_engine.compilations.C
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncIterator["VllmEngine"]:
-    """The embedded model."""
-    model = await asyncio.to_thread(prepare_embedded_model, default_cache_dir(), lambda _: None)
+    """The tiny model."""
+    model = await asyncio.to_thread(tiny_model)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        engine = engines.VllmEngine(str(model), ARGUMENTS, [EMBEDDED_MODEL_NAME], use_core_driver=True, kv_events=True)
+        engine = engines.VllmEngine(str(model), ARGUMENTS, [TINY_MODEL_NAME], use_core_driver=True, kv_events=True)
         await engine.start()
     yield engine
     await engine.stop()
@@ -183,7 +182,7 @@ def _rows(result: Result) -> list[pb.LogprobRows]:
 
 
 async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
-    """The embedded model answers sensibly and stops; EOS is in the finish and stays in the ids."""
+    """The model says its reply and stops; EOS is in the finish and stays in the ids."""
     (result,) = await run.whole(SUM, temperature=0)
     assert "4" in run.text(result.ids)
     assert result.ids[-1] == EOS
@@ -271,7 +270,7 @@ def _metrics(engine: "VllmEngine") -> dict[str, float]:
     values: dict[str, float] = {}
     for family in engine.metrics():
         for sample in family.samples:
-            assert sample.labels.get("model_name", EMBEDDED_MODEL_NAME) == EMBEDDED_MODEL_NAME
+            assert sample.labels.get("model_name", TINY_MODEL_NAME) == TINY_MODEL_NAME
             name = sample.name + sample.labels.get("finished_reason", "")
             values[name] = values.get(name, 0.0) + sample.value
     return values
@@ -514,8 +513,8 @@ async def test_an_unsupported_operation_names_the_remedy(run: Run) -> None:
 async def test_the_model_is_described(run: Run) -> None:
     """The description has what a coordinator needs to validate requests."""
     model = run.engine.describe()
-    assert list(model.names) == [EMBEDDED_MODEL_NAME]
-    assert model.root.endswith(EMBEDDED_MODEL_NAME)
+    assert list(model.names) == [TINY_MODEL_NAME]
+    assert model.root.endswith(TINY_MODEL_NAME)
     assert (model.max_model_len, model.max_token_id, model.engine) == (MAX_MODEL_LEN, 49151, "vllm 0.32.0")
     assert json.loads(model.default_sampling_params_json) == {}
     assert model.max_num_seqs > 0

@@ -20,9 +20,7 @@ REQUESTS = {
     "negative penalties": text(FRANCE, presence_penalty=-1.2, frequency_penalty=-0.9),
     "repetition penalty": chat(PARTY, repetition_penalty=1.4),
     "two choices": chat(STORY, temperature=0.8, seed=6, n=2),
-    "three choices, stopped apart": chat(
-        COLORS, ("stop", "rainbow"), temperature=1.0, seed=7, n=3, stop=["rainbow", "religious"]
-    ),
+    "three choices, stopped apart": chat(COLORS, ("stop", "n"), temperature=1.0, seed=7, n=3, stop=["n", "Red"]),
     "text, seeded, two choices": text(FRANCE, temperature=0.8, seed=12, n=2),
     "logit_bias": chat(SUM, EOS, logit_bias={"504": -100, "33": 3.5}),
     "logit_bias beyond what counts": chat(SUM, logit_bias={"33": 1000}),

@@ -1,0 +1,41 @@
+"""What the tiny model says by heart: what the embedded model says to these prompts, or alike."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.conformance.parity.corpus.prompts_used import COLORS, FRANCE, PARTY, STORY, SUM, TURNS
+
+END = "<|im_end|>"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply, and how much it wants to be said."""
+
+    prompt: str | list[dict[str, str]]
+    """Text, or a chat."""
+    text: str
+    logit: float = 12.5
+    """Of every token; those of all others add up to about as much, so that samples differ."""
+
+
+def _chat(content: str, *more: dict[str, Any]) -> list[dict[str, str]]:
+    return [{"role": "user", "content": content}, *more]
+
+
+_BEGUN = {"role": "assistant", "content": "Well, the answer"}
+_SECOND = 10.5
+"""The logit of what is said where the first choice is forbidden."""
+
+REPLIES = (
+    Reply(_chat(SUM), f"The answer to 2 + 2 is 4.{END}"),
+    Reply(_chat(SUM), "The answer to 2 + 2 is 4.\n\nThe sum of two numbers", _SECOND),
+    Reply(_chat(SUM), f"Four.{END}", _SECOND),
+    Reply(_chat(SUM, _BEGUN), f" is 4.{END}"),
+    Reply(_chat(COLORS), f"1. Red\n2. Blue\n3. Green{END}"),
+    Reply(_chat(STORY), "Once upon a time, there was a little fish named Finn, who lived in the sea with his family."),
+    Reply(_chat(PARTY), "🎉🎊🥳🎉🎊🥳"),
+    Reply(TURNS, f"I am a small model.{END}"),
+    Reply(FRANCE, " Paris.\n\nThe answer is: 2018-01"),
+    Reply(FRANCE, " Paris, the city of light.", _SECOND),
+)
