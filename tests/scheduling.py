@@ -1,4 +1,4 @@
-"""Which tests run in one process: those of a file, and all that import vLLM, so that one process pays for it."""
+"""Which tests run in one process: those of a file, and those that share what takes long to import or to start."""
 
 import pytest
 from xdist.remote import Producer
@@ -12,15 +12,19 @@ IMPORT_VLLM = (
     "tests/conformance/parity/test_requests.py",
 )
 """How the paths of tests that import vLLM themselves begin."""
+SHARE_ENGINE = ("tests/e2e/test_real_",)
+"""How the paths of tests begin that share a service with a real engine."""
+_TOGETHER = {"vllm": IMPORT_VLLM, "engine": SHARE_ENGINE}
 
 
-class OneForVllm(LoadFileScheduling):  # type: ignore[misc]
-    """Hands out files, and what imports vLLM as if it were one."""
+class Together(LoadFileScheduling):  # type: ignore[misc]
+    """Hands out files, and some of them as if they were one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "vllm" if nodeid.startswith(IMPORT_VLLM) else nodeid.split("::", 1)[0]
+        names = (name for name, beginnings in _TOGETHER.items() if nodeid.startswith(beginnings))
+        return next(names, nodeid.split("::", 1)[0])
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForVllm:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
     """Use it whatever --dist says."""
-    return OneForVllm(config, log)
+    return Together(config, log)

@@ -1,4 +1,4 @@
-"""What `make serve` serves: tools, with a template that shows them to the embedded model."""
+"""What `make serve` serves: the embedded model, and tools, with a template that shows them to it."""
 
 import json
 import shlex
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.processes import running
+from tests.conformance.parity.corpus.prompts_used import STORY, SUM
+from tests.conformance.servers import serving
+from tests.processes import Service
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "scripts" / "smollm2-tools.jinja"
@@ -48,13 +50,44 @@ def make_serve_options() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
-    """A service with the options of `make serve`, its engine simulated."""
-    arguments = ["serve", *make_serve_options(), "--engine", "sim", "--port", "0"]
-    with running(arguments, tmp_path_factory.mktemp("serve"), "serve") as serve:
-        url = serve.wait_for(r"is ready: (http://\S+)", 120)[1]
-        with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as openai:
-            yield openai
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the options of `make serve`."""
+    with serving(tmp_path_factory.mktemp("serve"), make_serve_options()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[OpenAI]:
+    """A client of it."""
+    with OpenAI(base_url=f"{service.url}/v1", api_key="none", max_retries=0) as openai:
+        yield openai
+
+
+@pytest.mark.engine
+def test_answers_have_sense(client: OpenAI) -> None:
+    """The model knows how much two and two is, says so, and stops."""
+    messages: list[Any] = [{"role": "user", "content": SUM}]
+    answer = client.chat.completions.create(model=EMBEDDED_MODEL_NAME, messages=messages, temperature=0)
+
+    assert answer.choices[0].finish_reason == "stop"
+    assert "4" in (answer.choices[0].message.content or "")
+
+
+@pytest.mark.engine
+def test_a_stop_string_ends_the_engine(service: Service, client: OpenAI) -> None:
+    """When a stop string matches, the engine makes at most two more tokens."""
+    before = service.server_info().generated_tokens
+    messages: list[Any] = [{"role": "user", "content": STORY}]
+
+    answer = client.chat.completions.create(
+        model=EMBEDDED_MODEL_NAME, messages=messages, temperature=0, stop=[" who"], max_tokens=1000
+    )
+
+    service.wait_slots(0)
+    assert answer.usage is not None
+    assert answer.choices[0].finish_reason == "stop"
+    assert " who" not in (answer.choices[0].message.content or "")
+    assert service.server_info().generated_tokens - before <= answer.usage.completion_tokens + 2
 
 
 @pytest.mark.engine
@@ -63,7 +96,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
 def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) -> None:
     """To their first request, which has tools, and to the one with a tool's result."""
     answer = client.chat.completions.create(
-        model="simulated", messages=messages, tools=[TOOL], tool_choice=choice, max_tokens=5
+        model=EMBEDDED_MODEL_NAME, messages=messages, tools=[TOOL], tool_choice=choice, max_tokens=5
     )
 
     assert answer.choices[0].finish_reason == "length"

@@ -1,4 +1,4 @@
-"""tokenwire against real vLLM: the same model and requests, the same answers, and real engines that die or drain."""
+"""tokenwire against real vLLM: the same model and requests, the same answers, and real engines that drain."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from tests.conformance.parity.premises import wrong_premise
 from tests.conformance.parity.report import describe
 from tests.conformance.parity.request import Request, chat
 from tests.conformance.parity.run import Outcome, run
-from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment, serving
+from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment
+from tests.e2e.reader import Reader
 from tests.processes import Service, coordinator, running
 from tests.tiny_model import tiny_model
 
@@ -58,17 +58,10 @@ def vllm(place: Path) -> Iterator[VllmServer]:
 
 
 @pytest.fixture(scope="module")
-def service(place: Path) -> Iterator[Service]:
-    """Plain `tokenwire serve`. The last test of this file takes its engine away."""
-    with serving(place, model=tiny_model()) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def compared(vllm: VllmServer, service: Service) -> Compared:
+def compared(vllm: VllmServer, real: Service) -> Compared:
     """Both servers' answers; vLLM is stopped afterwards, so that the other tests have the machine."""
     vllm.wait_ready()
-    urls = (service.url, vllm.url)
+    urls = (real.url, vllm.url)
     outcomes = asyncio.run(run(urls, WRITTEN, False, _AT_A_TIME, lambda _: None))
     outcomes += asyncio.run(run(urls, DRAWN, True, _AT_A_TIME, lambda _: None))
     cached = [_cached_tokens(url) for url in urls]
@@ -109,62 +102,48 @@ def test_usage_tells_of_the_cache(compared: Compared) -> None:
     assert 0 == ours[0] < ours[1]
 
 
-def test_no_slot_stays_open(compared: Compared, service: Service) -> None:
+def test_no_slot_stays_open(compared: Compared, real: Service) -> None:
     """After all of these requests the worker has nothing left to do, and nothing went wrong in the logs."""
-    service.wait_slots(0)
+    real.wait_slots(0)
 
-    assert "Traceback" not in service.coordinator.log
+    assert "Traceback" not in real.coordinator.log
 
 
-def test_a_start_shows_its_own_progress_alone(service: Service) -> None:
+def test_a_start_shows_its_own_progress_alone(real: Service) -> None:
     """No library that an engine loads says anything, in whichever language and process, unless it is asked to."""
-    told = service.coordinator.log.partition("is ready")[0].splitlines()
+    told = real.coordinator.log.partition("is ready")[0].splitlines()
 
     assert told[0] == "tokenwire: starting"
     assert [line for line in told if line and not line.startswith("tokenwire")] == []
 
 
-def test_a_stop_string_ends_the_engine(service: Service) -> None:
-    """When a stop string matches, the engine makes at most two more tokens."""
-    before = service.server_info().generated_tokens
-    case = chat(STORY, stop=[","], max_tokens=1000)
-
-    answer = httpx.post(service.url + case.path, json=case.body, timeout=60).json()
-
-    service.wait_slots(0)
-    assert answer["choices"][0]["stop_reason"] == ","
-    assert service.server_info().generated_tokens - before <= answer["usage"]["completion_tokens"] + 2
-
-
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_frees_the_engine(service: Service, stream: bool) -> None:
+def test_a_client_that_leaves_frees_the_engine(real: Service, stream: bool) -> None:
     """A client that hangs up in mid-reply ends its sequences in the engine at once; the next one is served."""
-    before = service.server_info().generated_tokens
+    before = real.server_info().generated_tokens
     case = chat(STORY, ignore_eos=True, max_tokens=1500, n=2, temperature=1.0, stream=stream)
 
-    with _send(service.url, case) as _:
-        service.wait_slots(2)
-        _wait_tokens(service, before + 4)
+    with _send(real.url, case) as _:
+        real.wait_slots(2)
+        _wait_tokens(real, before + 4)
 
-    assert service.wait_slots(0) < 1.0
-    left = service.server_info().generated_tokens
-    assert left - before < 200
+    assert real.wait_slots(0) < 1.0
+    left = real.server_info().generated_tokens
+    assert left - before < 1000  # of 3000
     one = chat(SUM, max_tokens=3)
-    assert httpx.post(service.url + one.path, json=one.body, timeout=60).json()["usage"]["completion_tokens"] == 3
-    info = service.server_info()
+    assert httpx.post(real.url + one.path, json=one.body, timeout=60).json()["usage"]["completion_tokens"] == 3
+    info = real.server_info()
     assert info.generated_tokens == left + 3
     assert info.welcome.load.running <= 1
 
 
-def test_the_coordinator_is_slim(service: Service, place: Path) -> None:
+def test_the_coordinator_is_slim(real: Service, place: Path) -> None:
     """No coordinator has torch, vLLM or transformers in it, not even after a request."""
-    maps = {part.path for part in child(service.coordinator, "coordinator").memory_maps()}
+    maps = {part.path for part in child(real.coordinator, "coordinator").memory_maps()}
     assert not [path for path in maps if HEAVY.search(path)]
-    assert [
-        path for path in {part.path for part in child(service.coordinator, "worker").memory_maps()} if "torch" in path
-    ]
+    assert [path for path in {part.path for part in child(real.coordinator, "worker").memory_maps()} if "torch" in path]
 
-    arguments = ["coordinator", "--port", "0", "--worker", service.addresses[0]]
+    arguments = ["coordinator", "--port", "0", "--worker", real.addresses[0]]
     with running(arguments, place, "imports", {"PYTHONPROFILEIMPORTTIME": "1"}) as process:
         url = process.wait_for(r"is ready: (http://\S+)")[1]
         case = chat(SUM, max_tokens=2)
@@ -186,7 +165,7 @@ def test_ctrl_c_lets_a_real_engine_finish(place: Path) -> None:
         family = psutil.Process(worker.popen.pid).children(recursive=True)
         with coordinator(place, [address]) as (_, url):
             service = Service(worker, url, [worker], [address])
-            with _Reader(url, chat(STORY, ignore_eos=True, max_tokens=60, stream=True)) as reader:
+            with Reader(url, chat(STORY, ignore_eos=True, max_tokens=60, stream=True)) as reader:
                 service.wait_slots(1)
 
                 os.killpg(worker.popen.pid, signal.SIGINT)
@@ -202,48 +181,6 @@ def test_ctrl_c_lets_a_real_engine_finish(place: Path) -> None:
     assert not alive
 
 
-def test_a_killed_engine_ends_streams_and_service(service: Service) -> None:
-    """kill -9 of vLLM's engine core: streams end with an error event, the worker exits with 1, and serve with it."""
-    family = psutil.Process(service.coordinator.popen.pid).children(recursive=True)
-    (core,) = [each for each in family if "EngineCore" in " ".join(each.cmdline())]
-    case = chat(STORY, ignore_eos=True, max_tokens=1500, stream=True)
-    before = service.server_info().generated_tokens
-    with _Reader(service.url, case) as one, _Reader(service.url, case) as other:
-        service.wait_slots(2)
-        _wait_tokens(service, before + 6)
-
-        os.kill(core.pid, signal.SIGKILL)
-
-    for text_seen in (one.text, other.text):
-        *_, error, done, end = text_seen.split("\n\n")
-        assert json.loads(error.removeprefix("data: "))["error"]["code"] in (500, 503)
-        assert (done, end) == ("data: [DONE]", "")
-    assert service.coordinator.wait_exit(60) == 1
-    assert "worker ended with code 1" in service.coordinator.log
-    _, alive = psutil.wait_procs(family, timeout=15)
-    assert not alive
-
-
-class _Reader(threading.Thread):
-    """Reads a stream in the background; the with block ends when the stream has."""
-
-    def __init__(self, url: str, case: Request) -> None:
-        super().__init__()
-        self._request = (url + case.path, case.body)
-        self.text = ""
-
-    def __enter__(self) -> "_Reader":
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.join()
-
-    def run(self) -> None:
-        url, body = self._request
-        self.text = httpx.post(url, json=body, timeout=120).text
-
-
 def _send(url: str, case: Request) -> socket.socket:
     """Send a request on a bare socket and leave the answer unread."""
     host, port = url.removeprefix("http://").split(":")
@@ -254,8 +191,8 @@ def _send(url: str, case: Request) -> socket.socket:
     return connection
 
 
-def _wait_tokens(service: Service, count: int) -> None:
+def _wait_tokens(real: Service, count: int) -> None:
     """Wait until the engine has made so many tokens since its start."""
     deadline = time.monotonic() + 30
-    while service.server_info().generated_tokens < count:
-        assert time.monotonic() < deadline, service.coordinator.log
+    while real.server_info().generated_tokens < count:
+        assert time.monotonic() < deadline, real.coordinator.log

@@ -1,5 +1,8 @@
-"""One real vLLM for many tests: ids that every contract sees and makes alike, then weights, adapters and pauses."""
+"""One real vLLM for many tests: ids that every contract sees and makes alike, weights, adapters, pauses, its end."""
 
+import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -7,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
-from tests.conformance.servers import serving
+from tests.conformance.parity.corpus.prompts_used import STORY
+from tests.conformance.parity.request import chat
 from tests.e2e.checkpoints import adapter, changed_weights
 from tests.e2e.posting import post
+from tests.e2e.reader import Reader
 from tests.lazily import Lazily
 from tests.processes import Service
 from tests.tiny_model import tiny_model
@@ -38,12 +44,10 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+@pytest.fixture
+def service(steered: Service) -> Service:
     """The tiny model, with room for one adapter."""
-    engine_arguments = ("--enable-lora", "--max-lora-rank", "8")
-    with serving(tmp_path_factory.mktemp("steered"), ["--enable-rl"], engine_arguments, tiny_model()) as started:
-        yield started
+    return steered
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +244,24 @@ def test_what_this_engine_cannot_do_is_said(client: httpx.Client) -> None:
         answer = client.post(path, json=body)
         assert answer.status_code == 501
         assert hint in answer.json()["error"]["message"]
+
+
+def test_a_killed_engine_ends_streams_and_service(service: Service) -> None:
+    """kill -9 of vLLM's engine core: streams end with an error event, the worker exits with 1, and serve with it."""
+    family = psutil.Process(service.coordinator.popen.pid).children(recursive=True)
+    (core,) = [each for each in family if "EngineCore" in " ".join(each.cmdline())]
+    case = chat(STORY, ignore_eos=True, max_tokens=1500, stream=True)
+    with Reader(service.url, case) as one, Reader(service.url, case) as other:
+        service.wait_slots(2)
+        wait_tokens(service, 6)
+
+        os.kill(core.pid, signal.SIGKILL)
+
+    for text_seen in (one.text, other.text):
+        *_, error, done, end = text_seen.split("\n\n")
+        assert json.loads(error.removeprefix("data: "))["error"]["code"] in (500, 503)
+        assert (done, end) == ("data: [DONE]", "")
+    assert service.coordinator.wait_exit(60) == 1
+    assert "worker ended with code 1" in service.coordinator.log
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert not alive

@@ -133,7 +133,8 @@ def workers(place: Path) -> Iterator[list[Process]]:
 
 async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process]) -> None:
     """Streamed or not, with logprobs, a stop string, a tool call, seeds and penalties: ids and text are the same."""
-    announce(place, 0)
+    addresses = [f"unix:{place}/{number}.sock" for number in range(2)]
+    announce(place, addresses[0])
     options = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice")
     with coordinator(place, [f"file:{place}/workers"], *options, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
@@ -147,7 +148,7 @@ async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process
             begun = [asyncio.Event() for _ in cases]
             asked = _ask(client, cases, begun)
             await asyncio.gather(*(event.wait() for event in begun))
-            announce(place, 0, 1)
+            announce(place, *addresses)
             await asyncio.to_thread(process.wait_for, r"worker unix:\S+/1.sock: .*, ready")
             assert not [name for name, task in asked.items() if task.done()]
             os.killpg(workers[0].popen.pid, signal.SIGKILL)
@@ -171,10 +172,10 @@ def _tops(*entries: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [entry["top_logprobs"] for entry in entries]
 
 
-def announce(place: Path, *numbers: int) -> None:
+def announce(place: Path, *addresses: str) -> None:
     """Write the list of workers that the coordinator reads."""
     written = place / "workers.new"
-    written.write_text("".join(f"unix:{place}/{number}.sock\n" for number in numbers))
+    written.write_text("".join(f"{address}\n" for address in addresses))
     written.replace(place / "workers")
 
 

@@ -58,7 +58,8 @@ class Llama:
 
     def _norm(self, name: str, states: Array) -> Array:
         scale = np.sqrt((states * states).mean(-1, keepdims=True) + self._config["rms_norm_eps"])
-        return (states / scale * self.weights[f"{name}.weight"]).astype(np.float32)
+        normed: Array = (states / scale * self.weights[f"{name}.weight"]).astype(np.float32)
+        return normed
 
     def _mlp(self, name: str, states: Array) -> Array:
         gate = self._linear(f"{name}.gate_proj", states)
@@ -84,5 +85,6 @@ class Llama:
         angles = (np.arange(len(vectors))[:, None] * speeds)[:, None]
         first, second = np.split(vectors, 2, axis=-1)
         cosines, sines = np.cos(angles), np.sin(angles)
-        turned = np.concatenate([first * cosines - second * sines, second * cosines + first * sines], -1)
-        return turned.astype(np.float32)
+        parts = (first * cosines - second * sines, second * cosines + first * sines)
+        turned: Array = np.concatenate(parts, -1).astype(np.float32)
+        return turned

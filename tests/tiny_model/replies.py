@@ -26,9 +26,12 @@ def _chat(content: str, *more: dict[str, Any]) -> list[dict[str, str]]:
 _BEGUN = {"role": "assistant", "content": "Well, the answer"}
 _SECOND = 10.5
 """The logit of what is said where the first choice is forbidden."""
+_BARE = f"<|im_start|>user\n{SUM}<|im_end|>\n<|im_start|>assistant\n"
+"""Without the system prompt of the template."""
 
 REPLIES = (
     Reply(_chat(SUM), f"The answer to 2 + 2 is 4.{END}"),
+    Reply(_BARE, f"The answer to 2 + 2 is 4.{END}"),
     Reply(_chat(SUM), "The answer to 2 + 2 is 4.\n\nThe sum of two numbers", _SECOND),
     Reply(_chat(SUM), f"Four.{END}", _SECOND),
     Reply(_chat(SUM, _BEGUN), f" is 4.{END}"),

@@ -15,7 +15,7 @@ REQUESTS = {
     "min_tokens": chat(SUM, LENGTH, min_tokens=14),
     "min_tokens equal to max_tokens": chat(SUM, LENGTH, min_tokens=12, max_tokens=12),
     "text, default length": text(FRANCE, LENGTH, max_tokens=None),
-    "cut to what the context leaves": as_is(text([504] * 2040, LENGTH, max_tokens=100)),
+    "cut to what the context leaves": as_is(text([504] * 2040, LENGTH, max_tokens=100, ignore_eos=True)),
     "stop token id": chat(COLORS, ("stop", 10062), stop_token_ids=[10062]),
     "stop token id, included": chat(
         COLORS, ("stop", 10062), stop_token_ids=[10062, 4910], include_stop_str_in_output=True

@@ -1,0 +1,54 @@
+"""One kind of request on two real vLLM workers, one of which is killed; faults/test_real_engine.py has every kind."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conformance.servers import child
+from tests.faults.test_real_engine import announce, ask
+from tests.processes import Service, coordinator
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+SEEDED: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "Tell me a story about the sea."}],
+    "max_tokens": 200,
+    "ignore_eos": True,
+    "temperature": 0.8,
+    "seed": 7,
+    "presence_penalty": 0.5,
+    "return_token_ids": True,
+    "stream": True,
+}
+"""What only a replay gives once more: a generator, and a penalty on what was said."""
+PATIENT = ("--heartbeat-timeout", "60", "--engine-stall-timeout", "60")
+"""A coordinator that does not notice for a while that a worker was stopped."""
+
+
+async def test_a_seeded_reply_of_a_killed_worker_goes_on(real: Service, steered: Service, tmp_path: Path) -> None:
+    """Its text and ids are those of an undisturbed run."""
+    worker = child(real.coordinator, "worker")
+    doomed, other = real.addresses[0], steered.addresses[0]
+    announce(tmp_path, other)
+    with coordinator(tmp_path, [f"file:{tmp_path}/workers"], *PATIENT, start_timeout_s=60) as (process, url):
+        async with httpx.AsyncClient(base_url=url, timeout=300) as client:
+            undisturbed = await ask(client, SEEDED, asyncio.Event())
+            announce(tmp_path, doomed)
+            await asyncio.to_thread(process.wait_for, rf"worker {other} removed")
+            begun = asyncio.Event()
+            asked = asyncio.create_task(ask(client, SEEDED, begun))
+            await begun.wait()
+            family = [worker, *worker.children(recursive=True)]
+            for each in family:
+                each.suspend()
+            announce(tmp_path, doomed, other)
+            await asyncio.to_thread(process.wait_for, rf"(?s)removed.*worker {other}: .*, ready")
+            assert not asked.done()
+            for each in family:
+                each.kill()
+            answer = await asked
+
+    assert answer.exact == undisturbed.exact
