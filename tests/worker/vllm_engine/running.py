@@ -106,7 +106,7 @@ class Run:
         return [await self.until(sequence) for sequence in await self.start(prompt, n, **params)]
 
     def chat(self, text: str) -> list[int]:
-        """Return the ids of a chat prompt for the embedded model."""
+        """Return the ids of a chat prompt without a system prompt."""
         return self.tokenizer.encode(f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n").ids
 
     def text(self, ids: list[int]) -> str:

@@ -51,6 +51,7 @@ async def engine() -> AsyncIterator["VllmEngine"]:
     model = await asyncio.to_thread(tiny_model)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        environment.setenv("OMP_NUM_THREADS", "1")
         engine = engines.VllmEngine(str(model), ARGUMENTS, [TINY_MODEL_NAME], use_core_driver=True, kv_events=True)
         await engine.start()
     yield engine
@@ -456,7 +457,7 @@ async def test_a_full_queue_refuses_a_whole_request(run: Run) -> None:
     """Beyond --max-num-queued-reqs no sequence of a request is started."""
     with pytest.raises(Overloaded):
         await run.start(SUM, n=QUEUE_LIMIT + 1, seed=1, max_tokens=5)
-    results = await run.whole(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5)
+    results = await run.whole(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5, ignore_eos=True)
     assert [len(result.ids) for result in results] == [5] * QUEUE_LIMIT
 
 
