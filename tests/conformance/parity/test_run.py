@@ -1,0 +1,44 @@
+"""How answers are judged: what may be chance is asked again."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tests.conformance.parity.client import Client
+from tests.conformance.parity.request import Reply, Request, chat
+from tests.conformance.parity.run import Servers, judge
+
+REQUEST = chat("Hi", stream=True)
+
+
+class Scripted(Client):
+    """A server that streams a text in these pieces, other ones each time."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        super().__init__("http://unused", 1)
+        self._answers = [_stream(pieces) for pieces in answers]
+
+    async def send(self, request: Request) -> Reply:
+        """Give the next answer, the last one again and again."""
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def _stream(pieces: Sequence[str]) -> Reply:
+    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces), {}]
+    envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    events = [
+        {**envelope, "choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]}
+        for delta in deltas
+    ]
+    text = "".join(f"data: {event}\n\n" for event in (*map(json.dumps, events), "[DONE]"))
+    return Reply(200, "text/event-stream", text)
+
+
+@pytest.mark.parametrize(("again", "differs"), [(["a", "b", "c", "d", "e"], False), (["abcde"], True)])
+async def test_a_text_in_one_piece_differs_only_if_it_is_so_again(again: list[str], differs: bool) -> None:
+    """A busy machine may send a few tokens together once; a server that streams nothing does so each time."""
+    async with Scripted(["abcde"], again) as ours, Scripted(["a", "b", "c", "d", "e"]) as theirs:
+        outcome = await judge(Servers(ours, theirs), REQUEST, thorough=False)
+
+    assert bool(outcome.differences) is differs
