@@ -14,7 +14,7 @@ from hypothesis import settings
 from tests.clock import Clock
 from tokenwire.gc_tuning import gc_disabled
 
-pytest_plugins = ["tests.skips", "tests.scheduling"]
+pytest_plugins = ["tests.skips", "tests.scheduling", "tests.real_services"]
 
 # Tests run side by side on busy machines: how long an example takes says nothing of the code.
 settings.register_profile("tokenwire", deadline=None)

@@ -12,9 +12,10 @@ IMPORT_VLLM = (
     "tests/conformance/parity/test_requests.py",
 )
 """How the paths of tests that import vLLM themselves begin."""
-SHARE_ENGINE = ("tests/e2e/test_real_",)
-"""How the paths of tests begin that share a service with a real engine."""
-_TOGETHER = {"vllm": IMPORT_VLLM, "engine": SHARE_ENGINE}
+SHARE_TINY = ("tests/e2e/test_real_",)
+SHARE_EMBEDDED = ("tests/e2e/test_make_serve", "tests/docs/test_examples")
+"""How the paths of tests begin that share services with a real engine and either model."""
+_TOGETHER = {"vllm": IMPORT_VLLM, "tiny": SHARE_TINY, "embedded": SHARE_EMBEDDED}
 
 
 class Together(LoadFileScheduling):  # type: ignore[misc]

@@ -5,20 +5,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.servers import serving
 from tests.docs.commands import ROOT, Command, commands
 from tests.e2e.checkpoints import adapter, changed_weights
-from tests.e2e.test_make_serve import make_serve_options
+from tests.processes import Service
 from tokenwire.paths import default_cache_dir
 from tokenwire.worker.embedded_model import prepare_embedded_model
 
 FOLDER = ROOT / "examples"
-ENGINE_ARGUMENTS = ("--enable-lora", "--max-lora-rank", "8")
 OWN_FLEET = {
     "crash_under_load.py": r"40 of 40 replies complete, and the same",
     "embedded.py": r"/hello: hello\n/v1/completions: .",
@@ -68,16 +65,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "adapters").mkdir()
     model = prepare_embedded_model(default_cache_dir(), lambda _: None)
     changed_weights(model, folder / "checkpoints" / "step_10")
-    adapter(folder / "adapters" / "red")
+    adapter(model, folder / "adapters" / "red")
     return folder
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service with the options of `make serve` and those that the examples ask for."""
-    options = [*make_serve_options(), "--enable-rl"]
-    with serving(tmp_path_factory.mktemp("examples"), options, ENGINE_ARGUMENTS) as service:
-        yield service.url
 
 
 def test_every_example_is_run_and_listed() -> None:
@@ -98,9 +87,9 @@ def test_an_example_with_its_own_fleet_shows_what_it_promises(name: str) -> None
 @pytest.mark.engine
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SERVED)
-def test_an_example_shows_what_it_promises(name: str, url: str) -> None:
+def test_an_example_shows_what_it_promises(name: str, embedded: Service) -> None:
     """On the real engine."""
-    assert re.search(SERVED[name], run(name, url)), name
+    assert re.search(SERVED[name], run(name, embedded.url)), name
 
 
 def curls() -> dict[str, list[Command]]:
@@ -115,10 +104,12 @@ def curls() -> dict[str, list[Command]]:
 @pytest.mark.engine
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", curls())
-def test_the_curl_commands_of_a_page_succeed(page: str, url: str, checkpoints: Path) -> None:
+def test_the_curl_commands_of_a_page_succeed(page: str, embedded: Service, checkpoints: Path) -> None:
     """As they are shown, but for the server's address and the folder of checkpoints."""
     for command in curls()[page]:
-        text = re.sub(r"(http://127\.0\.0\.1|localhost):8000", url, command.text).replace("/shared", str(checkpoints))
+        text = re.sub(r"(http://127\.0\.0\.1|localhost):8000", embedded.url, command.text).replace(
+            "/shared", str(checkpoints)
+        )
         text = re.sub(r"^curl", "curl --silent --show-error --fail-with-body", text)
 
         done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=120)

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from openai import OpenAI
 
-from tests.conformance.servers import serving
 from tests.e2e.scripted import scripted_service
 from tests.processes import Service, simulated_service
-from tests.tiny_model import tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -43,21 +41,6 @@ def scripted_client(scripted: Service) -> Iterator[OpenAI]:
     """The real OpenAI client for those models."""
     with OpenAI(base_url=f"{scripted.url}/v1", api_key="unused", max_retries=0) as openai:
         yield openai
-
-
-@pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Plain `tokenwire serve` with a real engine and the tiny model; test_real_failover.py kills its worker."""
-    with serving(tmp_path_factory.mktemp("real"), model=tiny_model()) as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The same with routes for trainers and room for one adapter; test_real_service.py ends by killing its engine."""
-    options, engine_arguments = ["--enable-rl"], ("--enable-lora", "--max-lora-rank", "8")
-    with serving(tmp_path_factory.mktemp("steered"), options, engine_arguments, tiny_model()) as started:
-        yield started
 
 
 _QUICK = ("test_bad_input", "test_openai_client", "test_render", "test_admin_operations", "test_tokens")

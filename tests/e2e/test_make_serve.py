@@ -1,8 +1,6 @@
 """What `make serve` serves: the embedded model, and tools, with a template that shows them to it."""
 
 import json
-import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ import pytest
 from openai import OpenAI
 
 from tests.conformance.parity.corpus.prompts_used import STORY, SUM
-from tests.conformance.servers import serving
 from tests.processes import Service
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.paths import default_cache_dir
@@ -40,26 +37,10 @@ TALKS = [
 ]
 
 
-def make_serve_options() -> list[str]:
-    """Return the options that `make serve` passes to `tokenwire serve`."""
-    shown = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "serve"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    _, _, *options = shlex.split(shown.splitlines()[-1])
-    return [str(ROOT / option) if option.startswith("scripts/") else option for option in options]
-
-
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with the options of `make serve`."""
-    with serving(tmp_path_factory.mktemp("serve"), make_serve_options()) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[OpenAI]:
-    """A client of it."""
-    with OpenAI(base_url=f"{service.url}/v1", api_key="none", max_retries=0) as openai:
+def client(embedded: Service) -> Iterator[OpenAI]:
+    """A client of a service with the options of `make serve`."""
+    with OpenAI(base_url=f"{embedded.url}/v1", api_key="none", max_retries=0) as openai:
         yield openai
 
 
@@ -74,20 +55,20 @@ def test_answers_have_sense(client: OpenAI) -> None:
 
 
 @pytest.mark.engine
-def test_a_stop_string_ends_the_engine(service: Service, client: OpenAI) -> None:
+def test_a_stop_string_ends_the_engine(embedded: Service, client: OpenAI) -> None:
     """When a stop string matches, the engine makes at most two more tokens."""
-    before = service.server_info().generated_tokens
+    before = embedded.server_info().generated_tokens
     messages: list[Any] = [{"role": "user", "content": STORY}]
 
     answer = client.chat.completions.create(
         model=EMBEDDED_MODEL_NAME, messages=messages, temperature=0, stop=[" who"], max_tokens=1000
     )
 
-    service.wait_slots(0)
+    embedded.wait_slots(0)
     assert answer.usage is not None
     assert answer.choices[0].finish_reason == "stop"
     assert " who" not in (answer.choices[0].message.content or "")
-    assert service.server_info().generated_tokens - before <= answer.usage.completion_tokens + 2
+    assert embedded.server_info().generated_tokens - before <= answer.usage.completion_tokens + 2
 
 
 @pytest.mark.engine
