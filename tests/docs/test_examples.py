@@ -5,8 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.commands import ROOT, Command, commands
@@ -58,15 +60,17 @@ NOT_RUN = ("HOST:8000", "_weight_transfer_engine", "/start_weight_update", "upda
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the checkpoint and the adapter that the documents name."""
+def checkpoints(tmp_path_factory: pytest.TempPathFactory, embedded: Service) -> Iterator[Path]:
+    """A directory with the checkpoint and the adapter that the documents name; the first weights come back."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "checkpoints").mkdir()
     (folder / "adapters").mkdir()
     model = prepare_embedded_model(default_cache_dir(), lambda _: None)
     changed_weights(model, folder / "checkpoints" / "step_10")
     adapter(model, folder / "adapters" / "red")
-    return folder
+    yield folder
+    for path in ("/resume", "/reload_weights", "/reset_prefix_cache"):
+        assert httpx.post(embedded.url + path, timeout=60).status_code == 200
 
 
 def test_every_example_is_run_and_listed() -> None:
