@@ -16,7 +16,7 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
 
     Raises ProtocolError for what a worker must not send; listeners were called with what came before it.
     """
-    _check_lengths(frame)
+    _check_arrays(frame)
     failed = _dispatch_weights(frame.weight_version, slots) if has_new_weights else []
     for info in frame.prefills:
         if not _call(slots, info.slot, slots.holder(info.slot).prefilled, info):
@@ -29,12 +29,14 @@ def dispatch(frame: pb.StepFrame, slots: SlotTable, has_new_weights: bool = Fals
     return stopped + [slot for slot in set(failed) if slots.is_open(slot)] if failed else stopped
 
 
-def _check_lengths(frame: pb.StepFrame) -> None:
+def _check_arrays(frame: pb.StepFrame) -> None:
     slots, counts, token_ids = len(frame.slots), frame.counts, len(frame.token_ids)
     if (len(counts), sum(counts)) != (slots, token_ids) if counts else slots != token_ids:
         raise ProtocolError(
             f"the worker sent {token_ids} tokens in a frame for {slots} slots with {len(counts)} counts"
         )
+    if len(set(frame.slots)) != slots:
+        raise ProtocolError("the worker named a slot twice in one frame")
 
 
 def _dispatch_weights(version: str, slots: SlotTable) -> list[int]:

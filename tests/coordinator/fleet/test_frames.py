@@ -85,6 +85,8 @@ def test_a_listener_that_raises_fails_alone(breaks: str, ends: bool, fails: bool
         pb.StepFrame(slots=[0, 1], token_ids=[7]),
         pb.StepFrame(slots=[0, 1], counts=[2], token_ids=[7, 8]),
         pb.StepFrame(slots=[0], counts=[2], token_ids=[7]),
+        pb.StepFrame(slots=[0, 0], token_ids=[7, 8]),
+        pb.StepFrame(slots=[0, 1, 0], counts=[1, 1, 1], token_ids=[7, 8, 9]),
         pb.StepFrame(slots=[2], token_ids=[7]),
         pb.StepFrame(slots=[99], token_ids=[7]),
         pb.StepFrame(slots=[99], counts=[2], token_ids=[7, 8]),
@@ -98,7 +100,7 @@ def test_a_listener_that_raises_fails_alone(breaks: str, ends: bool, fails: bool
     ],
 )
 def test_a_frame_that_violates_the_protocol_is_a_protocol_error(frame: pb.StepFrame) -> None:
-    """Lengths that do not match, slots that are free or were never taken, two finishes of one slot."""
+    """Lengths that do not match, slots that are free or were never taken, one slot named or ended twice."""
     slots, listeners = SlotTable(), [Listener() for _ in range(3)]
     for listener in listeners:
         slots.take(listener)
