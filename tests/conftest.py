@@ -6,9 +6,9 @@ from collections.abc import Generator
 from functools import cache
 from typing import Any
 
-import httpx
 import pytest
 from httpx._transports import default as httpx_transports
+from httpx2._transports import default as httpx2_transports
 from hypothesis import settings
 
 from tests.clock import Clock
@@ -20,8 +20,10 @@ pytest_plugins = ["tests.skips", "tests.scheduling", "tests.real_services"]
 settings.register_profile("tokenwire", deadline=None)
 settings.load_profile("tokenwire")
 
-# Every client, so every httpx.get, reads all certificates that the machine trusts: 30 ms, mostly to speak plain HTTP.
-httpx_transports.create_ssl_context = cache(httpx.create_ssl_context)  # type: ignore[attr-defined]
+# Every client, so every httpx.get and every OpenAI(), reads all certificates that the machine trusts: 30 ms, mostly to
+# speak plain HTTP.
+for transports in (httpx_transports, httpx2_transports):
+    transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(wrapper=True)

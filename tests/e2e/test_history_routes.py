@@ -36,7 +36,7 @@ class Talk(ABC):
         deadline = time.monotonic() + 10
         while (counted := self._counted())[0] == tokens:
             assert time.monotonic() < deadline, "the request was not counted"
-            time.sleep(0.005)
+            time.sleep(0.02)
         assert counted[0] - tokens == prompt
         return prompt, int(counted[1] - reused), completion
 

@@ -52,7 +52,7 @@ async def test_counts_equal_the_parsers(value: Any, piece: int) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        lambda: json.dumps({"logit_bias": {str(i): 1 for i in range(1_500_000)}}),
+        lambda: '{"logit_bias":{' + '"1234567":1,' * 1_500_000 + '"1":1}}',
         lambda: '{"prompt":[' + "[1]," * 800_000 + "[1]]}",
         lambda: '{"stop":[' + '"a",' * 800_000 + '"a"]}',
         lambda: '{"prompt":[' + "1," * 5_000_000 + "1]}",
@@ -69,7 +69,7 @@ async def test_millions_of_elements_are_refused(written: Callable[[], str]) -> N
     "written",
     [
         lambda: json.dumps({"prompt": '{"a": [1, 2], "b": "c\\\\"}, ' * 1_000_000}),
-        lambda: json.dumps({"prompt": list(range(3_000_000))}),
+        lambda: '{"prompt":[' + "1234567," * 3_000_000 + "1]}",
         lambda: json.dumps({"messages": [{"role": "user", "content": [{"type": "text", "text": "x" * 900}]}] * 10_000}),
     ],
 )
