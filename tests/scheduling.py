@@ -12,10 +12,15 @@ IMPORT_VLLM = (
     "tests/conformance/parity/test_requests.py",
 )
 """How the paths of tests that import vLLM themselves begin."""
+SHARE_SCRIPTED = tuple(
+    f"tests/e2e/test_{name}.py"
+    for name in ("anthropic_client", "history_routes", "responses", "token_history", "tools")
+)
+"""Tests that share a coordinator with vLLM's parsers, and its workers."""
 SHARE_TINY = ("tests/e2e/test_real_",)
 SHARE_EMBEDDED = ("tests/e2e/test_make_serve", "tests/docs/test_examples")
 """How the paths of tests begin that share services with a real engine and either model."""
-_TOGETHER = {"vllm": IMPORT_VLLM, "tiny": SHARE_TINY, "embedded": SHARE_EMBEDDED}
+_TOGETHER = {"vllm": IMPORT_VLLM, "tiny": SHARE_TINY, "embedded": SHARE_EMBEDDED, "scripted": SHARE_SCRIPTED}
 
 
 class Together(LoadFileScheduling):  # type: ignore[misc]

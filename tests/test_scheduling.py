@@ -1,15 +1,25 @@
 """Which tests run in one process."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.scheduling import IMPORT_VLLM, SHARE_EMBEDDED, SHARE_TINY
+from tests.scheduling import IMPORT_VLLM, SHARE_EMBEDDED, SHARE_SCRIPTED, SHARE_TINY
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("beginning", IMPORT_VLLM + SHARE_TINY + SHARE_EMBEDDED)
+@pytest.mark.parametrize("beginning", IMPORT_VLLM + SHARE_TINY + SHARE_EMBEDDED + SHARE_SCRIPTED)
 def test_what_is_handed_to_one_process_is_there(beginning: str) -> None:
     """A path that moved would have two processes import vLLM, or start an engine."""
     assert list(ROOT.glob(f"{beginning}*"))
+
+
+def test_all_that_share_the_scripted_service_run_in_one_process() -> None:
+    """Another process would start its coordinator, with vLLM's parsers, once more."""
+    users = [
+        path for path in (ROOT / "tests/e2e").glob("test_*.py") if re.search(r"\bscripted\b[:,)\"]", path.read_text())
+    ]
+
+    assert {path.relative_to(ROOT).as_posix() for path in users} == set(SHARE_SCRIPTED)
