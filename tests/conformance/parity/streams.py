@@ -126,8 +126,8 @@ def _keys(chunks: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
             parts.update(_flat(choice, "choices."))
         kind = _kind(chunk)
         for name, value in parts.items():
-            # Which tokens the last chunk has is chance, so what a delta holds is counted over all chunks.
-            anywhere = name.startswith("choices.delta.") and kind != "role"
+            # Which tokens the last chunk has is chance, so what a delta holds, and ids, are counted over all chunks.
+            anywhere = name.startswith(("choices.delta.", "choices.token_ids")) and kind != "role"
             seen = kinds.setdefault("any" if anywhere else kind, {})
             seen[name] = "null" if value is None and seen.get(name) != "given" else "given"
     return kinds

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.conformance.parity.client import Client
+from tests.conformance.parity.compare import compare
 from tests.conformance.parity.request import Reply, Request, chat
 from tests.conformance.parity.run import Servers, judge
 
@@ -42,3 +43,23 @@ async def test_a_text_in_one_piece_differs_only_if_it_is_so_again(again: list[st
         outcome = await judge(Servers(ours, theirs), REQUEST, thorough=False)
 
     assert bool(outcome.differences) is differs
+
+
+def test_ids_behind_an_echo_may_all_come_in_the_last_chunk() -> None:
+    """The echo has none: which chunks behind it have some is chance."""
+
+    def stream(*pieces: list[int]) -> Reply:
+        choices = [{"index": 0, "delta": {"content": "echo"}, "finish_reason": None}]
+        for number, ids in enumerate(pieces, 1):
+            reason = "length" if number == len(pieces) else None
+            choices.append(
+                {"index": 0, "delta": {"content": "x" * len(ids)}, "token_ids": ids, "finish_reason": reason}
+            )
+        events = [
+            {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            for choice in choices
+        ]
+        text = "".join(f"data: {event}\n\n" for event in (*map(json.dumps, events), "[DONE]"))
+        return Reply(200, "text/event-stream", text)
+
+    assert not compare(REQUEST, stream([1], [2, 3]), stream([1, 2, 3]))
