@@ -1,16 +1,23 @@
 """The Messages API with the real `anthropic` client and real processes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from anthropic import Anthropic, BadRequestError, NotFoundError
 from openai import OpenAI
 
 from tests.e2e.scripted import REPLIES
+from tests.lazily import Lazily
 from tests.processes import Service, simulated_service
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+
+anthropic = Lazily("anthropic")  # three seconds of every process that collects
 
 TOOLS: list[Any] = [
     {
@@ -31,14 +38,14 @@ GREEDY = {"temperature": 0}
 @pytest.fixture(scope="module")
 def claude(service: Service) -> Iterator[Anthropic]:
     """The real Anthropic client for the service."""
-    with Anthropic(base_url=service.url, api_key="unused", max_retries=0) as client:
+    with anthropic.Anthropic(base_url=service.url, api_key="unused", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def scripted_claude(scripted: Service) -> Iterator[Anthropic]:
     """The real Anthropic client for models with scripted replies."""
-    with Anthropic(base_url=scripted.url, api_key="unused", max_retries=0) as client:
+    with anthropic.Anthropic(base_url=scripted.url, api_key="unused", max_retries=0) as client:
         yield client
 
 
@@ -165,9 +172,9 @@ def test_wrong_requests_are_named(service: Service, body: Any, words: str, strea
 
 def test_errors_are_the_clients_own(claude: Anthropic) -> None:
     """The client raises its own exceptions, with Anthropic's body."""
-    with pytest.raises(NotFoundError) as missing:
+    with pytest.raises(anthropic.NotFoundError) as missing:
         create(claude, model="other")
-    with pytest.raises(BadRequestError):
+    with pytest.raises(anthropic.BadRequestError):
         create(claude, extra={"temperature": 9})
 
     assert isinstance(missing.value.body, dict)

@@ -8,10 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
-from anthropic import Anthropic
 from openai import AuthenticationError, OpenAI, PermissionDeniedError, RateLimitError
 
+from tests.lazily import Lazily
 from tests.processes import Service, simulated_service
+
+anthropic = Lazily("anthropic")
 
 KEYS: list[dict[str, Any]] = [
     {"tenant": "search", "key": "search-secret"},
@@ -55,8 +57,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 def test_clients_send_their_keys(guarded: Guarded) -> None:
     """OpenAI's client with a key, Anthropic's with its own header; a wrong key is its AuthenticationError."""
     assert guarded.client("search-secret").chat.completions.create(**ASKED).usage
-    anthropic = Anthropic(base_url=guarded.service.url, api_key="search-secret", max_retries=0)
-    assert anthropic.messages.create(**ASKED).usage.output_tokens == 5
+    claude = anthropic.Anthropic(base_url=guarded.service.url, api_key="search-secret", max_retries=0)
+    assert claude.messages.create(**ASKED).usage.output_tokens == 5
 
     with pytest.raises(AuthenticationError):
         guarded.client("wrong").chat.completions.create(**ASKED)

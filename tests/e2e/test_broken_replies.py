@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
-from anthropic import Anthropic, APIStatusError
 from openai import OpenAI
 
+from tests.lazily import Lazily
 from tests.processes import simulated_service
+
+anthropic = Lazily("anthropic")
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Hi"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -24,10 +26,10 @@ def test_a_failing_stream_has_an_error(folder: Path) -> None:
     with simulated_service(folder, *FAULTS, "--served-model-name", "sim") as service:
         with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as openai:
             events = list(openai.responses.create(model="sim", input="Hi", stream=True))
-        with Anthropic(base_url=service.url, api_key="unused", max_retries=0) as claude:
+        with anthropic.Anthropic(base_url=service.url, api_key="unused", max_retries=0) as claude:
             stream = claude.messages.create(model="sim", messages=MESSAGES, max_tokens=500, stream=True)
             seen: list[str] = []
-            with pytest.raises(APIStatusError) as raised:
+            with pytest.raises(anthropic.APIStatusError) as raised:
                 seen.extend(event.type for event in stream)
 
     last: Any = events[-1]

@@ -7,11 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
-from anthropic import Anthropic
 from openai import OpenAI
 
 from tests.e2e.scripted import REPLIES
+from tests.lazily import Lazily
 from tests.processes import Service
+
+anthropic = Lazily("anthropic")
 
 MODELS = [*REPLIES, "sim"]
 NAMES = ("get_weather", "get_time")
@@ -109,7 +111,7 @@ class Messages(Talk):
         if self.model != "sim":
             given["tools"] = [{"name": name, "input_schema": SCHEMA} for name in NAMES]
         counted = {name: value for name, value in given.items() if name != "max_tokens"}
-        with Anthropic(base_url=self.url, api_key="unused", default_headers=self.headers) as client:
+        with anthropic.Anthropic(base_url=self.url, api_key="unused", default_headers=self.headers) as client:
             count = client.messages.count_tokens(**counted).input_tokens
             if stream:
                 with client.messages.stream(**given) as events:

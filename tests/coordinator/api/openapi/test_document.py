@@ -7,12 +7,12 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import schemathesis
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from tests.coordinator.api.applications import client_of
 from tests.coordinator.api.openapi.described import Described
+from tests.lazily import Lazily
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
@@ -24,6 +24,8 @@ from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
+
+schemathesis = Lazily("schemathesis")
 
 ADMIN = {"Authorization": "Bearer open"}
 TALK = [{"role": "user", "content": "Hi"}]
