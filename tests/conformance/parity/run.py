@@ -57,7 +57,7 @@ async def judge(servers: Servers, request: Request, thorough: bool) -> Outcome:
     )
     outcome = Outcome(request, ours, theirs)
     if again is not None:
-        outcome.stable = all(explain(request, moved) for moved in compare(request, again, theirs))
+        outcome.stable = all(explain(request, moved) or _by_chance(moved) for moved in compare(request, again, theirs))
     found = compare(request, ours, theirs) if outcome.stable else _shape_only(ours, theirs)
     if any(_by_chance(difference) and explain(request, difference) is None for difference in found):
         outcome.ours, outcome.theirs = ours, theirs = await asyncio.gather(

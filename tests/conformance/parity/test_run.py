@@ -45,6 +45,15 @@ async def test_a_text_in_one_piece_differs_only_if_it_is_so_again(again: list[st
     assert bool(outcome.differences) is differs
 
 
+async def test_a_reference_that_sends_its_text_in_one_piece_once_is_stable() -> None:
+    """It has not contradicted itself."""
+    pieces = ["a", "b", "c", "d", "e"]
+    async with Scripted(pieces) as ours, Scripted(pieces, ["abcde"], pieces) as theirs:
+        outcome = await judge(Servers(ours, theirs), REQUEST, thorough=True)
+
+    assert outcome.stable
+
+
 def test_ids_behind_an_echo_may_all_come_in_the_last_chunk() -> None:
     """The echo has none: which chunks behind it have some is chance."""
 
