@@ -22,6 +22,8 @@ class Scripted(Client):
 
     async def send(self, request: Request) -> Reply:
         """Give the next answer, the last one again and again."""
+        if not request.streamed:
+            return Reply(503, "application/json", '{"error": {"message": "streams only", "type": "x", "code": 503}}')
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
