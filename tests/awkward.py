@@ -57,7 +57,7 @@ INSIDE = {
     "response_format": ('{"type": "json_schema", "json_schema": {"name": "x", "schema": %s}}',),
     "chat_template_kwargs": ('{"messages": %s}', '{"tokenize": %s}'),
 }
-"""Forms of fields whose models do not tell what is inside of them."""
+"""Forms of fields whose models leave open what is inside of them."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def endpoint_slice(name: str, *endpoints: dict[str, Any], port: int = 50051, fam
 
 
 class FakeKubernetes:
-    """Keeps slices by name, counts versions, and sends changes to whoever watches."""
+    """Keeps slices by name, counts versions, and sends changes to all watches."""
 
     def __init__(self) -> None:
         self.url = ""

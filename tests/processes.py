@@ -97,7 +97,7 @@ class Service:
             return _server_info(channel)
 
     def wait_slots(self, count: int, worker: int = 0, timeout_s: float = 10.0) -> float:
-        """Wait until a worker has so many open slots; returns the seconds that it took."""
+        """Wait until a worker has the given number of open slots; returns the seconds that it took."""
         started = time.monotonic()
         with grpc.insecure_channel(self.addresses[worker]) as channel:  # one for all questions: each costs a few ms
             while (open_slots := _server_info(channel).open_slots) != count:

@@ -12,6 +12,6 @@ def test_a_missing_package_skips_the_test() -> None:
 
 
 def test_a_missing_module_of_ours_fails_the_test() -> None:
-    """It moved, and whoever names it did not hear of that."""
+    """It moved, and an import of it still has the old name."""
     with pytest.raises(ModuleNotFoundError):
         _ = Lazily("tokenwire.no_such_module").something

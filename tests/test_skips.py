@@ -26,7 +26,7 @@ def test_needs_a_browser():
     [("true", "package or tokenizer", 1), ("", "package or tokenizer", 0), ("true", "browser", 0)],
 )
 def test_what_is_missing_fails_in_ci(tmp_path: Path, ci: str, name: str, code: int) -> None:
-    """A package or a download, that is; what the machine may lack is skipped. Either way it is told."""
+    """A package or a download, that is; what the machine may lack is skipped. Either way the summary counts it."""
     (tmp_path / "test_some.py").write_text(_TESTS)
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "-p", "tests.skips", "-k", name, str(tmp_path)]
     root = Path(__file__).parent.parent
@@ -39,5 +39,5 @@ def test_what_is_missing_fails_in_ci(tmp_path: Path, ci: str, name: str, code: i
         check=False,
     )
     assert run.returncode == code, run.stdout
-    told = [line for line in run.stdout.splitlines() if line.startswith("1 skipped, ")]
-    assert len(told) == (0 if name == "browser" else 2), run.stdout
+    counted = [line for line in run.stdout.splitlines() if line.startswith("1 skipped, ")]
+    assert len(counted) == (0 if name == "browser" else 2), run.stdout

@@ -12,7 +12,7 @@ _MAX_BACKOFF_S = 30.0
 _FACTOR = 4.0
 _FORGET_S = 60.0
 _STALL_LOSSES = 3
-"""A worker with a hanging engine reconnects at once: a stall counts as so many consecutive losses."""
+"""A worker with a hanging engine reconnects at once: a stall counts as this many consecutive losses."""
 
 
 class CircuitBreaker:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from tokenwire.v1 import inference_pb2 as pb
 
 _FEW_FRAMES = 4
-"""A request counts as just started for so many frames after its first token."""
+"""A request counts as just started for this many frames after its first token."""
 
 
 class RecentStarts:

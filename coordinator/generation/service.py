@@ -82,7 +82,7 @@ class GenerationHandle:
         return ", ".join(filter(None, (part.explain() for part in self.parts)))
 
     def time_out(self, seconds: float, reply: Reply) -> None:
-        """Abort after a timeout of so many seconds, and fail the reply."""
+        """Abort after a timeout in seconds, and fail the reply."""
         self.abort()
         reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
 

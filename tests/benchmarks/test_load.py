@@ -1,4 +1,4 @@
-"""The load generator's client, against a server that says what it is told to."""
+"""The load generator's client, against a server with scripted responses."""
 
 import asyncio
 import json

@@ -34,7 +34,7 @@ class PodCluster:
         self.workers: list[Pod] = []
         self.coordinators: list[Pod] = []
         self.service: list[str] = []
-        """URLs of the coordinators to which new connections go: what kube-proxy would know."""
+        """URLs of the coordinators to which new connections go: the targets of kube-proxy."""
         account = folder / "account"
         account.mkdir()
         (account / "token").write_text("token")

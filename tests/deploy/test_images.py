@@ -79,7 +79,7 @@ def built(base: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 @contextmanager
 def contained(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run a container as the chart does: not as root, only /tmp is writable, no capabilities."""
-    # Debian's crun does not know every kernel's control groups.
+    # Debian's crun does not support every kernel's control groups.
     runtime = ["--cgroup-manager=cgroupfs", "--runtime", shutil.which("runc") or "/usr/sbin/runc"]
     limits = ["--ulimit", "nofile=20000:20000", "--ulimit", "nproc=1024:1024"]
     locked = ["--read-only", "--tmpfs", "/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges"]

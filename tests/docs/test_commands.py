@@ -49,7 +49,7 @@ def test_the_options_of_commands_exist(command: Command) -> None:
     try:
         found.make_context(name, rest[: rest.index("--")] if "--" in rest else rest)
     except click.BadParameter as error:
-        if not error.message.endswith("does not exist."):  # a file of whoever follows the page
+        if not error.message.endswith("does not exist."):  # a file of the reader's own
             raise
 
 

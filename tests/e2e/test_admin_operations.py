@@ -127,9 +127,9 @@ def test_prime_rl_updates_from_a_directory(client: httpx.Client, tmp_path: Path)
 
 def test_prime_rl_finds_the_fleet(service: Service, client: httpx.Client, tmp_path: Path) -> None:
     """Discovery has exactly the fields that its client allows, and its weight update works."""
-    told = get(client, "/v1/rl/workers")
-    assert told.keys() == {"protocol_version", "namespace", "workers"}
-    (entry,) = told["workers"]
+    listed = get(client, "/v1/rl/workers")
+    assert listed.keys() == {"protocol_version", "namespace", "workers"}
+    (entry,) = listed["workers"]
     required = {"namespace", "component", "endpoint", "instance_id", "transport", "request_plane_url"}
     assert (
         required

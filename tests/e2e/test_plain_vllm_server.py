@@ -43,7 +43,7 @@ class Stock:
         return sum(float(value) for value in re.findall(rf"^vllm:{name}{{.*}} (\S+)$", text, re.MULTILINE))
 
     def wait_running(self, count: int) -> None:
-        """Wait until the engine computes so many sequences."""
+        """Wait until the engine computes a number of sequences."""
         deadline = time.monotonic() + 10
         while self.metric("num_requests_running") != count:
             assert time.monotonic() < deadline
@@ -103,7 +103,7 @@ def rounded(value: Any) -> Any:
 
 
 def test_a_stop_string_ends_the_engine(stock: Stock) -> None:
-    """The server knows no stop strings: its request is aborted when the coordinator finds one."""
+    """The server gets no stop strings: its request is aborted when the coordinator finds one."""
     before = stock.metric("generation_tokens_total")
     body = {**QUESTION, "max_tokens": 1500, "ignore_eos": True, "stop": ["2."]}
     answer = httpx.post(stock.url + CHAT, json=body, timeout=120).json()

@@ -94,8 +94,8 @@ def test_drawn_requests_are_answered_as_vllm_does(compared: Compared, name: str)
     assert not outcome.differences, describe(outcome, 50)
 
 
-def test_usage_tells_of_the_cache(compared: Compared) -> None:
-    """A prompt that was seen before is told to be cached, as far as vLLM tells it."""
+def test_usage_reports_cached_tokens(compared: Compared) -> None:
+    """A prompt that was seen before is reported as cached, as far as vLLM reports it."""
     ours, theirs = compared.cached
 
     assert ours == theirs
@@ -111,10 +111,10 @@ def test_no_slot_stays_open(compared: Compared, real: Service) -> None:
 
 def test_a_start_shows_its_own_progress_alone(real: Service) -> None:
     """No library that an engine loads says anything, in whichever language and process, unless it is asked to."""
-    told = real.coordinator.log.partition("is ready")[0].splitlines()
+    shown = real.coordinator.log.partition("is ready")[0].splitlines()
 
-    assert told[0] == "tokenwire: starting"
-    assert [line for line in told if line and not line.startswith("tokenwire")] == []
+    assert shown[0] == "tokenwire: starting"
+    assert [line for line in shown if line and not line.startswith("tokenwire")] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -192,7 +192,7 @@ def _send(url: str, case: Request) -> socket.socket:
 
 
 def _wait_tokens(real: Service, count: int) -> None:
-    """Wait until the engine has made so many tokens since its start."""
+    """Wait until the engine has generated a number of tokens since its start."""
     deadline = time.monotonic() + 30
     while real.server_info().generated_tokens < count:
         assert time.monotonic() < deadline, real.coordinator.log

@@ -150,14 +150,14 @@ def say(client: httpx.Client, model: str | None = None) -> str:
 
 
 def wait_tokens(service: Service, count: int) -> None:
-    """Wait until so many more tokens were generated."""
+    """Wait until a number of further tokens were generated."""
     goal = service.server_info().generated_tokens + count
     while service.server_info().generated_tokens < goal:
         time.sleep(0.02)
 
 
 def test_weights_change_under_running_requests(service: Service, client: httpx.Client, tmp_path: Path) -> None:
-    """Paused, updated from a directory and resumed: no request is lost, running ones tell which weights made which
+    """Paused, updated from a directory and resumed: no request is lost, running ones report which weights made which
     tokens, one that came during the pause has only the new ones, and answers are others until the first weights
     are back."""
     step = changed_weights(tiny_model(), tmp_path / "step_1")

@@ -22,12 +22,12 @@ def test_a_start_and_a_stop_are_a_few_lines(folder: Path) -> None:
 
         assert serve.wait_exit() == 0
 
-        first, *told, request, last = [line for line in serve.log.splitlines() if line]
+        first, *announced, request, last = [line for line in serve.log.splitlines() if line]
         assert first == "tokenwire: starting"
-        assert told[0].startswith("tokenwire is ready")
-        assert [line.split()[0] for line in told[1:3]] == ["curl", "-d"]
-        assert told[3].endswith(f"tokenwire chat --url {url}")
-        assert len(told) == 4
+        assert announced[0].startswith("tokenwire is ready")
+        assert [line.split()[0] for line in announced[1:3]] == ["curl", "-d"]
+        assert announced[3].endswith(f"tokenwire chat --url {url}")
+        assert len(announced) == 4
         assert " coordinator: request outcome=ok " in request
         assert last == "tokenwire: stopping"
 
@@ -47,8 +47,8 @@ def test_a_wrong_path_is_reported_before_anything_starts(folder: Path, command: 
 
     assert process.wait_exit() == 1
 
-    told = [line for line in process.log.splitlines() if not line.startswith("import time:")]
-    assert told == [
+    announced = [line for line in process.log.splitlines() if not line.startswith("import time:")]
+    assert announced == [
         f"tokenwire: There is no model at {folder}/nothing. Name a directory with a config.json, or a hub id: ORG/NAME."
     ]
     assert "vllm" not in process.log.replace("vllm_names", "")

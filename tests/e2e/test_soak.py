@@ -93,7 +93,7 @@ class Round:
             stream.reset_on_close()
 
     async def run(self, streams: int) -> None:
-        """Run so many clients concurrently, hundreds with the same shares of every kind."""
+        """Run clients concurrently, hundreds with the same shares of every kind."""
         quick = [read_whole] * 46 + [stop_early] * 12 + [two_choices] * 6 + [leave_midway] * 13
         quick += [leave_at_once] * 10 + [hang_up_unstreamed] * 7
         slow: list[Client] = [read_slowly] * 4

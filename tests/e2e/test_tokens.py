@@ -275,9 +275,9 @@ def test_new_weights_mid_reply_are_reported(tmp_path: Path, path: str, body: dic
 def test_whole_replies_with_ids_have_weight_versions(service: Service, path: str, prompt: dict[str, Any]) -> None:
     """Each choice has its own; without requested ids there are only OpenAI's fields."""
     body = {**prompt, "n": 2, "max_tokens": 3, "ignore_eos": True}
-    told = post(service, path, {**body, "return_token_ids": True})["choices"]
+    versioned = post(service, path, {**body, "return_token_ids": True})["choices"]
 
-    assert [choice["weight_versions"] for choice in told] == [[{"version": "default", "start": 0, "end": 3}]] * 2
+    assert [choice["weight_versions"] for choice in versioned] == [[{"version": "default", "start": 0, "end": 3}]] * 2
     assert all("weight_versions" not in choice for choice in post(service, path, body)["choices"])
 
 

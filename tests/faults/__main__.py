@@ -32,7 +32,7 @@ def main() -> int:
     """Run the selected faults, or all; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", help="run faults whose name contains this")
-    parser.add_argument("--streams", type=int, help="run them under so many streams")
+    parser.add_argument("--streams", type=int, help="run them under this many streams")
     parser.add_argument("--document", type=Path, help="write the table into this file")
     arguments = parser.parse_args()
     rows, holds = [], True

@@ -1,4 +1,4 @@
-"""Bar: two real vLLM workers, one is killed in mid-reply, and nobody can tell from what came."""
+"""Bar: two real vLLM workers, one is killed in mid-reply, and the replies do not show it."""
 
 import asyncio
 import json

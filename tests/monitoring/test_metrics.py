@@ -12,7 +12,7 @@ from tests.monitoring.files import metrics
 from tests.processes import Service, simulated_service
 
 ONLY_REAL_ENGINES = {"vllm:num_preemptions", "vllm:prefix_cache_hits", "vllm:prefix_cache_queries"}
-"""What a simulated engine does not tell."""
+"""What a simulated engine does not report."""
 ASKED = {"prompt": "Hello", "max_tokens": 30}
 
 
@@ -37,15 +37,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def test_every_metric_exists(service: Service) -> None:
     """After some traffic, with a stop string, an abort and a refusal, each is there."""
     answer = httpx.get(f"{service.url}/metrics")
-    told = set()
+    reported = set()
     for family in text_string_to_metric_families(answer.text):
-        told |= {family.name, *(sample.name for sample in family.samples)}
+        reported |= {family.name, *(sample.name for sample in family.samples)}
 
-    missing = metrics() - told
+    missing = metrics() - reported
     assert {name for name in missing if name.removesuffix("_total") not in ONLY_REAL_ENGINES} == set()
 
 
-def test_the_engine_tells_the_rest() -> None:
+def test_the_engine_reports_the_rest() -> None:
     """vLLM has a metric of each name that only real engines have."""
     spec = find_spec("vllm")
     if spec is None or spec.origin is None:

@@ -99,4 +99,4 @@ def _teach(model: Any, texts: Iterable[tuple[list[int], list[int], float]]) -> N
     kernel = inputs @ inputs.T + _RIDGE * _HIDDEN * np.eye(len(inputs))
     head[rows] += (np.linalg.solve(kernel, change).T @ inputs).astype(np.float32)
     likeliest = (inputs @ head.T).argmax(-1).tolist()
-    assert likeliest == [max(logits, key=logits.__getitem__) for logits in wanted.values()], "not learnt by heart"
+    assert likeliest == [max(logits, key=logits.__getitem__) for logits in wanted.values()], "not memorized"

@@ -24,15 +24,15 @@ class StepPacer:
         self._deadline = 0.0
 
     def slow_down(self, fault: Fault, steps: int) -> None:
-        """Apply a slow fault after so many steps."""
+        """Apply a slow fault after a number of steps."""
         self._slow, self._slow_until = fault, steps + fault.steps
 
     def on_idle(self) -> None:
-        """Start the time of the next step anew: the engine has nothing to compute."""
+        """Restart the time of the next step: the engine has nothing to compute."""
         self._deadline = 0.0
 
     async def wait(self, steps: int) -> None:
-        """Wait for the end of the step after so many; time lost to a slow consumer is not caught up."""
+        """Wait for the end of the step after that number of steps; time lost to a slow consumer is not caught up."""
         step_s = self._step_s
         if self._slow is not None and self._slow.steps and steps >= self._slow_until:
             self._slow = None

@@ -25,7 +25,7 @@ class ThroughputEstimate:
         self._forget()
 
     def wait_s(self, sequences: int) -> int:
-        """Return the whole seconds until so many sequences will have started, from 1 to 60."""
+        """Return the whole seconds until a number of sequences will have started, from 1 to 60."""
         self._forget()
         if not self._total:
             return int(_WINDOW_S)  # nothing started in the window: it may take as long again

@@ -15,7 +15,7 @@ class Replayed(SlotListener, Protocol):
     """The sequence behind a replay."""
 
     def on_verified(self, count: int) -> None:
-        """Called when so many tokens were generated again."""
+        """Called with the number of tokens that were generated again."""
 
     def on_diverged(self, position: int) -> None:
         """Called when the token at a position differs from the client's."""

@@ -267,7 +267,7 @@ EXPLANATIONS = (
     Explanation(
         "keys without a value",
         _empty_keys,
-        "Chunks differ in which keys are null or omitted: clients cannot tell, and chunks are smaller.",
+        "Chunks differ in which keys are null or omitted: to clients it is the same, and chunks are smaller.",
     ),
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 _CLOCKS = ("token_ids", "completion_tokens", "logprobs")
 """What counts a choice's tokens, the best first."""
 _SPREAD = 4
-"""A text that one server sends in so many chunks does not come in a single one from the other by chance, twice."""
+"""A text that one server sends in this many chunks does not come in a single one from the other by chance, twice."""
 ALL_AT_ONCE = "chunks with text"
 
 
@@ -41,15 +41,15 @@ def disagreements(
 
     held_back: how many characters the reference keeps because they may begin a stop string; ours may be further.
     """
-    clock = next((name for name in _CLOCKS if _told(name, ours) and _told(name, theirs)), None)
+    clock = next((name for name in _CLOCKS if _counted(name, ours) and _counted(name, theirs)), None)
     if clock is not None:
-        # As soon as so many tokens are there, and before there is another one.
+        # As soon as that number of tokens is there, and before there is another one.
         for our_steps, their_steps in ((ours[::-1], theirs[::-1]), (ours, theirs)):
             at_ours = {step.counts.get(clock, 0): step for step in our_steps}
             at_theirs = {step.counts.get(clock, 0): step for step in their_steps}
             for count in sorted(at_ours.keys() & at_theirs.keys()):
                 yield from _at(clock, count, at_ours[count], at_theirs[count], held_back)
-    # Where the reference keeps text back, only counts of tokens tell what is late.
+    # Where the reference keeps text back, only counts of tokens show what is late.
     if held_back == 0 and _comes_last(ours) and _texts(theirs) >= _SPREAD:
         yield ALL_AT_ONCE, 1, _texts(theirs)
 
@@ -63,7 +63,7 @@ def _at(clock: str, count: int, ours: Progress, theirs: Progress, held_back: int
             yield f"{name} {where}", ours.counts[name], theirs.counts[name]
 
 
-def _told(name: str, steps: Sequence[Progress]) -> bool:
+def _counted(name: str, steps: Sequence[Progress]) -> bool:
     return bool(steps) and name in steps[-1].counts
 
 

@@ -51,7 +51,7 @@ def without_quotes(message: str) -> str:
 
 
 Place = tuple[str, str | None]
-"""A place in a request, and the value that stands there, where an error tells it."""
+"""A place in a request, and the value that stands there, where an error states it."""
 
 _PLACE = re.compile(r"^  ([\w.]+): .*?(?: \(got (.*)\))?$", re.MULTILINE)
 _SENTENCE = re.compile(r"^([a-z_]\w*(?:\[\d+\]|\.\w+)*)")

@@ -29,7 +29,7 @@ class Coordinator:
         self.control = FleetControl(self.pool, self.desired, timeout_s=10)
 
     async def wait_ready(self, count: int) -> None:
-        """Wait until so many workers are connected."""
+        """Wait until a number of workers are connected."""
         await until(lambda: sum(session.state is SessionState.READY for session in self.pool.sessions) == count)
 
     def alike(self) -> int:
@@ -38,7 +38,7 @@ class Coordinator:
         return sum(not self.desired.has_drifted(session.name, session.serving) for session in sessions)
 
     async def wait_alike(self, count: int) -> None:
-        """Wait until so many workers have not drifted."""
+        """Wait until a number of workers have not drifted."""
         await until(lambda: self.alike() == count)
 
     async def takers(self, lora: pb.LoraAdapter | None = None) -> set[str]:

@@ -20,7 +20,7 @@ LONG = 20_000
 
 @asynccontextmanager
 async def connected(*addresses: str, ready: int | None = None) -> AsyncIterator[WorkerPool]:
-    """Run a pool; so many of its workers are ready, or all of them."""
+    """Run a pool; wait until the given number of its workers, or all of them, are ready."""
     pool = WorkerPool("test", accept)
     pool.update(addresses)
     count = len(addresses) if ready is None else ready

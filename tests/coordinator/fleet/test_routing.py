@@ -54,7 +54,7 @@ def workers() -> list[Worker]:
 
 @pytest.fixture
 def router(workers: list[Worker]) -> Router:
-    """A router that knows the workers."""
+    """A router over the workers."""
     router = Router()
     for worker in workers:
         router.on_worker_state(worker, "weights")
@@ -80,7 +80,7 @@ def test_a_cached_prompt_still_costs_a_token(router: Router, workers: list[Worke
 
 
 def test_affinity_ends_where_it_costs_more_than_it_saves(router: Router, workers: list[Worker]) -> None:
-    """When the worker with the prefix has more work than the prefix saves, another one computes it anew."""
+    """When the worker with the prefix has more work than the prefix saves, another one computes it again."""
     holder = router.choose(workers, request(prompt()), NEW).worker
 
     holder.take(prompt=900)

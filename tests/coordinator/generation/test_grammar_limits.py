@@ -18,7 +18,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def nested(levels: int) -> Any:
-    """Return a schema of so many nested objects."""
+    """Return a schema of objects nested to a depth."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels - 1):
         schema = {"items": schema}

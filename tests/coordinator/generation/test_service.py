@@ -52,7 +52,7 @@ class Part:
 
 
 class Fleet:
-    """Takes so many submits."""
+    """Takes a given number of submits."""
 
     def __init__(self, capacity: int = 100) -> None:
         self.parts: list[Part] = []

@@ -1,7 +1,7 @@
 """Messages equal those of vLLM's own chat route for the same ids, streamed in any steps and whole.
 
 Streamed and whole results of one parser differ by themselves in places: qwen3_coder and deepseek_v3 drop white space
-before a call only when whole, openai formats arguments anew, cut calls show only when streamed. So each is held
+before a call only when whole, openai reformats arguments, cut calls show only when streamed. So each is held
 against vLLM's own. Streams are held against vLLM's of single tokens: in larger steps vLLM itself loses names and
 arguments with deepseek_v3, llama3_json and deepseek_r1. Reasoning tokens are held against vLLM's whole count: streamed
 one by one, it does not count the first tokens of a character that has several.

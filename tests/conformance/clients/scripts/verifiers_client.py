@@ -15,7 +15,7 @@ SAMPLING = {"temperature": 1.0, "max_tokens": 400, "extra_body": {"stop_token_id
 
 
 class Warnings(logging.Handler):
-    """Keeps what the client warns of: it does so when it has to tokenize anew."""
+    """Keeps what the client warns of: it does so when it has to tokenize again."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

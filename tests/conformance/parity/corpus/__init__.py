@@ -1,4 +1,4 @@
-"""The written requests: at least one for every field that vLLM knows, valid and not; a module a topic."""
+"""The written requests: at least one for every field that vLLM has, valid and not; a module a topic."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -10,7 +10,7 @@ from tokenwire.errors import Unavailable
 
 
 async def waiting(expected: ExpectedModels, name: str, count: int) -> list[asyncio.Task[None]]:
-    """Start so many waits."""
+    """Start a number of waits."""
     tasks = [asyncio.create_task(expected.wait(name)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks

@@ -30,7 +30,7 @@ def detector(time: Clock) -> PoisonDetector:
 
 
 def sequence(tokens: int = 0, request: ResumableRequest | None = None) -> ResumableSequence:
-    """Return a sequence that got so many tokens from its worker."""
+    """Return a sequence that got a number of tokens from its worker."""
     made = ResumableSequence(request or ResumableRequest("m", pb.Submit(), NEW), 0, Listener(), FailoverPolicy())
     made.step([1] * tokens, None)
     return made
