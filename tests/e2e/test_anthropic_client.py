@@ -206,7 +206,8 @@ def test_a_disconnected_client_is_aborted(folder: Path) -> None:
         body = {"model": "simulated", "messages": ASKED, "max_tokens": 36_000, "stream": True}
         with httpx.stream("POST", service.url + PATH, json=body) as response:
             response.raise_for_status()
-            next(response.iter_lines())
+            lines = response.iter_lines()  # kept: the end of an iterator closes the connection
+            next(lines)
             service.wait_slots(1)
 
         service.wait_slots(0)

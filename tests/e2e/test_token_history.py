@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from openai import OpenAI
+from redis import Redis
 
 from tests.processes import Service, coordinator, simulated_service
 from tests.redis_server import free_port, redis_server
@@ -283,12 +284,11 @@ def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
     assert drifted["template"] > 20, "templates alone should drift, or this shows nothing"
 
 
-def wait_begins(url: str, messages: list[dict[str, Any]], ids: list[int]) -> None:
-    """Wait until a coordinator's prompt of messages starts with ids: other coordinators get them with a delay."""
+def wait_stored(store: Redis, turns: int) -> None:
+    """Wait until so many turns are in Redis: coordinators reply before they write."""
     deadline = time.monotonic() + 10
-    body = {"messages": messages, "token_history": "exact"}
-    while httpx.post(f"{url}/tokenize", json=body).json()["tokens"][: len(ids)] != ids:
-        assert time.monotonic() < deadline, "the other coordinator's reply did not become known"
+    while store.dbsize() < turns:
+        assert time.monotonic() < deadline, "the turn did not reach Redis"
         time.sleep(0.01)
 
 
@@ -302,6 +302,7 @@ def test_coordinators_share_history_by_redis(service: Service, folder: Path, mon
     (folder / "b").mkdir()
     with (
         redis_server(port, "between us"),
+        Redis(port=port, password="between us") as store,
         coordinator(folder / "a", service.addresses, *options) as (one, first_url),
         coordinator(folder / "b", service.addresses, *options) as (other, second_url),
     ):
@@ -309,7 +310,7 @@ def test_coordinators_share_history_by_redis(service: Service, folder: Path, mon
         messages = talk("Shared.")
         for turn, url in enumerate((first_url, second_url, first_url, second_url)):
             body = {"messages": messages, "return_token_ids": True, "max_tokens": 8}
-            wait_begins(url, messages, ids)
+            wait_stored(store, turn)
             answer = httpx.post(f"{url}/v1/chat/completions", json=body).json()
             assert answer["token_history"]["source"] == ("stored" if turn else None)
             assert answer["prompt_token_ids"][: len(ids)] == ids
