@@ -65,7 +65,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         coordinator_id,
         models.prepare,
         desired,
-        channels=ChannelFactory(settings.link),
+        channels=ChannelFactory(settings.peer_auth),
         router=Router(settings.routing),
         on_model_gone=models.on_workers_gone,
         liveness=settings.liveness,

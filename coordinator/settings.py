@@ -21,7 +21,7 @@ from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
 from tokenwire.paths import CACHE_DIR
-from tokenwire.peer_auth.settings import ClientLinkSettings
+from tokenwire.peer_auth.settings import PeerAuthClientSettings
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class CoordinatorSettings:
             bounds=Bounds(above=0),
         ),
     )
-    link: ClientLinkSettings = field(default_factory=ClientLinkSettings)
+    peer_auth: PeerAuthClientSettings = field(default_factory=PeerAuthClientSettings)
     """The coordinator's name towards workers."""
     failover: FailoverSettings = field(default_factory=FailoverSettings)
     liveness: LivenessSettings = field(default_factory=LivenessSettings)

@@ -76,20 +76,20 @@ class Authority:
         return pair
 
 
-def certify_link(folder: Path, authority: Authority) -> None:
-    """Give both ends of a link new certificates of an authority, each file in one move."""
+def certify_peers(folder: Path, authority: Authority) -> None:
+    """Give coordinators and workers new certificates of an authority, each file in one move."""
     (new := folder / "new").mkdir(exist_ok=True)
     authority.issue(new, "worker", usage=SERVER)
     authority.issue(new, "coordinator", names=["coordinator"], usage=CLIENT)
-    authority.write(new / "link-ca.crt")
+    authority.write(new / "peer-ca.crt")
     for file in new.iterdir():
         file.rename(folder / file.name)
 
 
-def link_options(folder: Path, end: str) -> list[str]:
+def peer_options(folder: Path, end: str) -> list[str]:
     """Return the options with which the worker or the coordinator uses them."""
-    cert, key, ca = (str(folder / name) for name in (f"{end}.crt", f"{end}.key", "link-ca.crt"))
-    return ["--link-cert", cert, "--link-key", key, "--link-ca", ca]
+    cert, key, ca = (str(folder / name) for name in (f"{end}.crt", f"{end}.key", "peer-ca.crt"))
+    return ["--peer-cert", cert, "--peer-key", key, "--peer-ca", ca]
 
 
 def _name(name: str) -> x509.Name:

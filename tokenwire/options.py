@@ -21,7 +21,7 @@ class Section(StrEnum):
     """Headings of help, in their order."""
 
     GENERAL = "Options"
-    LINK = "Link between coordinators and workers"
+    PEER_AUTH = "Peer authentication"
     FAILOVER = "Lost workers"
     HTTP = "HTTP server"
     ADMISSION = "Access and queue"

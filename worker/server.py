@@ -41,7 +41,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     def __init__(self, engine: Engine, settings: WorkerSettings) -> None:
         self._engine = engine
         self._settings = settings
-        self._port = GuardedPort(settings.link)
+        self._port = GuardedPort(settings.peer_auth)
         self._server = self._port.make_server()
         self._health = HealthServicer()
         self._health_server = HealthServer(settings.health_listen, self._health) if settings.health_listen else None

@@ -7,7 +7,7 @@ from typing import Literal
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Bounds, Option, check_bounds, option
 from tokenwire.paths import CACHE_DIR
-from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.settings import PeerAuthSettings
 
 
 def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -50,7 +50,7 @@ class WorkerSettings:
     metrics_listen: str | None = option(
         None, Option("--metrics-listen", "HOST:PORT that serves /metrics to Prometheus over plain HTTP.")
     )
-    link: LinkSettings = field(default_factory=LinkSettings)
+    peer_auth: PeerAuthSettings = field(default_factory=PeerAuthSettings)
     """How coordinators authenticate."""
 
     def __post_init__(self) -> None:

@@ -46,14 +46,14 @@ SWITCHES: dict[str, dict[str, Any]] = {
         "workers": POOL,
         "networkPolicy": {"enabled": False},
     },
-    "link": {
-        "link": {
+    "peer-auth": {
+        "peerAuth": {
             "tls": {"enabled": True, "coordinatorSecret": "one", "workerSecret": "two"},
             "token": {"existingSecret": "three"},
         },
         "workers": POOL,
     },
-    "issuer": {"link": {"tls": {"enabled": True, "issuerRef": {"name": "authority"}}}, "workers": POOL},
+    "issuer": {"peerAuth": {"tls": {"enabled": True, "issuerRef": {"name": "authority"}}}, "workers": POOL},
     "worker": {
         "networkPolicy": {"clients": [{"podSelector": {}}]},
         "monitoring": {"serviceMonitor": True, "labels": {"release": "prometheus"}},

@@ -32,7 +32,7 @@ def test_services_are_locked_down() -> None:
 def test_only_the_coordinator_can_be_reached() -> None:
     """The worker has an internal network, and the coordinator listens on loopback."""
     whole = yaml.safe_load(FILE.read_text())
-    assert whole["networks"]["link"] == {"internal": True}
-    assert whole["services"]["worker"]["networks"] == ["link"]
+    assert whole["networks"]["peers"] == {"internal": True}
+    assert whole["services"]["worker"]["networks"] == ["peers"]
     assert "ports" not in whole["services"]["worker"]
     assert all(port.startswith("127.0.0.1:") for port in whole["services"]["coordinator"]["ports"])

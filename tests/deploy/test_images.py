@@ -118,9 +118,9 @@ def wait_healthy(url: str, processes: Sequence[subprocess.Popen[str]]) -> None:
 @pytest.mark.slow
 def test_images_run_locked_down_and_stop_on_sigterm(built: dict[str, str]) -> None:
     """Both halves serve without root, capabilities or a writable root, and exit 0 on SIGTERM, as process 1."""
-    port, link = free_port(), free_port()
-    worker_arguments = ["worker", "--engine=sim", f"--listen=127.0.0.1:{link}", "--health-listen=127.0.0.1:0"]
-    coordinator_arguments = ["coordinator", f"--port={port}", f"--worker=127.0.0.1:{link}"]
+    port, worker_port = free_port(), free_port()
+    worker_arguments = ["worker", "--engine=sim", f"--listen=127.0.0.1:{worker_port}", "--health-listen=127.0.0.1:0"]
+    coordinator_arguments = ["coordinator", f"--port={port}", f"--worker=127.0.0.1:{worker_port}"]
     with (
         contained(built["worker"], *worker_arguments) as worker,
         contained(built["coordinator"], *coordinator_arguments) as coordinator,

@@ -36,7 +36,7 @@ from tests.deploy.rendering import pod_templates, refusal, render, render_texts
             },
             "not both",
         ),
-        ({"workers": POOL, "link": {"tls": {"enabled": True, "workerSecret": "one"}}}, "name both secrets"),
+        ({"workers": POOL, "peerAuth": {"tls": {"enabled": True, "workerSecret": "one"}}}, "name both secrets"),
         ({"workers": POOL, "monitoring": {"interval": "often"}}, "interval"),
         ({"workers": POOL, "coordinator": {"options": {"max-queu": 5}}}, "max-queu"),
         ({"workers": POOL, "coordinator": {"options": {"max-queue": "5"}}}, "max-queue"),

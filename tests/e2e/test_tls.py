@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 
-from tests.certificates import Authority, certify_link, link_options
+from tests.certificates import Authority, certify_peers, peer_options
 from tests.processes import Process, running
 
 STREAMS, TOKENS = 60, 400
@@ -31,9 +31,9 @@ def authority() -> Authority:
 @pytest.fixture(scope="module")
 def worker(folder: Path) -> Iterator[tuple[Process, str]]:
     """The address of a worker that requires certificates."""
-    certify_link(folder, Authority("link authority"))
+    certify_peers(folder, Authority("peer authority"))
     arguments = ["worker", "--engine", "sim", "--sim-step-ms", "20", "--listen", "127.0.0.1:0"]
-    with running([*arguments, *link_options(folder, "worker")], folder, "worker") as process:
+    with running([*arguments, *peer_options(folder, "worker")], folder, "worker") as process:
         yield process, process.wait_for(r"ready: .* on (\S+)")[1]
 
 
@@ -43,7 +43,7 @@ def url(worker: tuple[Process, str], authority: Authority, folder: Path) -> Iter
     front = authority.issue(folder, "front", names=["127.0.0.1"])
     arguments = ["coordinator", "--port", "0", "--processes", "2", "--worker", worker[1]]
     https = ["--ssl-certfile", str(front.cert), "--ssl-keyfile", str(front.key)]
-    with running([*arguments, *https, *link_options(folder, "coordinator")], folder, "coordinator") as process:
+    with running([*arguments, *https, *peer_options(folder, "coordinator")], folder, "coordinator") as process:
         yield process.wait_for(r"tokenwire is ready: (https://\S+)")[1]
         assert "--cacert CA.pem https://" in process.log
 
@@ -73,7 +73,7 @@ async def test_rotation_drops_no_stream(
 ) -> None:
     """Every certificate and authority is exchanged while streams run: all of them end as they should, and so do
     requests of new connections and of a coordinator that starts with the new certificates."""
-    following, signing = Authority("next front authority"), Authority("next link authority")
+    following, signing = Authority("next front authority"), Authority("next peer authority")
     started = asyncio.Event()
     running_streams = 0
 
@@ -107,7 +107,7 @@ async def test_rotation_drops_no_stream(
         assert not any(task.done() for task in streams), "the exchange came too late to mean anything"
         assert await asyncio.gather(*streams) == [TOKENS] * STREAMS
     assert late == 200
-    arguments = ["coordinator", "--port", "0", "--worker", worker[1], *link_options(folder, "coordinator")]
+    arguments = ["coordinator", "--port", "0", "--worker", worker[1], *peer_options(folder, "coordinator")]
     with running(arguments, folder, "newcomer") as newcomer:
         newcomer.wait_for(r"tokenwire is ready")
 
@@ -117,7 +117,7 @@ def _exchange(folder: Path, front: Authority, signing: Authority) -> None:
     front.issue(new, "front", names=["127.0.0.1"])
     for file in new.iterdir():
         file.rename(folder / file.name)
-    certify_link(folder, signing)
+    certify_peers(folder, signing)
 
 
 async def _ask_anew(url: str, authority: Authority) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.certificates import Authority, certify_link, link_options
+from tests.certificates import Authority, certify_peers, peer_options
 from tests.faults.client import Stream, read_stream
 from tests.faults.clock import FakedClock
 from tests.faults.proxy import Proxy
@@ -64,7 +64,7 @@ class Cluster:
         simulation = ["--sim-step-ms", str(STEP_MS), "--sim-max-num-seqs", "400", *self._layout.worker_options]
         arguments = ["worker", "--engine", "sim", "--listen", self.address(number), *simulation, *options]
         log = self.folder / f"worker-{number}-{self._starts}.log"
-        self.workers[number] = Process([*arguments, *self._link("worker")], log, self._environment())
+        self.workers[number] = Process([*arguments, *self._peer_options("worker")], log, self._environment())
 
     async def wait_worker(self, number: int) -> None:
         """Wait until a worker accepts requests."""
@@ -81,7 +81,7 @@ class Cluster:
         named = [argument for address in workers for argument in ("--worker", address)]
         log = self.folder / f"coordinator-{len(self._coordinators)}.log"
         arguments = ["coordinator", "--port", "0", "--cache-dir", str(self.folder / "cache"), *named]
-        self._coordinators.append(Process([*arguments, *self._link("coordinator")], log, self._environment()))
+        self._coordinators.append(Process([*arguments, *self._peer_options("coordinator")], log, self._environment()))
         found = await asyncio.to_thread(self.coordinator.wait_for, r"listening on (http://\S+:\d+)", 60)
         self.url = found[1]
         async with httpx.AsyncClient() as client, asyncio.timeout(60):
@@ -100,14 +100,14 @@ class Cluster:
 
     def certify(self) -> None:
         """Give coordinator and workers certificates of a new authority."""
-        certify_link(self.folder, Authority())
+        certify_peers(self.folder, Authority())
 
     @property
     def _list(self) -> Path:
         return self.folder / "workers"
 
-    def _link(self, end: str) -> list[str]:
-        return link_options(self.folder, end) if self._layout.secured else []
+    def _peer_options(self, end: str) -> list[str]:
+        return peer_options(self.folder, end) if self._layout.secured else []
 
     def _environment(self) -> dict[str, str]:
         return self.clock.environment if self.clock else {}

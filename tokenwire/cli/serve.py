@@ -21,7 +21,7 @@ _SINGLE_WORKER = {"--failover-attempts": 0, "--heartbeat-timeout": 0.0, "--engin
 SERVE_OPTIONS = {
     name: each
     for name, each in {**COORDINATOR_OPTIONS, **WORKER_OPTIONS}.items()
-    if not (each.option.hidden or each.option.apart or each.option.section in (Section.LINK, Section.FAILOVER))
+    if not (each.option.hidden or each.option.apart or each.option.section in (Section.PEER_AUTH, Section.FAILOVER))
 }
 
 

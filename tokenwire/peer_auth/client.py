@@ -11,23 +11,23 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import CLIENT, is_local
-from tokenwire.peer_auth.settings import ClientLinkSettings
+from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.peer_auth.tokens import Tokens, open_tokens
 
 log = logging.getLogger(__name__)
 
 Metadata = tuple[tuple[str, str], ...]
 
-_NO_TLS = ClientLinkSettings()
+_NO_TLS = PeerAuthClientSettings()
 
 
 class ChannelFactory:
     """Opens channels to workers. New channels use the current contents of the files; open ones are unaffected."""
 
-    def __init__(self, settings: ClientLinkSettings = _NO_TLS) -> None:
+    def __init__(self, settings: PeerAuthClientSettings = _NO_TLS) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.cert is not None and settings.ca is None:
-            raise InvalidRequest("--link-cert needs --link-ca too, which verifies workers")
+            raise InvalidRequest("--peer-cert needs --peer-ca too, which verifies workers")
         self._settings = settings
         self._tokens = open_tokens(settings)
         self._credentials = _open_credentials(settings)
@@ -51,33 +51,33 @@ class ChannelFactory:
         details = error.details() or ""
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:
             reason = "requires a token" if self._tokens is None else "rejects our token"
-            return f"the worker {reason}: --link-token-file must have a line in common on both sides ({details})"
+            return f"the worker {reason}: --peer-token-file must have a line in common on both sides ({details})"
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return None
         if "Hostname Verification" in details:
             name = self._settings.server_name
-            return f"the worker's certificate is not for the name {name} (--link-server-name)"
+            return f"the worker's certificate is not for the name {name} (--peer-server-name)"
         if "certificate has expired" in details:
             return "the worker's certificate has expired"
         if "CERTIFICATE_VERIFY_FAILED" in details or "certificate signature failure" in details:
-            return "the worker's certificate is not from an authority in --link-ca"
+            return "the worker's certificate is not from an authority in --peer-ca"
         if "WRONG_VERSION_NUMBER" in details:
-            return "the worker does not use TLS: start it with --link-cert, --link-key and --link-ca"
+            return "the worker does not use TLS: start it with --peer-cert, --peer-key and --peer-ca"
         if "failed to connect" in details and ("Socket closed" in details or "reset by peer" in details):
             return self._explain_closed()
         return None
 
     def _explain_closed(self) -> str:
         if self._credentials is None:
-            return "the worker closes the connection: it may require TLS (--link-ca, --link-cert, --link-key)"
+            return "the worker closes the connection: it may require TLS (--peer-ca, --peer-cert, --peer-key)"
         if self._settings.cert is None:
-            return "the worker closes the connection: it may require a certificate (--link-cert, --link-key)"
-        return "the worker closes the connection: it may reject our certificate (--link-cert); see its log"
+            return "the worker closes the connection: it may require a certificate (--peer-cert, --peer-key)"
+        return "the worker closes the connection: it may reject our certificate (--peer-cert); see its log"
 
     def _warn(self, address: str) -> None:
         if self._tokens is not None and not self._warned and not is_local(address):
             self._warned = True
-            log.warning("the link token is sent to %s unencrypted: enable TLS with --link-ca", address)
+            log.warning("the peer token is sent to %s unencrypted: enable TLS with --peer-ca", address)
 
 
 class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
@@ -105,7 +105,7 @@ def _metadata(tokens: Tokens) -> Metadata:
     return (("authorization", tokens.authorization),)
 
 
-def _open_credentials(settings: ClientLinkSettings) -> Reloading[grpc.ChannelCredentials] | None:
+def _open_credentials(settings: PeerAuthClientSettings) -> Reloading[grpc.ChannelCredentials] | None:
     if settings.ca is None:
         return None
     ca, cert, key = settings.ca, settings.cert, settings.key
@@ -113,8 +113,8 @@ def _open_credentials(settings: ClientLinkSettings) -> Reloading[grpc.ChannelCre
     def read() -> grpc.ChannelCredentials:
         own: Certificate | None = None
         if cert is not None and key is not None:
-            own = read_certificate(cert, key, ("--link-cert", "--link-key"), "client")
-        authorities = read_authorities(ca, "--link-ca")
+            own = read_certificate(cert, key, ("--peer-cert", "--peer-key"), "client")
+        authorities = read_authorities(ca, "--peer-ca")
         return grpc.ssl_channel_credentials(authorities, own.key if own else None, own.chain if own else None)
 
     return Reloading(_files(ca, cert, key), read)

@@ -10,7 +10,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import SERVER, is_local
-from tokenwire.peer_auth.settings import LinkSettings
+from tokenwire.peer_auth.settings import PeerAuthSettings
 from tokenwire.peer_auth.tokens import Tokens, open_tokens
 
 log = logging.getLogger(__name__)
@@ -22,17 +22,17 @@ _MOST_NAMED = 100
 class GuardedPort:
     """Creates a gRPC server that authenticates its callers by certificate, token, or both."""
 
-    def __init__(self, settings: LinkSettings) -> None:
+    def __init__(self, settings: PeerAuthSettings) -> None:
         """Read the files. Raises InvalidRequest."""
         if settings.ca is not None and settings.cert is None:
-            raise InvalidRequest("--link-ca needs --link-cert and --link-key too: the worker needs its own certificate")
+            raise InvalidRequest("--peer-ca needs --peer-cert and --peer-key too: the worker needs its own certificate")
         self._tokens = open_tokens(settings)
         self._encrypted = settings.cert is not None
         self._open = settings.ca is None and self._tokens is None
         if self._encrypted and self._open:
             raise InvalidRequest(
-                "--link-cert alone does not authenticate coordinators: require their certificates with --link-ca "
-                "or a token with --link-token-file"
+                "--peer-cert alone does not authenticate coordinators: require their certificates with --peer-ca "
+                "or a token with --peer-token-file"
             )
         self._credentials = _open_credentials(settings)
 
@@ -53,12 +53,12 @@ class GuardedPort:
             return
         if self._open:
             log.warning(
-                "%s accepts all connections: require certificates (--link-cert, --link-key, --link-ca) or a token "
-                "(--link-token-file), or restrict its network to coordinators",
+                "%s accepts all connections: require certificates (--peer-cert, --peer-key, --peer-ca) or a token "
+                "(--peer-token-file), or restrict its network to coordinators",
                 address,
             )
         elif not self._encrypted:
-            log.warning("the link token is sent to %s unencrypted: enable TLS with --link-cert and --link-key", address)
+            log.warning("the peer token is sent to %s unencrypted: enable TLS with --peer-cert and --peer-key", address)
 
 
 class _TokenCheck(grpc.aio.ServerInterceptor):
@@ -93,17 +93,17 @@ class _TokenCheck(grpc.aio.ServerInterceptor):
         host = peer.rpartition(":")[0]
         if host not in self._named and len(self._named) < _MOST_NAMED:
             self._named.add(host)
-            log.warning("rejecting calls from %s: %s (--link-token-file must match on both sides)", peer, problem)
+            log.warning("rejecting calls from %s: %s (--peer-token-file must match on both sides)", peer, problem)
 
 
-def _open_credentials(settings: LinkSettings) -> grpc.ServerCredentials | None:
+def _open_credentials(settings: PeerAuthSettings) -> grpc.ServerCredentials | None:
     cert, key, ca = settings.cert, settings.key, settings.ca
     if cert is None or key is None:
         return None
 
     def read() -> Any:
-        own = read_certificate(cert, key, ("--link-cert", "--link-key"), "server")
-        authorities = None if ca is None else read_authorities(ca, "--link-ca")
+        own = read_certificate(cert, key, ("--peer-cert", "--peer-key"), "server")
+        authorities = None if ca is None else read_authorities(ca, "--peer-ca")
         return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], authorities)
 
     files = [cert, key] if ca is None else [cert, key, ca]

@@ -7,7 +7,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.options import Option, Section, option
 
 SERVER_NAME = "tokenwire-worker"
-TOKEN_VARIABLE = "TOKENWIRE_LINK_TOKEN"  # noqa: S105
+TOKEN_VARIABLE = "TOKENWIRE_PEER_TOKEN"  # noqa: S105
 
 
 def _parse_token(token: str) -> str:
@@ -17,35 +17,35 @@ def _parse_token(token: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkSettings:
+class PeerAuthSettings:
     """Certificates and tokens. Without any, workers accept all connections."""
 
     cert: Path | None = option(
         None,
         Option(
-            "--link-cert",
+            "--peer-cert",
             "TLS certificate of this side of the connection between coordinators and workers.",
-            Section.LINK,
+            Section.PEER_AUTH,
             path="file",
         ),
     )
-    key: Path | None = option(None, Option("--link-key", "Private key of --link-cert.", Section.LINK, path="file"))
+    key: Path | None = option(None, Option("--peer-key", "Private key of --peer-cert.", Section.PEER_AUTH, path="file"))
     ca: Path | None = option(
         None,
         Option(
-            "--link-ca",
+            "--peer-ca",
             "Certificate authorities that the peer's certificate is verified against.",
-            Section.LINK,
+            Section.PEER_AUTH,
             path="file",
         ),
     )
     token_file: Path | None = option(
         None,
         Option(
-            "--link-token-file",
+            "--peer-token-file",
             "File with tokens, one per line: coordinators send the first, workers accept all; "
             f"or set {TOKEN_VARIABLE}.",
-            Section.LINK,
+            Section.PEER_AUTH,
             path="file",
         ),
     )
@@ -53,8 +53,8 @@ class LinkSettings:
         None,
         Option(
             "",
-            "Tokens, where there is no --link-token-file.",
-            Section.LINK,
+            "Tokens, where there is no --peer-token-file.",
+            Section.PEER_AUTH,
             variable=TOKEN_VARIABLE,
             parse=_parse_token,
         ),
@@ -63,9 +63,9 @@ class LinkSettings:
     def __post_init__(self) -> None:
         for given, missing in (("cert", "key"), ("key", "cert")):
             if getattr(self, given) is not None and getattr(self, missing) is None:
-                raise InvalidRequest(f"--link-{given} needs --link-{missing} too")
+                raise InvalidRequest(f"--peer-{given} needs --peer-{missing} too")
         if self.token_file is not None and self.token is not None:
-            raise InvalidRequest(f"--link-token-file and {TOKEN_VARIABLE} are both set: keep one of them")
+            raise InvalidRequest(f"--peer-token-file and {TOKEN_VARIABLE} are both set: keep one of them")
 
     @property
     def has_token(self) -> bool:
@@ -74,10 +74,10 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientLinkSettings(LinkSettings):
+class PeerAuthClientSettings(PeerAuthSettings):
     """The coordinator's side, which also verifies the name of workers."""
 
     server_name: str = option(
-        SERVER_NAME, Option("--link-server-name", "Name in the certificates of workers.", Section.LINK)
+        SERVER_NAME, Option("--peer-server-name", "Name in the certificates of workers.", Section.PEER_AUTH)
     )
     """One name for all workers, because their addresses change."""

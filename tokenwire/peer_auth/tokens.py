@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
-from tokenwire.peer_auth.settings import TOKEN_VARIABLE, LinkSettings
+from tokenwire.peer_auth.settings import TOKEN_VARIABLE, PeerAuthSettings
 
 
 class Tokens:
@@ -36,7 +36,7 @@ class Tokens:
         return "Tokens(...)"
 
 
-def open_tokens(settings: LinkSettings) -> Callable[[], Tokens] | None:
+def open_tokens(settings: PeerAuthSettings) -> Callable[[], Tokens] | None:
     """Return a function for the current tokens; None without any. Raises InvalidRequest."""
     if settings.token is not None:
         fixed = Tokens(settings.token, TOKEN_VARIABLE)
@@ -47,9 +47,9 @@ def open_tokens(settings: LinkSettings) -> Callable[[], Tokens] | None:
 
     def read() -> Tokens:
         try:
-            return Tokens(file.read_text(), f"--link-token-file {file}")
+            return Tokens(file.read_text(), f"--peer-token-file {file}")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise InvalidRequest(f"--link-token-file: cannot read {file}: {reason}") from error
+            raise InvalidRequest(f"--peer-token-file: cannot read {file}: {reason}") from error
 
     return Reloading([file], read).current

@@ -41,7 +41,7 @@ TEXTS = {
     "--default-chat-template-kwargs": '{"a": 1}',
     "--sim-fault": "crash@tokens=5",
 }
-NUMBERS = {"--link-server-name": "another", "--ssl-cert-reqs": 2, "--sim-eos-rate": 0.5}
+NUMBERS = {"--peer-server-name": "another", "--ssl-cert-reqs": 2, "--sim-eos-rate": 0.5}
 
 
 def parse(options: Mapping[str, Declared], given: Sequence[str]) -> Given:
@@ -149,7 +149,7 @@ def test_serve_takes_options_of_both_halves() -> None:
     taken = set(SERVE_OPTIONS)
     assert {name for name in WORKER_OPTIONS if name.startswith("--sim-")} <= taken
     assert {"--kv-events", "--warm-up", "--enable-rl", "--max-queue", "--ssl-certfile"} <= taken
-    assert not taken & {"--worker", "--listen", "--link-cert", "--failover-attempts", "--listen-fd", "--progress-fd"}
+    assert not taken & {"--worker", "--listen", "--peer-cert", "--failover-attempts", "--listen-fd", "--progress-fd"}
 
 
 @pytest.mark.parametrize(

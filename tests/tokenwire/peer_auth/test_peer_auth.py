@@ -19,7 +19,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.peer_auth.client import ChannelFactory
-from tokenwire.peer_auth.settings import SERVER_NAME, ClientLinkSettings, LinkSettings
+from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings, PeerAuthSettings
 from tokenwire.v1 import control_pb2, inference_pb2
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
@@ -46,9 +46,9 @@ class Site:
         coordinator = self.authority.issue(folder, "coordinator", names=["coordinator"], usage=CLIENT)
         self.tokens = folder / "tokens"
         self.tokens.write_text("right\n")
-        self.worker = LinkSettings(worker.cert, worker.key, self.ca)
-        self.coordinator = ClientLinkSettings(coordinator.cert, coordinator.key, self.ca)
-        self.token = ClientLinkSettings(token_file=self.tokens)
+        self.worker = PeerAuthSettings(worker.cert, worker.key, self.ca)
+        self.coordinator = PeerAuthClientSettings(coordinator.cert, coordinator.key, self.ca)
+        self.token = PeerAuthClientSettings(token_file=self.tokens)
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def site(tmp_path: Path) -> Site:
 
 
 @asynccontextmanager
-async def guarded(link: LinkSettings, **settings: str) -> AsyncIterator[WorkerServer]:
+async def guarded(peer_auth: PeerAuthSettings, **settings: str) -> AsyncIterator[WorkerServer]:
     """Run a worker on a port."""
     engine = SimulatedEngine(SimulationSettings(step_ms=1))
-    server = WorkerServer(engine, WorkerSettings("127.0.0.1:0", link=link, **settings))  # type: ignore[arg-type]
+    server = WorkerServer(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]
     await server.startup()
     try:
         yield server
@@ -70,13 +70,13 @@ async def guarded(link: LinkSettings, **settings: str) -> AsyncIterator[WorkerSe
 
 
 @asynccontextmanager
-async def coordinating(address: str, link: ClientLinkSettings) -> AsyncIterator[WorkerPool]:
+async def coordinating(address: str, peer_auth: PeerAuthClientSettings) -> AsyncIterator[WorkerPool]:
     """Run a coordinator's pool."""
 
     async def fetch(model: pb.Model, files: FetchFiles) -> None:
         await files()
 
-    pool = WorkerPool("test", fetch, channels=ChannelFactory(link))
+    pool = WorkerPool("test", fetch, channels=ChannelFactory(peer_auth))
     pool.update([address])
     try:
         yield pool
@@ -84,9 +84,9 @@ async def coordinating(address: str, link: ClientLinkSettings) -> AsyncIterator[
         await pool.stop()
 
 
-async def works(address: str, link: ClientLinkSettings) -> None:
+async def works(address: str, peer_auth: PeerAuthClientSettings) -> None:
     """Assert that a coordinator opens a session, fetches the tokenizer and makes control calls."""
-    async with coordinating(address, link) as pool:
+    async with coordinating(address, peer_auth) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         request = control_pb2.GetServerInfoRequest()
@@ -94,18 +94,18 @@ async def works(address: str, link: ClientLinkSettings) -> None:
         assert answer.sessions
 
 
-async def problem(address: str, link: ClientLinkSettings) -> str:
+async def problem(address: str, peer_auth: PeerAuthClientSettings) -> str:
     """Return the error of a coordinator that cannot connect."""
-    async with coordinating(address, link) as pool:
+    async with coordinating(address, peer_auth) as pool:
         session = pool.sessions[0]
         await until(lambda: session.last_error != "not connected yet")
         assert session.state is SessionState.CONNECTING
         return session.last_error
 
 
-async def call(address: str, method: str, link: ClientLinkSettings) -> grpc.StatusCode:
+async def call(address: str, method: str, peer_auth: PeerAuthClientSettings) -> grpc.StatusCode:
     """Call a method with an empty request; return the status."""
-    async with ChannelFactory(link).open_channel(address) as channel:
+    async with ChannelFactory(peer_auth).open_channel(address) as channel:
         return await refusal(channel, method)
 
 
@@ -135,7 +135,7 @@ async def test_a_token_is_enough(site: Site) -> None:
 async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:
     """The worker has a certificate, the coordinator a token."""
     async with guarded(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
-        await works(worker.address, ClientLinkSettings(ca=site.ca, token_file=site.tokens))
+        await works(worker.address, PeerAuthClientSettings(ca=site.ca, token_file=site.tokens))
 
 
 async def test_the_documented_commands_create_working_certificates(tmp_path: Path) -> None:
@@ -147,29 +147,31 @@ async def test_the_documented_commands_create_working_certificates(tmp_path: Pat
     )
     assert await running.wait() == 0
 
-    def link(name: str) -> ClientLinkSettings:
-        return ClientLinkSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
+    def peer_auth(name: str) -> PeerAuthClientSettings:
+        return PeerAuthClientSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
 
-    async with guarded(link("worker")) as worker:
-        await works(worker.address, link("coordinator"))
+    async with guarded(peer_auth("worker")) as worker:
+        await works(worker.address, peer_auth("coordinator"))
 
 
 # Rejected connections.
 
 
 @pytest.fixture
-def strangers(site: Site) -> list[ClientLinkSettings]:
+def strangers(site: Site) -> list[PeerAuthClientSettings]:
     """Settings without a certificate that the worker accepts."""
     other = Authority().issue(site.folder, "stranger")
     return [
-        ClientLinkSettings(),
-        ClientLinkSettings(ca=site.ca),
-        ClientLinkSettings(other.cert, other.key, site.ca),
-        ClientLinkSettings(ca=site.ca, token="right"),
+        PeerAuthClientSettings(),
+        PeerAuthClientSettings(ca=site.ca),
+        PeerAuthClientSettings(other.cert, other.key, site.ca),
+        PeerAuthClientSettings(ca=site.ca, token="right"),
     ]
 
 
-async def test_no_method_can_be_called_without_a_certificate(site: Site, strangers: list[ClientLinkSettings]) -> None:
+async def test_no_method_can_be_called_without_a_certificate(
+    site: Site, strangers: list[PeerAuthClientSettings]
+) -> None:
     """Every method of the protocol: sessions, weights, tokenizers."""
     async with guarded(site.worker) as worker:
         for stranger in strangers:
@@ -181,7 +183,7 @@ async def test_no_method_can_be_called_without_a_certificate(site: Site, strange
 async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
     """Every method of the protocol, without a token and with a wrong one."""
     async with guarded(site.token) as worker:
-        for stranger in (ClientLinkSettings(), ClientLinkSettings(token="wrong")):
+        for stranger in (PeerAuthClientSettings(), PeerAuthClientSettings(token="wrong")):
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAUTHENTICATED
         assert worker.server_info().sessions == 0
@@ -212,15 +214,15 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
 # Messages.
 
 
-async def test_coordinators_report_errors_of_certificates(site: Site, strangers: list[ClientLinkSettings]) -> None:
+async def test_coordinators_report_errors_of_certificates(site: Site, strangers: list[PeerAuthClientSettings]) -> None:
     """Each message names the remedy."""
     plain, no_certificate, stranger, _ = strangers
     other_ca = Authority("other").write(site.folder / "other.crt")
     namesake_ca = Authority().write(site.folder / "namesake.crt")
     async with guarded(site.worker) as worker:
         messages = [
-            await problem(worker.address, link)
-            for link in (
+            await problem(worker.address, peer_auth)
+            for peer_auth in (
                 plain,
                 no_certificate,
                 stranger,
@@ -231,11 +233,11 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
         ]
     words = [
         "may require TLS",
-        "may require a certificate (--link-cert",
+        "may require a certificate (--peer-cert",
         "may reject our certificate",
-        "not from an authority in --link-ca",
-        "not from an authority in --link-ca",
-        "not for the name another (--link-server-name)",
+        "not from an authority in --peer-ca",
+        "not from an authority in --peer-ca",
+        "not for the name another (--peer-server-name)",
     ]
     for message, expected in zip(messages, words, strict=True):
         assert expected in message
@@ -243,21 +245,21 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
 
 async def test_coordinators_report_a_worker_without_tls(site: Site) -> None:
     """The worker needs a certificate."""
-    async with guarded(ClientLinkSettings()) as worker:
-        assert "does not use TLS: start it with --link-cert" in await problem(worker.address, site.coordinator)
+    async with guarded(PeerAuthClientSettings()) as worker:
+        assert "does not use TLS: start it with --peer-cert" in await problem(worker.address, site.coordinator)
 
 
 async def test_both_sides_report_a_wrong_token(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """The worker logs it once for each host; neither side logs a token."""
     with caplog.at_level(logging.INFO):
         async with guarded(site.token) as worker:
-            assert "rejects our token: --link-token-file" in await problem(
-                worker.address, ClientLinkSettings(token="wrong")
+            assert "rejects our token: --peer-token-file" in await problem(
+                worker.address, PeerAuthClientSettings(token="wrong")
             )
-            assert "requires a token: --link-token-file" in await problem(worker.address, ClientLinkSettings())
+            assert "requires a token: --peer-token-file" in await problem(worker.address, PeerAuthClientSettings())
             warnings = [record.message for record in caplog.records if "rejecting calls" in record.message]
     assert len(warnings) == 1
-    assert "--link-token-file" in warnings[0]
+    assert "--peer-token-file" in warnings[0]
     assert "wrong" not in caplog.text
 
 
@@ -283,7 +285,7 @@ async def test_the_health_port_serves_only_health(site: Site) -> None:
         async with grpc.aio.insecure_channel(worker.health_address) as channel:
             assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
         for method in METHODS:
-            status = await call(worker.health_address, method, ClientLinkSettings())
+            status = await call(worker.health_address, method, PeerAuthClientSettings())
             assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -293,7 +295,7 @@ async def test_the_health_port_serves_only_health(site: Site) -> None:
 async def test_tokens_are_rotated_without_an_interruption(site: Site) -> None:
     """Workers accept both, then coordinators send the new one, then workers drop the old one."""
     (mine := site.folder / "mine").write_text("right\n")
-    coordinator = ClientLinkSettings(token_file=mine)
+    coordinator = PeerAuthClientSettings(token_file=mine)
     async with guarded(site.token) as worker:
         site.tokens.write_text("right\nnext\n")
         await works(worker.address, coordinator)
@@ -302,7 +304,8 @@ async def test_tokens_are_rotated_without_an_interruption(site: Site) -> None:
         site.tokens.write_text("next\n")
         await works(worker.address, coordinator)
         assert (
-            await call(worker.address, METHODS[0], ClientLinkSettings(token="right")) is grpc.StatusCode.UNAUTHENTICATED
+            await call(worker.address, METHODS[0], PeerAuthClientSettings(token="right"))
+            is grpc.StatusCode.UNAUTHENTICATED
         )
 
 
@@ -323,7 +326,7 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
             await works(worker.address, site.coordinator)
         site.ca.write_bytes(following.pem)
         await works(worker.address, site.coordinator)
-        refused = ClientLinkSettings(old.cert, old.key, old_ca)
+        refused = PeerAuthClientSettings(old.cert, old.key, old_ca)
         assert await call(worker.address, METHODS[0], refused) is grpc.StatusCode.UNAVAILABLE
         assert session.state is SessionState.READY
 

@@ -9,7 +9,7 @@ from tokenwire.cli.options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.server import GuardedPort
-from tokenwire.peer_auth.settings import ClientLinkSettings, LinkSettings
+from tokenwire.peer_auth.settings import PeerAuthClientSettings, PeerAuthSettings
 from tokenwire.peer_auth.tokens import Tokens
 
 
@@ -27,51 +27,51 @@ def ca(tmp_path: Path) -> Path:
 
 def test_a_certificate_needs_its_key(pair: Pair) -> None:
     """A key also needs its certificate."""
-    with pytest.raises(InvalidRequest, match="--link-cert needs --link-key too"):
-        LinkSettings(cert=pair.cert)
-    with pytest.raises(InvalidRequest, match="--link-key needs --link-cert too"):
-        LinkSettings(key=pair.key)
+    with pytest.raises(InvalidRequest, match="--peer-cert needs --peer-key too"):
+        PeerAuthSettings(cert=pair.cert)
+    with pytest.raises(InvalidRequest, match="--peer-key needs --peer-cert too"):
+        PeerAuthSettings(key=pair.key)
 
 
 def test_a_coordinator_needs_authorities(pair: Pair) -> None:
     """Its own certificate is not enough."""
-    with pytest.raises(InvalidRequest, match="--link-cert needs --link-ca too"):
-        ChannelFactory(ClientLinkSettings(cert=pair.cert, key=pair.key))
+    with pytest.raises(InvalidRequest, match="--peer-cert needs --peer-ca too"):
+        ChannelFactory(PeerAuthClientSettings(cert=pair.cert, key=pair.key))
 
 
 def test_tls_on_a_worker_requires_authentication(pair: Pair, ca: Path) -> None:
     """Encryption alone does not authenticate coordinators; authorities alone do not encrypt."""
     with pytest.raises(
-        InvalidRequest, match=r"--link-cert alone does not authenticate coordinators.*--link-ca.*--link-token-file"
+        InvalidRequest, match=r"--peer-cert alone does not authenticate coordinators.*--peer-ca.*--peer-token-file"
     ):
-        GuardedPort(LinkSettings(cert=pair.cert, key=pair.key))
-    with pytest.raises(InvalidRequest, match="--link-ca needs --link-cert and --link-key too"):
-        GuardedPort(LinkSettings(ca=ca))
+        GuardedPort(PeerAuthSettings(cert=pair.cert, key=pair.key))
+    with pytest.raises(InvalidRequest, match="--peer-ca needs --peer-cert and --peer-key too"):
+        GuardedPort(PeerAuthSettings(ca=ca))
 
 
 def test_two_sources_of_tokens_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be unclear which one applies."""
-    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
+    monkeypatch.setenv("TOKENWIRE_PEER_TOKEN", "secret")
 
     with pytest.raises(InvalidRequest, match="keep one of them"):
-        build(LinkSettings, {"--link-token-file": tmp_path})
+        build(PeerAuthSettings, {"--peer-token-file": tmp_path})
 
 
 def test_an_empty_token_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the environment and in a file."""
-    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", " ")
-    with pytest.raises(InvalidRequest, match="TOKENWIRE_LINK_TOKEN is empty"):
-        build(LinkSettings, {})
+    monkeypatch.setenv("TOKENWIRE_PEER_TOKEN", " ")
+    with pytest.raises(InvalidRequest, match="TOKENWIRE_PEER_TOKEN is empty"):
+        build(PeerAuthSettings, {})
     (empty := tmp_path / "empty").write_text("\n")
     with pytest.raises(InvalidRequest, match="holds no token"):
-        ChannelFactory(ClientLinkSettings(token_file=empty))
+        ChannelFactory(PeerAuthClientSettings(token_file=empty))
 
 
 def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither settings nor tokens have them in their repr."""
-    monkeypatch.setenv("TOKENWIRE_LINK_TOKEN", "secret")
+    monkeypatch.setenv("TOKENWIRE_PEER_TOKEN", "secret")
 
-    settings = build(LinkSettings, {})
+    settings = build(PeerAuthSettings, {})
 
     assert "secret" not in repr(settings)
     assert "secret" not in repr(Tokens("secret", "a test"))

@@ -112,46 +112,46 @@ imagePullSecrets:
 {{- if $longest }}{{ $longest }}{{ end -}}
 {{- end }}
 
-{{- define "tokenwire.link.coordinatorSecret" -}}
-{{- .Values.link.tls.coordinatorSecret | default (printf "%s-link-coordinator" (include "tokenwire.fullname" .)) -}}
+{{- define "tokenwire.peerAuth.coordinatorSecret" -}}
+{{- .Values.peerAuth.tls.coordinatorSecret | default (printf "%s-peer-coordinator" (include "tokenwire.fullname" .)) -}}
 {{- end }}
 
-{{- define "tokenwire.link.workerSecret" -}}
-{{- .Values.link.tls.workerSecret | default (printf "%s-link-worker" (include "tokenwire.fullname" .)) -}}
+{{- define "tokenwire.peerAuth.workerSecret" -}}
+{{- .Values.peerAuth.tls.workerSecret | default (printf "%s-peer-worker" (include "tokenwire.fullname" .)) -}}
 {{- end }}
 
 {{/* Options, mounts and volumes for peer authentication, the same for both halves except the secret. */}}
-{{- define "tokenwire.link.args" -}}
-{{- if .Values.link.tls.enabled }}
-- --link-cert=/etc/tokenwire/link/tls.crt
-- --link-key=/etc/tokenwire/link/tls.key
-- --link-ca=/etc/tokenwire/link/ca.crt
+{{- define "tokenwire.peerAuth.args" -}}
+{{- if .Values.peerAuth.tls.enabled }}
+- --peer-cert=/etc/tokenwire/peer-tls/tls.crt
+- --peer-key=/etc/tokenwire/peer-tls/tls.key
+- --peer-ca=/etc/tokenwire/peer-tls/ca.crt
 {{- end }}
-{{- with .Values.link.token }}
+{{- with .Values.peerAuth.token }}
 {{- if .existingSecret }}
-- --link-token-file=/etc/tokenwire/link-token/{{ .key }}
+- --peer-token-file=/etc/tokenwire/peer-token/{{ .key }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{- define "tokenwire.link.mounts" -}}
-{{- if .Values.link.tls.enabled }}
-- {name: link, mountPath: /etc/tokenwire/link, readOnly: true}
+{{- define "tokenwire.peerAuth.mounts" -}}
+{{- if .Values.peerAuth.tls.enabled }}
+- {name: peer-tls, mountPath: /etc/tokenwire/peer-tls, readOnly: true}
 {{- end }}
-{{- if .Values.link.token.existingSecret }}
-- {name: link-token, mountPath: /etc/tokenwire/link-token, readOnly: true}
+{{- if .Values.peerAuth.token.existingSecret }}
+- {name: peer-token, mountPath: /etc/tokenwire/peer-token, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{/* (dict "root" $ "secret" NAME) */}}
-{{- define "tokenwire.link.volumes" -}}
-{{- if .root.Values.link.tls.enabled }}
-- name: link
+{{- define "tokenwire.peerAuth.volumes" -}}
+{{- if .root.Values.peerAuth.tls.enabled }}
+- name: peer-tls
   secret: {secretName: {{ .secret }}, defaultMode: 0440}
 {{- end }}
-{{- with .root.Values.link.token }}
+{{- with .root.Values.peerAuth.token }}
 {{- if .existingSecret }}
-- name: link-token
+- name: peer-token
   secret: {secretName: {{ .existingSecret }}, defaultMode: 0440}
 {{- end }}
 {{- end }}

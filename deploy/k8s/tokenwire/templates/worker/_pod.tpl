@@ -57,7 +57,7 @@ spec:
         {{- if $values.kvEvents }}
         - --kv-events
         {{- end }}
-        {{- include "tokenwire.link.args" .root | nindent 8 }}
+        {{- include "tokenwire.peerAuth.args" .root | nindent 8 }}
         {{- include "tokenwire.options" $values.options | nindent 8 }}
         {{- range $values.extraArgs }}
         - {{ . | quote }}
@@ -128,7 +128,7 @@ spec:
         - {name: cache, mountPath: /cache}
         - {name: shared-memory, mountPath: /dev/shm}
         - {name: models, mountPath: /models{{ if and (eq $values.modelCache.type "existingClaim") $values.modelCache.readOnly }}, readOnly: true{{ end }}}
-        {{- include "tokenwire.link.mounts" .root | nindent 8 }}
+        {{- include "tokenwire.peerAuth.mounts" .root | nindent 8 }}
         {{- if $values.hubToken.existingSecret }}
         - {name: hub-token, mountPath: /etc/tokenwire/hub-token, readOnly: true}
         {{- end }}
@@ -150,7 +150,7 @@ spec:
       persistentVolumeClaim: {claimName: {{ eq .type "pvc" | ternary (printf "%s-models" (include "tokenwire.worker.name" $)) .claim }}}
       {{- end }}
       {{- end }}
-    {{- include "tokenwire.link.volumes" (dict "root" .root "secret" (include "tokenwire.link.workerSecret" .root)) | nindent 4 }}
+    {{- include "tokenwire.peerAuth.volumes" (dict "root" .root "secret" (include "tokenwire.peerAuth.workerSecret" .root)) | nindent 4 }}
     {{- with $values.hubToken.existingSecret }}
     - name: hub-token
       secret: {secretName: {{ . }}, defaultMode: 0440}
