@@ -39,7 +39,9 @@ class CoordinatorServer(HttpServer):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=lending_protocol(settings.stall_timeout_s, settings.reading, settings.max_backlog_bytes),
+                http=lending_protocol(
+                    settings.client_stall_timeout_s, settings.protocol_limits, settings.max_backlog_bytes
+                ),
                 ssl_context_factory=None if context is None else lambda config, make: context,
                 timeout_keep_alive=settings.keep_alive_timeout_s,
                 loop="uvloop",
@@ -52,7 +54,7 @@ class CoordinatorServer(HttpServer):
                 backlog=_BACKLOG,
             ),
             app.state.readiness,
-            settings.reading.head_timeout_s,
+            settings.protocol_limits.head_timeout_s,
             settings.drain_timeout_s,
         )
 

@@ -178,10 +178,10 @@ class CoordinatorSettings:
             bounds=Bounds(at_least=0),
         ),
     )
-    stall_timeout_s: float = option(
+    client_stall_timeout_s: float = option(
         60.0,
         Option(
-            "--stall-timeout",
+            "--client-stall-timeout",
             "Seconds after which a client that does not read its response is disconnected.",
             bounds=Bounds(above=0),
         ),
@@ -201,7 +201,7 @@ class CoordinatorSettings:
             parse=_lower,
         ),
     )
-    reading: ProtocolLimits = field(default_factory=ProtocolLimits)
+    protocol_limits: ProtocolLimits = field(default_factory=ProtocolLimits)
     keep_alive_timeout_s: int = option(
         5,
         Option(

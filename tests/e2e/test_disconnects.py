@@ -126,7 +126,7 @@ def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path, verbose: t
 
 def test_a_client_that_never_reads_is_disconnected(folder: Path, verbose: tuple[str, ...]) -> None:
     """After the stall timeout, and its sequence is aborted."""
-    options = ("--stall-timeout", "0.5")
+    options = ("--client-stall-timeout", "0.5")
     with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
         stalled = send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096)
         service.wait_slots(1)
@@ -158,7 +158,7 @@ def test_an_idle_service_has_no_slots(service: Service) -> None:
 
 def test_a_client_that_is_too_far_behind_is_disconnected(folder: Path, verbose: tuple[str, ...]) -> None:
     """Data buffered for an unread stream is limited at any time; its sequence is aborted."""
-    options = ("--max-backlog-mb", "1", "--stall-timeout", "600")
+    options = ("--max-backlog-mb", "1", "--client-stall-timeout", "600")
     with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
         with send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096):
             service.wait_slots(1)

@@ -307,7 +307,7 @@ async def test_hundreds_of_clients_of_every_kind_leak_nothing(folder: Path, many
         "--sim-max-num-seqs",
         "600",
         workers=2,
-        coordinator_options=["--stall-timeout", "5"],
+        coordinator_options=["--client-stall-timeout", "5"],
     ) as service:
         coordinator = psutil.Process(service.coordinator.popen.pid)
         files = coordinator.num_fds()
