@@ -39,7 +39,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.history.open_store import open_store
 from tokenwire.coordinator.history.token_history import TokenHistory
@@ -87,7 +87,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         takes_transfers=settings.api.kv_transfer_params,
     )
     aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids))
-    gate = AdminAuthorization(settings.control.admin_key)
+    authorization = AdminAuthorization(settings.control.admin_key)
     control = FleetControl(pool, desired, settings.control.timeout_s)
     fleet = FleetStatus(pool, control)
     metrics = Metrics(
@@ -96,7 +96,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         settings.siblings_dir,
         lambda: readiness.in_flight,
     )
-    tracing = open_tracing(settings.observation.otlp_traces_endpoint)
+    tracing = open_tracing(settings.observability.otlp_traces_endpoint)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -122,19 +122,19 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     if settings.api.render_route:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, aborts, settings.api, gate))
-    admin = control_routes(control, fleet, settings.control, gate)
+    app.include_router(token_routes(chat, generation, models, aborts, settings.api, authorization))
+    admin = control_routes(control, fleet, settings.control, authorization)
     app.include_router(admin)
     app.include_router(service_routes(pool, models, readiness, metrics))
     if settings.status_page:
         app.include_router(page_routes(Snapshot(coordinator_id, pool, fleet, models, queue, readiness)))
-    keys = open_keys(settings.access)
+    keys = open_keys(settings.auth)
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
-    security = Security(keys is not None, settings.control.admin_key is not None, free_paths, gate.guards)
+    security = Security(keys is not None, settings.control.admin_key is not None, free_paths, authorization.guards)
     app.include_router(documentation_routes(app.routes, security))
     install_error_handlers(app)
     listeners: list[RequestListener] = [metrics.requests]
-    if settings.observation.request_log:
+    if settings.observability.request_log:
         listeners.append(RequestLog())
     if tracing is not None:
         listeners.append(tracing)
@@ -146,7 +146,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         authenticator=None if keys is None else Authenticator(keys, free_paths, admin.routes),
         allowed_hosts=AllowedHosts(settings.allowed_hosts) if checks_host else None,
         max_body_bytes=settings.max_body_bytes,
-        records_prompts=settings.observation.log_prompts,
+        records_prompts=settings.observability.log_prompts,
         names_workers=settings.api.debug_headers,
     )
     return app

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
@@ -84,7 +84,7 @@ class TemplateSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservationSettings:
+class ObservabilitySettings:
     """Traces and logs of requests."""
 
     otlp_traces_endpoint: str | None = option(
@@ -214,7 +214,7 @@ class CoordinatorSettings:
     status_page: bool = option(
         True, Option("--no-status-page", "Disable the status page at / and /status.json.", Section.HTTP)
     )
-    access: AccessSettings = field(default_factory=AccessSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     max_backlog_bytes: int = option(
         DEFAULT_BACKLOG_BYTES,
@@ -241,7 +241,7 @@ class CoordinatorSettings:
     api: ApiSettings = field(default_factory=ApiSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
-    observation: ObservationSettings = field(default_factory=ObservationSettings)
+    observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))
     """Directory in which processes that share a port find each other; None: there is one process."""
 
@@ -253,5 +253,5 @@ class CoordinatorSettings:
             check_source(worker)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
-        if self.access.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
+        if self.auth.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
             raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")

@@ -47,7 +47,7 @@ class ChatTranslator:
 
     def __init__(self, not_served: Mapping[str, tuple[Any, ...]], names: Mapping[str, str]) -> None:
         """not_served: as for UnsupportedFields. names: the route's names of chat's fields."""
-        self._gate = UnsupportedFields({**_CHAT_ONLY, **not_served})
+        self._unsupported = UnsupportedFields({**_CHAT_ONLY, **not_served})
         self._names = dict(names)
 
     def chat(self, fields: Mapping[str, Any], extra: Mapping[str, Any] | None) -> ChatCompletionRequest:
@@ -56,7 +56,7 @@ class ChatTranslator:
         Raises InvalidRequest or RequestValidationError, which name the client's fields.
         """
         passed_on = {name: value for name, value in (extra or {}).items() if name in _PASSED_ON}
-        self._gate.check({name: value for name, value in (extra or {}).items() if name not in _PASSED_ON})
+        self._unsupported.check({name: value for name, value in (extra or {}).items() if name not in _PASSED_ON})
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             return ChatCompletionRequest.model_validate({**passed_on, **given})

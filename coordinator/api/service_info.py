@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire import __version__
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.exposition import CONTENT_TYPE
 from tokenwire.coordinator.observability.metrics.metrics import Metrics

@@ -60,7 +60,7 @@ def _parse_variable(text: str) -> tuple["Key", ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessSettings:
+class AuthSettings:
     """Sources of keys; without any, no key is required."""
 
     file: Path | None = option(
@@ -84,7 +84,7 @@ class AccessSettings:
         return self.file is not None or bool(self.keys)
 
 
-def open_keys(settings: AccessSettings) -> Callable[[], ApiKeys] | None:
+def open_keys(settings: AuthSettings) -> Callable[[], ApiKeys] | None:
     """Return a function for the current keys; None if no key is required. Raises InvalidRequest."""
     if settings.file is None:
         fixed = ApiKeys(settings.keys)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
-from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.output.choice import Choice, Reply

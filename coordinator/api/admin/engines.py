@@ -42,9 +42,9 @@ class RemoteProcedure(Form):
     timeout: float | None = None
 
 
-def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
+def engine_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes; TRL up to 1.10 uses two of them with a trailing slash."""
-    router = gate.router()
+    router = authorization.router()
 
     @router.get("/get_world_size")
     @router.get("/get_world_size/")
@@ -65,7 +65,7 @@ def engine_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
         results = await control.reset_cache(form.model, form.reset_running_requests, form.reset_external)
         return JSONResponse({"success": all(result.answer.success for result in results)})
 
-    @router.post("/collective_rpc", dependencies=[Depends(gate.require_key)])
+    @router.post("/collective_rpc", dependencies=[Depends(authorization.require_key)])
     async def collective_rpc(request: Request) -> Response:
         form = await read(RemoteProcedure, request)
         weight_dir = _weight_dir(form)

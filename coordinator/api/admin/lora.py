@@ -24,9 +24,9 @@ class UnloadAdapter(Form):
     lora_name: str
 
 
-def lora_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
+def lora_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
-    router = gate.router()
+    router = authorization.router()
 
     @router.post("/v1/load_lora_adapter")
     async def load(request: Request) -> Response:

@@ -34,9 +34,9 @@ class WakeUp(Form):
     tags: list[str] | None = None
 
 
-def pause_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
+def pause_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
-    router = gate.router()
+    router = authorization.router()
     _add_sleep(router, control, status)
 
     @router.post("/pause")

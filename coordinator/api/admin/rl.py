@@ -55,9 +55,9 @@ class _Answers:
         return self.state(form.model)
 
 
-def rl_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
+def rl_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
-    router = gate.router()
+    router = authorization.router()
     answers = _Answers(status)
     _add_state(router, control, status)
     _add_adapters(router, control, answers)

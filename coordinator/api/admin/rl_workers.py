@@ -16,10 +16,10 @@ from tokenwire.errors import TokenwireError
 _ROUTES = ("/pause", "/resume", "/update_weights", "/load_lora_adapter")
 
 
-def discovery_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
+def discovery_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
-    router = gate.router()
-    routes = [*_ROUTES, *(["/collective_rpc"] if gate.has_key else [])]
+    router = authorization.router()
+    routes = [*_ROUTES, *(["/collective_rpc"] if authorization.has_key else [])]
 
     @router.get("/v1/rl/workers")
     async def workers(request: Request) -> Response:

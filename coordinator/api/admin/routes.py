@@ -17,17 +17,17 @@ from tokenwire.coordinator.fleet.status import FleetStatus
 
 
 def control_routes(
-    control: FleetControl, status: FleetStatus, settings: ControlSettings, gate: AdminAuthorization
+    control: FleetControl, status: FleetStatus, settings: ControlSettings, authorization: AdminAuthorization
 ) -> APIRouter:
     """Return a router with the enabled routes; none by default."""
     router = api_router()
     if settings.lora_routes or settings.rl_routes:
-        router.include_router(lora_routes(control, gate))
+        router.include_router(lora_routes(control, authorization))
     if settings.rl_routes:
-        router.include_router(pause_routes(control, status, gate))
-        router.include_router(weight_routes(control, status, gate))
-        router.include_router(engine_routes(control, gate))
-        router.include_router(rl_routes(control, status, gate))
-        router.include_router(trl_weight_routes(control, gate))
-        router.include_router(discovery_routes(control, status, gate))
+        router.include_router(pause_routes(control, status, authorization))
+        router.include_router(weight_routes(control, status, authorization))
+        router.include_router(engine_routes(control, authorization))
+        router.include_router(rl_routes(control, status, authorization))
+        router.include_router(trl_weight_routes(control, authorization))
+        router.include_router(discovery_routes(control, status, authorization))
     return router

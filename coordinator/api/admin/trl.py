@@ -53,9 +53,9 @@ async def _after(previous: "asyncio.Task[object] | None", call: Callable[[], Awa
     return await call()
 
 
-def trl_weight_routes(control: FleetControl, gate: AdminAuthorization) -> APIRouter:
+def trl_weight_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
-    router = gate.router()
+    router = authorization.router()
     broadcasts = Broadcasts()
 
     @router.post("/init_communicator/")

@@ -40,9 +40,9 @@ class UpdateWeights(Form):
     weight_version: str | None = None
 
 
-def weight_routes(control: FleetControl, status: FleetStatus, gate: AdminAuthorization) -> APIRouter:
+def weight_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
-    router = gate.router()
+    router = authorization.router()
     _add_stages(router, control)
 
     @router.post("/update_weights")

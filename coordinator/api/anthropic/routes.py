@@ -16,7 +16,7 @@ from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.errors import InvalidRequest

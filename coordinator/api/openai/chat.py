@@ -18,7 +18,7 @@ from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatC
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.history.conversation import Message
 from tokenwire.coordinator.output.collect import CollectedChoice
@@ -98,11 +98,11 @@ class ChatService:
 def chat_routes(service: ChatService) -> APIRouter:
     """Return the chat route."""
     router = api_router(accepts_transfers=True)
-    gate = UnsupportedFields(CHAT_NOT_SERVED)
+    unsupported = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
-        gate.check_body(body)
+        unsupported.check_body(body)
         return await service.respond(await service.prepare(body, Headers.of(request)), request)
 
     return router

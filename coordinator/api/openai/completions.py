@@ -132,11 +132,11 @@ class CompletionRequest(RequestFields):
 def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
     router = api_router(accepts_transfers=True)
-    gate = UnsupportedFields(COMPLETIONS_NOT_SERVED)
+    unsupported = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
-        gate.check_body(body)
+        unsupported.check_body(body)
         body.check()
         headers = Headers.of(request)
         response_id = request_id("cmpl-", body.request_id, headers.request_id)

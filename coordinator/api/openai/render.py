@@ -20,17 +20,18 @@ from tokenwire.coordinator.parsing.settings import ParserSettings
 def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
     """Return the routes, for debugging. They show prompts to all clients."""
     router = api_router(accepts_transfers=True)
-    chat_gate, completion_gate = UnsupportedFields(CHAT_NOT_SERVED), UnsupportedFields(COMPLETIONS_NOT_SERVED)
+    unsupported_chat = UnsupportedFields(CHAT_NOT_SERVED)
+    unsupported_completion = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
     @router.post("/v1/chat/completions/render")
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
-        chat_gate.check_body(body)
+        unsupported_chat.check_body(body)
         call = await service.prepare(body, Headers.of(request))
         return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
 
     @router.post("/v1/completions/render")
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
-        completion_gate.check_body(body)
+        unsupported_completion.check_body(body)
         body.check()
         headers = Headers.of(request)
         wanted = body.to_generation(request_id("cmpl-", body.request_id, headers.request_id), headers)

@@ -9,7 +9,7 @@ from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.status import FleetStatus
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.types import ServedModel
 

@@ -35,7 +35,7 @@ class SglangAbort(RequestModel):
     abort_all: bool = False
 
 
-def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminAuthorization) -> APIRouter:
+def abort_routes(aborts: Aborts, api: ApiSettings, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes. An aborted request returns its output so far, with the finish_reason "abort"."""
     router = api_router()
 
@@ -66,7 +66,7 @@ def abort_routes(aborts: Aborts, api: ApiSettings, gate: AdminAuthorization) -> 
     async def abort_everything(request: Request, what: str) -> int:
         if not api.abort_all:
             raise Forbidden(f"{what} aborts the requests of all clients, which is not enabled here.")
-        await gate(request)
+        await authorization(request)
         return await aborts.everything()
 
     return router

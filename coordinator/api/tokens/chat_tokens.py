@@ -11,8 +11,8 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import prepare_prompt
-from tokenwire.coordinator.generation.registry import ModelDirectory
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
@@ -69,11 +69,11 @@ class RenderingCheck:
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
     """Return the route."""
     router = api_router(accepts_transfers=True)
-    gate = UnsupportedFields(CHAT_NOT_SERVED)
+    unsupported = UnsupportedFields(CHAT_NOT_SERVED)
 
     @router.post("/v1/chat/completions/tokens")
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
-        gate.check_body(body)
+        unsupported.check_body(body)
         call = await service.prepare(body, Headers.of(request))
         await rendering.compare(body)
         return await service.respond(call, request)

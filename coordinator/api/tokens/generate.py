@@ -12,7 +12,7 @@ from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
-from tokenwire.coordinator.api.tokens.sampling_params import sampling_gate
+from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.generation.service import Generation, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -22,13 +22,13 @@ from tokenwire.coordinator.types import Usage
 def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
     """Return the route."""
     router = api_router(accepts_transfers=True)
-    gate = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
-    params_gate = sampling_gate()
+    unsupported = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
+    unsupported_params = unsupported_sampling_params()
 
     @router.post("/inference/v1/generate")
     async def generate(body: GenerateRequest, request: Request) -> Response:
-        gate.check(body.model_extra)
-        params_gate.check(body.sampling_params.model_extra)
+        unsupported.check(body.model_extra)
+        unsupported_params.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
         response_id = request_id("generate-tokens-", body.request_id, headers.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))

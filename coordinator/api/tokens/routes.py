@@ -11,7 +11,7 @@ from tokenwire.coordinator.api.tokens.generate import generate_routes
 from tokenwire.coordinator.api.tokens.sglang import sglang_routes
 from tokenwire.coordinator.api.tokens.tokenize import tokenize_routes
 from tokenwire.coordinator.api.tokens.trl import trl_routes
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.output.settings import ApiSettings
 
@@ -22,7 +22,7 @@ def token_routes(
     models: ModelDirectory,
     aborts: Aborts,
     api: ApiSettings,
-    gate: AdminAuthorization,
+    authorization: AdminAuthorization,
 ) -> APIRouter:
     """Return the routes of every contract."""
     router = api_router()
@@ -31,5 +31,5 @@ def token_routes(
     router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
     router.include_router(sglang_routes(generation))
     router.include_router(trl_routes(generation))
-    router.include_router(abort_routes(aborts, api, gate))
+    router.include_router(abort_routes(aborts, api, authorization))
     return router

@@ -72,6 +72,6 @@ class SamplingParams(SamplingFields):
         )
 
 
-def sampling_gate() -> UnsupportedFields:
+def unsupported_sampling_params() -> UnsupportedFields:
     """Return the check of sampling parameters without a field."""
     return UnsupportedFields(_NOT_SERVED, _ENGINES_OWN)

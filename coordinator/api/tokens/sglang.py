@@ -23,14 +23,14 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 def sglang_routes(generation: Generation) -> APIRouter:
     """Return the routes. The list of a router's workers has one entry, this service, which routes to all workers."""
     router = api_router()
-    gate = UnsupportedFields(NOT_SERVED, HARMLESS)
-    params_gate = UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
+    unsupported = UnsupportedFields(NOT_SERVED, HARMLESS)
+    unsupported_params = UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
 
     @router.post("/generate")
     @router.put("/generate")
     async def generate(body: SglangRequest, request: Request) -> Response:
-        gate.check(body.model_extra)
-        params_gate.check(body.sampling_params.model_extra)
+        unsupported.check(body.model_extra)
+        unsupported_params.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
         session_id = headers.identifier("X-SMG-Routing-Key") or headers.session_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex

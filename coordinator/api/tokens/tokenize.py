@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.generation.limits import check_ids
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.template.options import TemplateOptions

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.respond import collect
-from tokenwire.coordinator.api.tokens.sampling_params import sampling_gate
+from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
 from tokenwire.coordinator.generation.service import Generation
@@ -18,7 +18,7 @@ from tokenwire.coordinator.types import Prompt
 def trl_routes(generation: Generation) -> APIRouter:
     """Return the routes. Without the trailing slashes they would be other servers' routes."""
     router = api_router()
-    gate = sampling_gate()
+    unsupported = unsupported_sampling_params()
 
     @router.post("/generate/")
     async def generate(body: TrlGenerate, request: Request) -> Response:
@@ -30,7 +30,7 @@ def trl_routes(generation: Generation) -> APIRouter:
 
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
-        gate.check(params.model_extra)
+        unsupported.check(params.model_extra)
         prepared = await generation.prepare(params.to_generation(f"trl-{uuid.uuid4().hex}", prompts))
         choices = await collect(generation, prepared, request)
         scored = {"logprobs": None, "logprob_token_ids": None}

@@ -11,8 +11,8 @@ from tokenwire.cli.options import build
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import (
     VARIABLE,
-    AccessSettings,
     ApiKeys,
+    AuthSettings,
     open_keys,
     parse_keys,
 )
@@ -93,7 +93,7 @@ def test_the_largest_numbers_are_accepted() -> None:
 
 def test_no_repr_has_a_key() -> None:
     """Neither keys nor their digests are printed."""
-    settings = build(AccessSettings, {}, {VARIABLE: "sesame, other"})
+    settings = build(AuthSettings, {}, {VARIABLE: "sesame, other"})
 
     shown = f"{settings} {settings!r} {ApiKeys(settings.keys)!r} {settings.keys!r}"
 
@@ -106,7 +106,7 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
     """Both are valid, and a changed file is reloaded; an invalid one keeps the old keys."""
     file = tmp_path / "keys"
     file.write_text("one first")
-    keys = open_keys(build(AccessSettings, {"--api-keys-file": file}, {VARIABLE: "fixed,"}))
+    keys = open_keys(build(AuthSettings, {"--api-keys-file": file}, {VARIABLE: "fixed,"}))
     assert keys is not None
     assert [keys().find(key) is not None for key in (b"fixed", b"first", b"second")] == [True, True, False]
 
@@ -121,19 +121,19 @@ def test_keys_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
 def test_an_empty_variable_is_an_error(environment: dict[str, str]) -> None:
     """A set variable means that keys are required: the server does not start without any."""
     with pytest.raises(InvalidRequest, match="holds no key"):
-        build(AccessSettings, {}, environment)
+        build(AuthSettings, {}, environment)
 
 
 def test_without_keys_none_are_required() -> None:
     """The default."""
-    assert open_keys(build(AccessSettings, {}, {})) is None
+    assert open_keys(build(AuthSettings, {}, {})) is None
 
 
 @pytest.mark.parametrize("control", [{"rl_routes": True}, {"lora_routes": True}])
 def test_admin_routes_with_api_keys_need_the_admin_key(control: dict[str, Any]) -> None:
     """Otherwise a client without an API key could change the weights."""
-    access = AccessSettings(keys=tuple(parse_keys("sesame", "file")))
+    auth = AuthSettings(keys=tuple(parse_keys("sesame", "file")))
 
     with pytest.raises(InvalidRequest, match="--admin-key-file"):
-        CoordinatorSettings(("worker:1",), access=access, control=ControlSettings(**control))
-    CoordinatorSettings(("worker:1",), access=access, control=ControlSettings(admin_key=AdminKey("admin"), **control))
+        CoordinatorSettings(("worker:1",), auth=auth, control=ControlSettings(**control))
+    CoordinatorSettings(("worker:1",), auth=auth, control=ControlSettings(admin_key=AdminKey("admin"), **control))

@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import Generation
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply

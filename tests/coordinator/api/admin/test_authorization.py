@@ -21,10 +21,10 @@ def client_of(key: AdminKey | None) -> TestClient:
     """Return a client of two guarded routes."""
     app = FastAPI()
     app.add_middleware(RequestMiddleware)
-    gate = AdminAuthorization(key)
-    router = gate.router()
+    authorization = AdminAuthorization(key)
+    router = authorization.router()
 
-    @router.post("/call", dependencies=[Depends(gate.require_key)])
+    @router.post("/call", dependencies=[Depends(authorization.require_key)])
     async def call() -> Response:
         return Response()
 

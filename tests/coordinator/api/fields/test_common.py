@@ -200,20 +200,20 @@ class _Body(BaseModel):
 @pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True, "suffix": ""}])
 def test_declared_fields_are_refused_as_well(fields: dict[str, Any]) -> None:
     """Whether a model declares a field's type or not, a value that is not served is rejected by name."""
-    gate = UnsupportedFields(NOT_SERVED)
-    gate.check_body(_Body(use_beam_search=False))
+    unsupported = UnsupportedFields(NOT_SERVED)
+    unsupported.check_body(_Body(use_beam_search=False))
 
     with pytest.raises(InvalidRequest) as caught:
-        gate.check_body(_Body(**fields))
+        unsupported.check_body(_Body(**fields))
 
     assert caught.value.param == next(iter(fields))
 
 
 def test_unknown_fields_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Only the first occurrence is logged; harmless fields never."""
-    gate = UnsupportedFields(NOT_SERVED)
+    unsupported = UnsupportedFields(NOT_SERVED)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            gate.check({"frobnicate": 1, "metadata": {}, "store": True})
+            unsupported.check({"frobnicate": 1, "metadata": {}, "store": True})
 
     assert [record.args for record in caplog.records] == [('"frobnicate"',)]

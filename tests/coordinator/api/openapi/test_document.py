@@ -19,7 +19,7 @@ from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -121,7 +121,7 @@ def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
         (address,),
         api=ApiSettings(render_route=True, abort_all=True),
         control=ControlSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
-        access=AccessSettings() if key_file is None else AccessSettings(key_file),
+        auth=AuthSettings() if key_file is None else AuthSettings(key_file),
     )
 
 

@@ -9,7 +9,7 @@ from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
-from tokenwire.coordinator.auth.api_keys import AccessSettings
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[4] / "coordinator" / "api" / "status_page"
 def guarded(folder: Path) -> CoordinatorSettings:
     """Return settings with an API key."""
     (file := folder / "keys").write_text("tenant sesame\n")
-    return CoordinatorSettings((unix_address(folder),), access=AccessSettings(file))
+    return CoordinatorSettings((unix_address(folder),), auth=AuthSettings(file))
 
 
 async def test_it_shows_workers_and_models(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
-from tokenwire.coordinator.generation.registry import ModelDirectory
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
