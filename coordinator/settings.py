@@ -22,6 +22,7 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
 from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
+from tokenwire.shutdown import DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -163,12 +164,7 @@ class CoordinatorSettings:
     max_body_bytes: int = option(
         32 * 2**20, Option("--max-body-mb", "Maximum size of a request body.", unit=Unit.MiB, bounds=Bounds(above=0))
     )
-    drain_timeout_s: float = option(
-        30.0,
-        Option(
-            "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
-        ),
-    )
+    drain_timeout_s: float = option(DRAIN_TIMEOUT_S, DRAIN_TIMEOUT)
     drain_delay_s: float = option(
         0.0,
         Option(

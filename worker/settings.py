@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.options import Bounds, Option, check_bounds, option
+from tokenwire.options import Option, check_bounds, option
 from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import PeerAuthSettings
+from tokenwire.shutdown import DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
 
 
 def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -22,12 +23,7 @@ class WorkerSettings:
         "127.0.0.1:50051", Option("--listen", "Address for coordinators: HOST:PORT or unix:PATH.", apart=True)
     )
     """Port 0: any."""
-    drain_timeout_s: float = option(
-        30.0,
-        Option(
-            "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
-        ),
-    )
+    drain_timeout_s: float = option(DRAIN_TIMEOUT_S, DRAIN_TIMEOUT)
     """Then sequences are aborted."""
     weights_roots: tuple[Path, ...] = option(
         (),

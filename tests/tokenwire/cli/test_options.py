@@ -208,6 +208,15 @@ def test_enable_rl_changes_defaults() -> None:
     assert build(AdmissionSettings, {"--enable-rl": False}) == AdmissionSettings()
 
 
+def test_options_of_both_halves_are_declared_once() -> None:
+    """So that help, bounds and defaults cannot differ."""
+    common = COORDINATOR_OPTIONS.keys() & WORKER_OPTIONS.keys()
+    assert {"--drain-timeout", "--cache-dir", "--peer-cert", "--log-level"} <= common
+    for name in common:
+        assert COORDINATOR_OPTIONS[name].option is WORKER_OPTIONS[name].option
+        assert COORDINATOR_OPTIONS[name].default == WORKER_OPTIONS[name].default
+
+
 def test_the_stop_timeout_covers_the_drain() -> None:
     """The parent process waits until the last reply may have ended."""
     given = {"--worker": ("x:1",), "--drain-delay": 20.0, "--drain-timeout": 300.0}
