@@ -1,101 +1,18 @@
 """The admission queue: queueing, order and rejection, without real workers."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
+from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, Part, Workers, send
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-
-MODEL = "m"
-RESUMED = Placement(resumed=True)
-
-
-class Part:
-    """A request on a worker."""
-
-    def __init__(self, submit: pb.Submit) -> None:
-        self.request_id = submit.request_id
-        self.aborted = False
-
-    def abort(self) -> None:
-        """Record the abort."""
-        self.aborted = True
-
-    def explain(self) -> str:
-        """Return where it is."""
-        return "here"
-
-
-class Workers:
-    """Workers with a given capacity for each adapter."""
-
-    def __init__(self, free: int = 0, absence: str = "") -> None:
-        self.capacities = {0: free}
-        self.absent = absence
-        self.parts: list[Part] = []
-        self._changed: Callable[[], None] = lambda: None
-
-    @property
-    def started(self) -> list[str]:
-        """Ids of requests, in order of arrival."""
-        return [part.request_id for part in self.parts]
-
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        """Register the callback."""
-        self._changed = changed
-
-    def capacity(self, model: str) -> int:
-        """Return how many sequences run at a time."""
-        return 20
-
-    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
-        """Return why there is no worker."""
-        return self.absent
-
-    def try_submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Part | None:
-        """Take a request if there is capacity."""
-        if self.capacities.get(submit.lora.id, 0) <= 0:
-            return None
-        if self.absent:
-            raise Unavailable(self.absent)
-        self.capacities[submit.lora.id] -= len(listeners)
-        self.parts.append(Part(submit))
-        return self.parts[-1]
-
-    async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
-        """Add capacity, call back, and let the queue dispatch."""
-        self.capacities[adapter_id] = self.capacities.get(adapter_id, 0) + sequences
-        self._changed()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-
-def send(
-    queue: AdmissionQueue,
-    name: str,
-    placement: Placement = NEW,
-    n: int = 1,
-    priority: int = 0,
-    adapter_id: int = 0,
-    tokens: int = 10,
-) -> tuple[RequestHandle, Listener]:
-    """Submit a request."""
-    submit = submission(request_id=name)
-    submit.priority = priority
-    submit.prompt_token_ids[:] = [1] * tokens
-    if adapter_id:
-        submit.lora.id = adapter_id
-    listeners = [Listener() for _ in range(n)]
-    return queue.submit(MODEL, submit, listeners, placement), listeners[0]
 
 
 async def test_with_capacity_requests_are_not_queued() -> None:
@@ -110,22 +27,6 @@ async def test_with_capacity_requests_are_not_queued() -> None:
     assert queue.waiting_requests == 0
 
 
-async def test_the_queue_is_dispatched_in_order() -> None:
-    """The first one queued is the first dispatched, one for each free sequence, and may be aborted afterwards."""
-    workers = Workers()
-    queue = AdmissionQueue(workers, AdmissionSettings())
-    waiting = [send(queue, name)[0] for name in "abc"]
-    assert waiting[0].explain() == ""
-
-    await workers.add_capacity()
-    assert workers.started == ["a"]
-    await workers.add_capacity(2)
-
-    assert workers.started == ["a", "b", "c"]
-    waiting[1].abort()
-    assert [part.aborted for part in workers.parts] == [False, True, False]
-
-
 async def test_capacity_without_a_callback_is_found() -> None:
     """There is no event when another coordinator's requests end: the queue polls the capacity."""
     workers = Workers()
@@ -137,50 +38,6 @@ async def test_capacity_without_a_callback_is_found() -> None:
     async with asyncio.timeout(5):
         while not workers.started:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-async def test_a_new_request_does_not_overtake_queued_ones() -> None:
-    """Capacity that was just freed belongs to the head of the queue."""
-    workers = Workers()
-    queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "first")
-    workers.capacities[0] = 1
-
-    send(queue, "second")
-    await workers.add_capacity(0)
-
-    assert workers.started == ["first"]
-
-
-async def test_resumed_requests_go_first_then_by_priority() -> None:
-    """A reply that has started continues before others start; a lower priority value goes first."""
-    workers = Workers()
-    queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "late", priority=5)
-    send(queue, "usual")
-    send(queue, "early", priority=-5)
-    send(queue, "resumed", RESUMED, priority=9)
-
-    await workers.add_capacity(4)
-
-    assert workers.started == ["resumed", "early", "usual", "late"]
-
-
-async def test_tenants_get_equal_shares() -> None:
-    """Many requests or long prompts of one do not delay the others."""
-    workers = Workers()
-    queue = AdmissionQueue(workers, AdmissionSettings())
-    greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
-    for number in range(4):
-        send(queue, f"greedy-{number}", greedy, tokens=1000)
-    for number in range(3):
-        send(queue, f"modest-{number}", modest, tokens=100)
-
-    await workers.add_capacity(7)
-
-    # A request of the first tenant costs as much as three and a half of the other's.
-    order = ["greedy-0", "modest-0", "modest-1", "modest-2", "greedy-1", "greedy-2", "greedy-3"]
-    assert workers.started == order
 
 
 async def test_a_missing_adapter_blocks_no_other_request() -> None:
@@ -299,21 +156,6 @@ async def test_a_failing_queue_affects_no_other_model() -> None:
     assert workers.started == ["b"]
 
 
-async def test_an_aborted_request_leaves_the_queue() -> None:
-    """It never reaches a worker, however often it is aborted."""
-    workers = Workers()
-    queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    leaver, listener = send(queue, "leaver")
-
-    leaver.abort()
-    leaver.abort()
-    send(queue, "stayer")
-    await workers.add_capacity(2)
-
-    assert workers.started == ["stayer"]
-    assert not listener.ended.is_set()
-
-
 async def test_queued_requests_are_aborted_by_their_ids() -> None:
     """Their listeners get the same finish as from a worker; others stay queued."""
     workers = Workers()
@@ -326,19 +168,6 @@ async def test_queued_requests_are_aborted_by_their_ids() -> None:
     await workers.add_capacity(3)
 
     assert workers.started == []
-
-
-async def test_many_aborted_requests_free_their_memory() -> None:
-    """Requests removed from the middle of the queue are not kept until their turn."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
-    first, _ = send(queue, "first")
-    for leaver in [send(queue, "leaver")[0] for _ in range(1000)]:
-        leaver.abort()
-
-    (fair_queue,) = queue._queues.values()
-    assert sum(map(len, fair_queue._entries.values())) < 100
-    first.abort()
-    assert not queue._queues
 
 
 async def test_queueing_times_out() -> None:

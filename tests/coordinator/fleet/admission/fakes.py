@@ -1,0 +1,97 @@
+"""Workers with a given capacity, and requests to a queue in front of them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tests.workers import Listener, submission
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.errors import Unavailable
+from tokenwire.v1 import inference_pb2 as pb
+
+MODEL = "m"
+
+
+RESUMED = Placement(resumed=True)
+
+
+class Part:
+    """A request on a worker."""
+
+    def __init__(self, submit: pb.Submit) -> None:
+        self.request_id = submit.request_id
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Record the abort."""
+        self.aborted = True
+
+    def explain(self) -> str:
+        """Return where it is."""
+        return "here"
+
+
+class Workers:
+    """Workers with a given capacity for each adapter."""
+
+    def __init__(self, free: int = 0, absence: str = "") -> None:
+        self.capacities = {0: free}
+        self.absent = absence
+        self.parts: list[Part] = []
+        self._changed: Callable[[], None] = lambda: None
+
+    @property
+    def started(self) -> list[str]:
+        """Ids of requests, in order of arrival."""
+        return [part.request_id for part in self.parts]
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Register the callback."""
+        self._changed = changed
+
+    def capacity(self, model: str) -> int:
+        """Return how many sequences run at a time."""
+        return 20
+
+    def unavailable_reason(self, model: str, adapter_id: int = 0) -> str:
+        """Return why there is no worker."""
+        return self.absent
+
+    def try_submit(
+        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+    ) -> Part | None:
+        """Take a request if there is capacity."""
+        if self.capacities.get(submit.lora.id, 0) <= 0:
+            return None
+        if self.absent:
+            raise Unavailable(self.absent)
+        self.capacities[submit.lora.id] -= len(listeners)
+        self.parts.append(Part(submit))
+        return self.parts[-1]
+
+    async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
+        """Add capacity, call back, and let the queue dispatch."""
+        self.capacities[adapter_id] = self.capacities.get(adapter_id, 0) + sequences
+        self._changed()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def send(
+    queue: AdmissionQueue,
+    name: str,
+    placement: Placement = NEW,
+    n: int = 1,
+    priority: int = 0,
+    adapter_id: int = 0,
+    tokens: int = 10,
+) -> tuple[RequestHandle, Listener]:
+    """Submit a request."""
+    submit = submission(request_id=name)
+    submit.priority = priority
+    submit.prompt_token_ids[:] = [1] * tokens
+    if adapter_id:
+        submit.lora.id = adapter_id
+    listeners = [Listener() for _ in range(n)]
+    return queue.submit(MODEL, submit, listeners, placement), listeners[0]
