@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.test_session import connected
+from tests.coordinator.fleet.sessions import connected
 from tests.workers import Listener, accept, running_worker, submission, unix_address
 from tokenwire.coordinator.fleet.aborts import Aborts
 from tokenwire.coordinator.fleet.session import WorkerSession

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.test_session import connected
+from tests.coordinator.fleet.sessions import connected
 from tests.workers import (
     PROMPT,
     Listener,
