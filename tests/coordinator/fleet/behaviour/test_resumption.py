@@ -1,122 +1,24 @@
 """Failover on real sockets: workers with simulated engines are stopped while they run requests."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.workers import PROMPT, Listener, accept, running_worker, send, unix_address, until
-from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
-from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tests.coordinator.fleet.behaviour.cluster import NAMES, SEEDED, Cluster, request, some_tokens
+from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
-from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
-from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import EngineFailed, TokenwireError, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.server import WorkerServer
 
-NAMES = ("one", "two", "three")
-
-
-class Cluster:
-    """Workers that can be stopped, and the layers in front of them."""
-
-    def __init__(self, folder: Path, settings: FailoverSettings, queue_timeout_s: float = 10.0) -> None:
-        self._folder = folder
-        self._workers: dict[str, tuple[WorkerServer, AsyncExitStack]] = {}
-        self.pool = WorkerPool("test", accept)
-        queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
-        self.failover = Failover(queue, settings, self.pool)
-        self.pool.set_drain_callback(self.failover.on_draining)
-
-    def connect(self) -> None:
-        """Start connecting to all workers, running or not."""
-        self.pool.update(unix_address(self._folder, name) for name in NAMES)
-
-    async def start(self, name: str, **simulation: Any) -> WorkerServer:
-        """Start a worker and wait until it takes requests."""
-        stack = AsyncExitStack()
-        worker = await stack.enter_async_context(running_worker(unix_address(self._folder, name), **simulation))
-        self._workers[name] = worker, stack
-        instance = worker.welcome().instance_id
-        await until(
-            lambda: any(s.instance_id == instance and s.state is SessionState.READY for s in self.pool.sessions)
-        )
-        return worker
-
-    async def lose(self, name: str) -> None:
-        """Stop a worker that has requests: its sessions end unannounced."""
-        _, stack = self._workers.pop(name)
-        await stack.aclose()
-
-    def worker(self, name: str) -> WorkerServer:
-        """Return a running worker."""
-        return self._workers[name][0]
-
-    def has(self, name: str) -> bool:
-        """Return whether a worker has a request."""
-        return self.worker(name).server_info().open_slots > 0
-
-    async def holder(self) -> str:
-        """Return the worker that has a request."""
-        await until(lambda: any(map(self.has, self._workers)))
-        return next(filter(self.has, self._workers))
-
-    async def stop(self) -> None:
-        """Stop everything."""
-        self.failover.stop()
-        await self.pool.stop()
-        for name in list(self._workers):
-            await self.lose(name)
-
-    def send(self, n: int = 1, **sampling: Any) -> tuple[RequestHandle, list[Listener]]:
-        """Submit a request."""
-        listeners = [Listener() for _ in range(n)]
-        return self.failover.submit("simulated", request(**sampling), listeners), listeners
-
-    async def undisturbed(self, **sampling: Any) -> list[int]:
-        """Return the tokens of a request without a loss."""
-        _, (listener,) = self.send(**sampling)
-        await listener.ended.wait()
-        assert listener.error is None
-        return listener.token_ids
-
-
-def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
-    """Return a request, by default a greedy one."""
-    params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
-    return pb.Submit(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Two of three workers run; a test may set their simulation."""
-    cluster = Cluster(tmp_path, FailoverSettings())
-    cluster.connect()
-    for name in NAMES[:2]:
-        await cluster.start(name, step_ms=4, **getattr(request, "param", {}))
-    yield cluster
-    await cluster.stop()
-
-
-async def some_tokens(listener: Listener, count: int = 10) -> None:
-    """Wait until a listener has some tokens."""
-    await until(lambda: len(listener.token_ids) >= count)
-
-
-SEEDED: dict[str, Any] = {"temperature": 1.0, "seed": 7}
 PENALIZED: dict[str, Any] = {"temperature": 1.0, "seed": 7, "presence_penalty": 1.0}
 SCORED: dict[str, Any] = {"logprobs": 2, "prompt_logprobs": 1}
 MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 123))}
-
-
-GENERATORS = pytest.mark.parametrize("cluster", [{"seeds": "generator"}], indirect=True)
-"""Settings of an engine in which each request samples from its own generator, as in most engines."""
 
 
 @pytest.mark.parametrize("cluster", [{}, {"seeds": "generator"}], indirect=True, ids=["positional", "generators"])
@@ -240,99 +142,6 @@ async def test_without_attempts_a_loss_is_an_error(tmp_path: Path) -> None:
     await listener.ended.wait()
     assert isinstance(listener.error, WorkerLost)
     await cluster.stop()
-
-
-async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
-    """Send a seeded request, lose its worker, and keep one that generates other tokens; return when it has ended."""
-    await cluster.lose("two")
-    await cluster.start("two", step_ms=4, seeds="generator", seed=99)
-    listener = Listener()
-    handle = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
-    if handle.explain().endswith("two.sock"):
-        listener = Listener()
-        cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
-    await some_tokens(listener)
-    await cluster.lose("one")
-    await listener.ended.wait()
-    return listener
-
-
-@GENERATORS
-async def test_a_diverging_replay_is_an_error_for_clients_that_get_ids(cluster: Cluster) -> None:
-    """They never get tokens of two runs."""
-    listener = await lose_to_another_model(cluster, Placement(exact=True))
-
-    assert isinstance(listener.error, EngineFailed)
-    assert "differs from the first" in listener.error.message
-
-
-@GENERATORS
-async def test_a_diverging_replay_continues_from_the_tokens_for_clients_that_get_text(cluster: Cluster) -> None:
-    """They get the remaining tokens, as many as requested, and the usage counts all of them."""
-    listener = await lose_to_another_model(cluster, NEW)
-
-    assert listener.error is None
-    assert len(listener.token_ids) == 120
-    assert listener.resumptions == 2
-    assert listener.steps_after_end == 0
-    assert cluster.pool.open_slots == 0
-
-
-class Unpromising(WorkerPool):
-    """Workers without known capabilities."""
-
-    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
-        """Return no capabilities."""
-        return pb.EngineCapabilities()
-
-
-@pytest.mark.parametrize(
-    ("policy", "sampling", "exact", "expected"),
-    [
-        ("auto", {}, False, False),
-        ("auto", {}, True, True),
-        ("auto", {"logprobs": 0}, False, True),
-        ("exact", {}, False, True),
-        ("plausible", {"logprobs": 0}, True, False),
-    ],
-)
-async def test_the_policy_determines_which_replies_are_of_one_run(
-    cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
-) -> None:
-    """Without known batch invariance a greedy reply is replayed for those, and continued for others."""
-    queue = AdmissionQueue(cluster.pool, AdmissionSettings())
-    failover = Failover(queue, FailoverSettings(resume=policy), Unpromising("test", accept))
-    listener = Listener()
-    failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
-    await some_tokens(listener)
-
-    await cluster.lose(await cluster.holder())
-
-    await listener.ended.wait()
-    assert listener.error is None
-    assert (failover.stats.replayed, failover.stats.resumed) == (expected, not expected)
-
-
-async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
-    """It can only be resumed by a replay, which must generate the same tokens; others are sent unchanged."""
-    sent: list[pb.Submit] = []
-
-    class Below:
-        def check_open(self, model: str, adapter_id: int) -> None:
-            pass
-
-        def submit(
-            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> RequestHandle:
-            sent.append(submit)
-            return send(cluster.pool, submit, listeners, model, placement)
-
-    failover = Failover(Below(), FailoverSettings(), cluster.pool)
-    kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
-    for sampling in kinds:
-        failover.submit("simulated", request(temperature=1.0, **sampling), [Listener()])
-
-    assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]
 
 
 async def test_an_aborted_request_is_not_resumed(cluster: Cluster) -> None:

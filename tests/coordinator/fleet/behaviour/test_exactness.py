@@ -1,0 +1,114 @@
+"""Which resumed replies are of one run, on real sockets: replays, their divergence, and the policy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, request, some_tokens
+from tests.workers import Listener, accept, send
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.failover.failover import Failover
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, ResumePolicy
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
+from tokenwire.coordinator.fleet.slots import SlotListener
+from tokenwire.errors import EngineFailed
+from tokenwire.v1 import inference_pb2 as pb
+
+GENERATORS = pytest.mark.parametrize("cluster", [{"seeds": "generator"}], indirect=True)
+"""Settings of an engine in which each request samples from its own generator, as in most engines."""
+
+
+async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Listener:
+    """Send a seeded request, lose its worker, and keep one that generates other tokens; return when it has ended."""
+    await cluster.lose("two")
+    await cluster.start("two", step_ms=4, seeds="generator", seed=99)
+    listener = Listener()
+    handle = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    if handle.explain().endswith("two.sock"):
+        listener = Listener()
+        cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    await some_tokens(listener)
+    await cluster.lose("one")
+    await listener.ended.wait()
+    return listener
+
+
+@GENERATORS
+async def test_a_diverging_replay_is_an_error_for_clients_that_get_ids(cluster: Cluster) -> None:
+    """They never get tokens of two runs."""
+    listener = await lose_to_another_model(cluster, Placement(exact=True))
+
+    assert isinstance(listener.error, EngineFailed)
+    assert "differs from the first" in listener.error.message
+
+
+@GENERATORS
+async def test_a_diverging_replay_continues_from_the_tokens_for_clients_that_get_text(cluster: Cluster) -> None:
+    """They get the remaining tokens, as many as requested, and the usage counts all of them."""
+    listener = await lose_to_another_model(cluster, NEW)
+
+    assert listener.error is None
+    assert len(listener.token_ids) == 120
+    assert listener.resumptions == 2
+    assert listener.steps_after_end == 0
+    assert cluster.pool.open_slots == 0
+
+
+class Unpromising(WorkerPool):
+    """Workers without known capabilities."""
+
+    def capabilities(self, model: str, adapter_id: int = 0) -> pb.EngineCapabilities:
+        """Return no capabilities."""
+        return pb.EngineCapabilities()
+
+
+@pytest.mark.parametrize(
+    ("policy", "sampling", "exact", "expected"),
+    [
+        ("auto", {}, False, False),
+        ("auto", {}, True, True),
+        ("auto", {"logprobs": 0}, False, True),
+        ("exact", {}, False, True),
+        ("plausible", {"logprobs": 0}, True, False),
+    ],
+)
+async def test_the_policy_determines_which_replies_are_of_one_run(
+    cluster: Cluster, policy: ResumePolicy, sampling: dict[str, Any], exact: bool, expected: bool
+) -> None:
+    """Without known batch invariance a greedy reply is replayed for those, and continued for others."""
+    queue = AdmissionQueue(cluster.pool, AdmissionSettings())
+    failover = Failover(queue, FailoverSettings(resume=policy), Unpromising("test", accept))
+    listener = Listener()
+    failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
+    await some_tokens(listener)
+
+    await cluster.lose(await cluster.holder())
+
+    await listener.ended.wait()
+    assert listener.error is None
+    assert (failover.stats.replayed, failover.stats.resumed) == (expected, not expected)
+
+
+async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) -> None:
+    """It can only be resumed by a replay, which must generate the same tokens; others are sent unchanged."""
+    sent: list[pb.Submit] = []
+
+    class Below:
+        def check_open(self, model: str, adapter_id: int) -> None:
+            pass
+
+        def submit(
+            self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
+        ) -> RequestHandle:
+            sent.append(submit)
+            return send(cluster.pool, submit, listeners, model, placement)
+
+    failover = Failover(Below(), FailoverSettings(), cluster.pool)
+    kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
+    for sampling in kinds:
+        failover.submit("simulated", request(temperature=1.0, **sampling), [Listener()])
+
+    assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]
