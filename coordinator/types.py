@@ -25,15 +25,6 @@ ENGINE_DEFAULTS: dict[str, float | int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
-    """A LoRA adapter that requests may name."""
-
-    model: str
-    """First name of its base model."""
-    lora: pb.LoraAdapter
-
-
-@dataclass(frozen=True, slots=True)
 class ServedModel:
     """A model that requests may name."""
 
@@ -48,11 +39,11 @@ class ServedModel:
     template: ChatTemplate
     token_texts: TokenTexts
     parsers: Parsers
-    adapter: Adapter | None = None
+    lora: pb.LoraAdapter | None = None
     """The LoRA adapter with this name; None for a model itself."""
+    fleet_name: str = ""
+    """The model's name in the fleet, by default the first of its names; for adapters, that of their base model."""
 
-    fleet_name: str = field(init=False)
-    """The model's name in the fleet; for adapters, of their base model."""
     stop_token_ids: Sequence[int] = field(init=False)
     """Stop tokens of the generation config, which end every reply."""
     sampling_defaults: pb.SamplingParams = field(init=False, repr=False)
@@ -61,7 +52,7 @@ class ServedModel:
     def __post_init__(self) -> None:
         given = self.default_sampling_params
         defaults = pb.SamplingParams(**{name: given.get(name, value) for name, value in ENGINE_DEFAULTS.items()})
-        object.__setattr__(self, "fleet_name", self.adapter.model if self.adapter is not None else self.names[0])
+        object.__setattr__(self, "fleet_name", self.fleet_name or self.names[0])
         object.__setattr__(self, "stop_token_ids", given.get("stop_token_ids", ()))
         object.__setattr__(self, "sampling_defaults", defaults)
 

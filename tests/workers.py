@@ -8,8 +8,9 @@ from pathlib import Path
 import grpc
 
 from tokenwire import protocol
+from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import NEW, PlacedRequest, Placement
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError

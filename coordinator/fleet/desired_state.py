@@ -2,12 +2,21 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tokenwire.coordinator.types import Adapter
 from tokenwire.v1 import inference_pb2 as pb
 
 _NONCE_BITS = 16
 _MAX_ADAPTER_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter that requests may name."""
+
+    model: str
+    """First name of its base model."""
+    lora: pb.LoraAdapter
 
 
 class DesiredStates:

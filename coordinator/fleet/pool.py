@@ -10,8 +10,9 @@ from functools import partial
 from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
+from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.reconciler import Reconciler
-from tokenwire.coordinator.fleet.request_handle import NEW, PlacedRequest, Placement
+from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.session import Prepare, WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
@@ -41,7 +42,7 @@ class _Member:
     """Removes a worker that is no longer listed, once its last slot has ended."""
 
 
-class WorkerPool(SessionListener):
+class WorkerPool(SessionListener[WorkerSession]):
     """Sessions with workers that may come and go. Workers that have drifted are reconciled."""
 
     def __init__(

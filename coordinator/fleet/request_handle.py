@@ -8,7 +8,6 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:
-    from tokenwire.coordinator.fleet.routing import Decision
     from tokenwire.coordinator.fleet.session import WorkerSession
 
 
@@ -45,34 +44,6 @@ class RequestHandle(Protocol):
 
     def explain(self) -> str:
         """Return which worker has the request and why, for a debug header; empty while none has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedRequest:
-    """The handle of a request that was sent to a worker."""
-
-    decision: "Decision[WorkerSession]"
-    slots: Sequence[int]
-    listeners: Sequence[SlotListener]
-
-    @property
-    def session(self) -> "WorkerSession":
-        """The session with the worker."""
-        return self.decision.worker
-
-    def abort(self) -> None:
-        """Abort the sequences that still run. Safe at any time, more than once."""
-        running = [
-            slot
-            for slot, listener in zip(self.slots, self.listeners, strict=True)
-            if self.session.listens(slot, listener)
-        ]
-        if running:
-            self.session.abort(running)
-
-    def explain(self) -> str:
-        """Return which worker has the request, and why."""
-        return self.decision.explain()
 
 
 class Fleet(Protocol):

@@ -41,7 +41,7 @@ class WorkerSession:
         address: str,
         coordinator_id: str,
         prepare: Prepare,
-        listener: SessionListener | None = None,
+        listener: "SessionListener[WorkerSession] | None" = None,
         open_transport: OpenTransport | None = None,
         liveness: LivenessSettings | None = None,
         stats_by_model: StatsByModel | None = None,

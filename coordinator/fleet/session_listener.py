@@ -1,12 +1,12 @@
 """What a session reports to its pool: its state, and callbacks."""
 
 import enum
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from tokenwire.v1 import inference_pb2 as pb
 
-if TYPE_CHECKING:
-    from tokenwire.coordinator.fleet.session import WorkerSession
+S = TypeVar("S", contravariant=True)
+"""The session that calls: a parameter, because sessions import this module."""
 
 
 class SessionState(enum.Enum):
@@ -19,21 +19,21 @@ class SessionState(enum.Enum):
     DRAINING = "draining"
 
 
-class SessionListener:
+class SessionListener(Generic[S]):
     """Callbacks of a session; these do nothing, for a session outside a pool."""
 
-    def on_session_change(self, session: "WorkerSession") -> None:
+    def on_session_change(self, session: S) -> None:
         """Called when the state of the session or of its worker may have changed."""
 
     def on_slots_freed(self) -> None:
         """Called when sequences ended or the worker's capacity grew."""
 
-    def on_cache_change(self, session: "WorkerSession", change: pb.CacheChange) -> None:
+    def on_cache_change(self, session: S, change: pb.CacheChange) -> None:
         """Called with the blocks that the worker's prefix cache stored and evicted."""
 
-    def on_survived(self, session: "WorkerSession", submit: pb.Submit) -> None:
+    def on_survived(self, session: S, submit: pb.Submit) -> None:
         """Called when the worker survived the start of a request."""
 
-    def is_covered(self, session: "WorkerSession") -> bool:
+    def is_covered(self, session: S) -> bool:
         """Return whether another worker could take over the requests of one that stalls."""
         return True

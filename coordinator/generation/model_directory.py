@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from tokenwire import tokenizer_files
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
-from tokenwire.coordinator.fleet.desired_state import DesiredStates
+from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.parsing.loader import load_parsers
 from tokenwire.coordinator.parsing.settings import ModelFacts
@@ -23,7 +23,7 @@ from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate, UntrustedRenderer
 from tokenwire.coordinator.text.template.renderer_process import IsolatedRenderer
 from tokenwire.coordinator.text.tokenizer import Tokenizer, read_directory
-from tokenwire.coordinator.types import Adapter, ServedModel
+from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import NotFound, Unavailable
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
@@ -116,7 +116,7 @@ class ModelDirectory:
         adapter = self._desired.adapter(name)
         if adapter is None or adapter.model not in self._models:
             return None
-        return replace(self._models[adapter.model], names=(name,), adapter=adapter)
+        return replace(self._models[adapter.model], names=(name,), lora=adapter.lora, fleet_name=adapter.model)
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Register a worker's model, with its tokenizer from memory, disk or the worker itself."""

@@ -116,7 +116,7 @@ class Generation:
         model = model or await self._models.wait_for(request.model)
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
-        self._fleet.check_open(model.fleet_name, 0 if model.adapter is None else model.adapter.lora.id)
+        self._fleet.check_open(model.fleet_name, 0 if model.lora is None else model.lora.id)
         request.sampling = sampling = _with_defaults(request.sampling, model)
         limits.check_request(request, model)
         prompts: list[PreparedPrompt] = []
@@ -219,14 +219,14 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
 
 def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
     """Return the message that submits a prompt to a worker."""
-    request, adapter, kwargs = prepared.request, prepared.model.adapter, prepared.request.reasoning_parser_kwargs
+    request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
     submit = pb.Submit(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
         sampling_params=request.sampling,
         priority=request.priority,
         cache_salt=request.cache_salt,
-        lora=None if adapter is None else adapter.lora,
+        lora=prepared.model.lora,
         session_id=request.session_id,
         data_parallel_rank=request.data_parallel_rank,
         reasoning_ended=request.reasoning_ended,

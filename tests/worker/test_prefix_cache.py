@@ -8,8 +8,8 @@ import pytest
 
 from tests.worker.simulated_engine.simulation import simulation
 from tests.workers import Listener, accept, running_worker, send, unix_address, until
+from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import PlacedRequest
 from tokenwire.coordinator.fleet.routing import Candidate, Router
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of

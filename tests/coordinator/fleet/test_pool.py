@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
+from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.request_handle import PlacedRequest
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer

@@ -122,7 +122,7 @@ async def test_adapters_are_listed_with_their_model() -> None:
     targets.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
     models = directory(clock, targets)
     await models.prepare(pb.Model(names=["red"]), fetch)
-    assert models.find("ruby").adapter is not None
+    assert models.find("ruby").lora is not None
     models.on_workers_gone("red")
     clock.now += LINGER_S
     with pytest.raises(NotFound):

@@ -1,0 +1,36 @@
+"""The handle of a request that was sent to a worker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenwire.coordinator.fleet.routing import Decision
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.slots import SlotListener
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRequest:
+    """Its worker, with the reasons for it, and its slots there."""
+
+    decision: Decision[WorkerSession]
+    slots: Sequence[int]
+    listeners: Sequence[SlotListener]
+
+    @property
+    def session(self) -> WorkerSession:
+        """The session with the worker."""
+        return self.decision.worker
+
+    def abort(self) -> None:
+        """Abort the sequences that still run. Safe at any time, more than once."""
+        running = [
+            slot
+            for slot, listener in zip(self.slots, self.listeners, strict=True)
+            if self.session.listens(slot, listener)
+        ]
+        if running:
+            self.session.abort(running)
+
+    def explain(self) -> str:
+        """Return which worker has the request, and why."""
+        return self.decision.explain()
