@@ -11,7 +11,7 @@ _SWEEP_AT = 32
 
 
 class PrefixIndex:
-    """Maps block hashes to the workers that hold them, one bit for each worker.
+    """Maps prefix hashes to the workers that hold them, one bit for each worker.
 
     Records what was sent to a worker, and is exact where the worker publishes KV events. Blocks are in two
     generations: a used block moves to the young one, and when that is full, the old one is evicted.

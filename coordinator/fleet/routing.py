@@ -52,7 +52,7 @@ class RoutingInputs:
     tokens: int
     """Length of the prompt."""
     hashes: Sequence[int] = ()
-    """Block hashes of its prefixes."""
+    """Prefix hashes of its blocks."""
     cached: Mapping[str, int] = field(default_factory=dict)
     """How many leading tokens each worker has cached, by instance id."""
     session: bytes = b""

@@ -108,12 +108,7 @@ class SamplingFields(RequestModel):
         logprobs: number of most likely tokens to report with each token; None: no report. prompt_logprobs: the same for
         prompt tokens, if the request does not set it itself.
         """
-        if max_tokens is not None and max_tokens < 1:
-            raise InvalidRequest(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
-        if self.min_tokens < 0:
-            raise InvalidRequest(
-                f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.", param="min_tokens"
-            )
+        self._check_lengths(max_tokens)
         if self.allowed_token_ids == []:
             raise InvalidRequest("allowed_token_ids is not None and empty!", param="allowed_token_ids")
         wanted = prompt_logprobs if self.prompt_logprobs is None else self.prompt_logprobs
@@ -142,3 +137,12 @@ class SamplingFields(RequestModel):
             watermarking=self.watermarking,
             routed_experts_prompt_start=self.routed_experts_prompt_start or None,
         )
+
+    def _check_lengths(self, max_tokens: int | None) -> None:
+        """Raise InvalidRequest for limits of a reply's length that no reply has."""
+        if max_tokens is not None and max_tokens < 1:
+            raise InvalidRequest(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
+        if self.min_tokens < 0:
+            raise InvalidRequest(
+                f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.", param="min_tokens"
+            )
