@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -54,8 +55,59 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.peer_auth.client import ChannelFactory
 
 
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What the routes serve: the workers and all that is between them and a request."""
+
+    coordinator_id: str
+    readiness: Readiness
+    models: ModelDirectory
+    pool: WorkerPool
+    queue: AdmissionQueue
+    failover: Failover
+    history: TokenHistory
+    generation: Generation
+    control: FleetControl
+    status: FleetStatus
+    metrics: Metrics
+
+
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and disconnects."""
+    core = build_core(settings)
+    tracing = open_tracing(settings.observability.otlp_traces_endpoint)
+    finder = WorkerFinder({value: open_source(value, core.pool.serves) for value in settings.workers}, core.pool.update)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        finder.start()
+        await core.metrics.start()
+        yield
+        await core.metrics.stop()
+        await finder.stop()
+        core.failover.stop()
+        await core.pool.stop()
+        await core.models.close()
+        await core.history.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
+
+    app = FastAPI(openapi_url=None, lifespan=lifespan)
+    app.state.pool = core.pool
+    app.state.readiness = core.readiness
+    authenticator = _add_routes(app, settings, core)
+    install_error_handlers(app)
+    listeners: list[RequestListener] = [core.metrics.requests]
+    if settings.observability.request_log:
+        listeners.append(RequestLog())
+    if tracing is not None:
+        listeners.append(tracing)
+    _add_middleware(app, settings, core.readiness, listeners, authenticator)
+    return app
+
+
+def build_core(settings: CoordinatorSettings) -> Core:
+    """Return the coordinator without its HTTP interface, not connected yet."""
     readiness = Readiness()
     desired = DesiredStates(settings.control.stale_weights)
     expected = ExpectedModels(settings.expected_models, settings.admission)
@@ -71,14 +123,9 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
     )
-    finder = WorkerFinder({value: open_source(value, pool.serves) for value in settings.workers}, pool.update)
-    history = TokenHistory(open_store(settings.history))
     queue = AdmissionQueue(pool, settings.admission, expected)
-    failover = Failover(queue, settings.failover, pool)
-    if settings.siblings_dir is not None:
-        failover.poison.journal = PoisonJournal(settings.siblings_dir)
-    pool.set_drain_callback(failover.on_draining)
-    pool.set_loss_callbacks(failover.poison.on_worker_lost, failover.poison.on_survived)
+    failover = _failover(settings, queue, pool)
+    history = TokenHistory(open_store(settings.history))
     generation = Generation(
         failover,
         models,
@@ -86,35 +133,27 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         settings.admission.request_timeout_s,
         takes_transfers=settings.api.kv_transfer_params,
     )
+    control = FleetControl(pool, desired, settings.control.timeout_s)
+    status = FleetStatus(pool, control)
+    collector, relay = FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions)
+    metrics = Metrics(collector, relay, settings.siblings_dir, lambda: readiness.in_flight)
+    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, control, status, metrics)
+
+
+def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
+    failover = Failover(queue, settings.failover, pool)
+    if settings.siblings_dir is not None:
+        failover.poison.journal = PoisonJournal(settings.siblings_dir)
+    pool.set_drain_callback(failover.on_draining)
+    pool.set_loss_callbacks(failover.poison.on_worker_lost, failover.poison.on_survived)
+    return failover
+
+
+def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
+    """Add the enabled routes; return what authenticates their requests, None without keys."""
+    models, pool, queue, failover, generation = core.models, core.pool, core.queue, core.failover, core.generation
     aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids))
     authorization = AdminAuthorization(settings.control.admin_key)
-    control = FleetControl(pool, desired, settings.control.timeout_s)
-    fleet = FleetStatus(pool, control)
-    metrics = Metrics(
-        FleetCollector(pool, queue, failover.stats),
-        Relay(lambda: pool.sessions),
-        settings.siblings_dir,
-        lambda: readiness.in_flight,
-    )
-    tracing = open_tracing(settings.observability.otlp_traces_endpoint)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        finder.start()
-        await metrics.start()
-        yield
-        await metrics.stop()
-        await finder.stop()
-        failover.stop()
-        await pool.stop()
-        await models.close()
-        await history.close()
-        if tracing is not None:
-            await asyncio.to_thread(tracing.close)
-
-    app = FastAPI(openapi_url=None, lifespan=lifespan)
-    app.state.pool = pool
-    app.state.readiness = readiness
     chat = ChatService(generation, models, settings.api)
     app.include_router(chat_routes(chat))
     app.include_router(responses_routes(chat))
@@ -123,30 +162,34 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, authorization))
-    admin = control_routes(control, fleet, settings.control, authorization)
+    admin = control_routes(core.control, core.status, settings.control, authorization)
     app.include_router(admin)
-    app.include_router(service_routes(pool, models, readiness, metrics))
+    app.include_router(service_routes(pool, models, core.readiness, core.metrics))
     if settings.status_page:
-        app.include_router(page_routes(Snapshot(coordinator_id, pool, fleet, models, queue, readiness)))
+        snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness)
+        app.include_router(page_routes(snapshot))
     keys = open_keys(settings.auth)
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
     security = Security(keys is not None, settings.control.admin_key is not None, free_paths, authorization.guards)
     app.include_router(documentation_routes(app.routes, security))
-    install_error_handlers(app)
-    listeners: list[RequestListener] = [metrics.requests]
-    if settings.observability.request_log:
-        listeners.append(RequestLog())
-    if tracing is not None:
-        listeners.append(tracing)
+    return None if keys is None else Authenticator(keys, free_paths, admin.routes)
+
+
+def _add_middleware(
+    app: FastAPI,
+    settings: CoordinatorSettings,
+    readiness: Readiness,
+    listeners: list[RequestListener],
+    authenticator: Authenticator | None,
+) -> None:
     checks_host = settings.allowed_hosts or is_loopback(settings.host)
     app.add_middleware(
         RequestMiddleware,
         listeners,
         readiness=readiness,
-        authenticator=None if keys is None else Authenticator(keys, free_paths, admin.routes),
+        authenticator=authenticator,
         allowed_hosts=AllowedHosts(settings.allowed_hosts) if checks_host else None,
         max_body_bytes=settings.max_body_bytes,
         records_prompts=settings.observability.log_prompts,
         names_workers=settings.api.debug_headers,
     )
-    return app

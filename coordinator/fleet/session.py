@@ -36,6 +36,23 @@ Prepare = Callable[[pb.Model, FetchFiles], Awaitable[None]]
 class WorkerSession:
     """The session with one worker, reopened whenever it ends while `run` runs."""
 
+    state = SessionState.CONNECTING
+    instance_id = ""
+    """Identifies the worker's process; empty before its first welcome."""
+    model: pb.Model | None = None
+    name = ""
+    """First name of the model that the worker serves; empty before its first welcome."""
+    weight_version = ""
+    """Version of the weights that generated the last tokens."""
+    alive: bool | None = False
+    """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
+    worker_drains = False
+    """Whether the worker has announced its shutdown."""
+    engine_died = False
+    """Whether it shuts down because its engine died."""
+    last_error = "not connected yet"
+    _retired = False
+
     def __init__(
         self,
         address: str,
@@ -48,19 +65,10 @@ class WorkerSession:
     ) -> None:
         """`stats_by_model` holds the statistics that this session adds to."""
         self.address = address
-        self.state = SessionState.CONNECTING
-        self.instance_id = ""
-        """Identifies the worker's process; empty before its first welcome."""
-        self.model: pb.Model | None = None
-        self.name = ""
-        """First name of the model that the worker serves; empty before its first welcome."""
-        self.weight_version = ""
-        """Version of the weights that generated the last tokens."""
         self.serving = pb.ServingState()
         """The worker's serving state, as announced last."""
         self.capabilities = pb.EngineCapabilities()
         """How its engine samples."""
-        self.last_error = "not connected yet"
         self._coordinator_id = coordinator_id
         self._prepare = prepare
         self._listener = listener or SessionListener()
@@ -73,16 +81,9 @@ class WorkerSession:
         self.recent_starts = RecentStarts(partial(self._listener.on_survived, self))
         """Requests that the worker has just started."""
         self.breaker = CircuitBreaker()
-        self.alive: bool | None = False
-        """Whether the worker's process runs; None after a loss, until the next attempt to connect shows it."""
         self.losses = dict.fromkeys(LossReason, 0)
         """Unannounced losses of the worker, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
-        self._retired = False
-        self.worker_drains = False
-        """Whether the worker has announced its shutdown."""
-        self.engine_died = False
-        """Whether it shuts down because its engine died."""
         self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._transport: WorkerTransport | None = None
 

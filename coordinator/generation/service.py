@@ -81,7 +81,11 @@ class GenerationHandle:
         """Return which workers have the parts and why, for a debug header."""
         return ", ".join(filter(None, (part.explain() for part in self.parts)))
 
-    def time_out(self, seconds: float, reply: Reply) -> None:
+    def start_timer(self, seconds: float, reply: Reply) -> None:
+        """Abort the request after so many seconds, unless it has ended."""
+        self.timer = asyncio.get_running_loop().call_later(seconds, self._time_out, seconds, reply)
+
+    def _time_out(self, seconds: float, reply: Reply) -> None:
         """Abort after a timeout in seconds, and fail the reply."""
         self.abort()
         reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
@@ -166,11 +170,7 @@ class Generation:
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
-                submit = _submit(prepared, position)
-                if caller.min_priority is not None:
-                    submit.priority = max(submit.priority, caller.min_priority)
-                if record.trace_headers:
-                    submit.trace_headers.update(record.trace_headers)
+                submit = _submit_for(prepared, position, context)
                 choices = _choices(prepared, position, texts, reply)
                 handle.parts.append(self._fleet.submit(model.fleet_name, submit, choices, placement))
                 if not position:
@@ -182,8 +182,7 @@ class Generation:
             raise
         limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
         if limits_s:
-            loop, seconds = asyncio.get_running_loop(), min(limits_s)
-            handle.timer = loop.call_later(seconds, handle.time_out, seconds, reply)
+            handle.start_timer(min(limits_s), reply)
         caller.charge(prepared.prompt_tokens)
         return handle
 
@@ -233,6 +232,16 @@ def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
     )
     submit.sampling_params.max_tokens = prepared.max_tokens[position]
+    return submit
+
+
+def _submit_for(prepared: PreparedRequest, position: int, context: RequestContext) -> pb.Submit:
+    """Return the message that submits a prompt, with the caller's priority and the request's trace."""
+    submit, lowest = _submit(prepared, position), context.caller.min_priority
+    if lowest is not None:
+        submit.priority = max(submit.priority, lowest)
+    if context.record.trace_headers:
+        submit.trace_headers.update(context.record.trace_headers)
     return submit
 
 
