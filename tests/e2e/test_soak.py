@@ -1,15 +1,10 @@
 """Hundreds of concurrent streams with clients of every kind: replies are complete, and nothing leaks."""
 
 import asyncio
-import json
 import random
 import resource
-import socket
-import struct
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,13 +13,12 @@ import httpx
 import psutil
 import pytest
 
+from tests.e2e.bare_streams import CHAT, MESSAGES, Reply, Stream, parse, sent, streamed
 from tests.processes import Service, simulated_service
 
 pytestmark = pytest.mark.slow
 
 MOST_STREAMS = 1000
-CHAT = "/v1/chat/completions"
-MESSAGES = [{"role": "user", "content": "Hi"}]
 TINY_BUFFER = 4096
 # Kilobytes in every chunk, so that few tokens fill the kernel's buffers of a connection that nobody reads.
 BULKY: dict[str, Any] = {"request_id": "x" * 512, "logprobs": True, "top_logprobs": 20}
@@ -87,7 +81,7 @@ class Round:
         self.stopped = 0
         """Choices among them that a stop string ended."""
 
-    def maybe_reset(self, stream: "Stream") -> None:
+    def maybe_reset(self, stream: Stream) -> None:
         """Let every other client disconnect with a reset."""
         if self.dice.random() < 0.5:
             stream.reset_on_close()
@@ -114,94 +108,6 @@ class Round:
                 self.pulse.end()
             await asyncio.to_thread(_wait_idle, self.service)
             self.cut.set()
-
-
-class Stream:
-    """One request on a bare socket, so that nothing reads ahead."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.data = bytearray()
-        self._connection = connection
-
-    @property
-    def complete(self) -> bool:
-        """Whether the body ended properly."""
-        return self.data.endswith(b"\r\n0\r\n\r\n")
-
-    async def read(self, size: int = 65536) -> bool:
-        """Read once after others had a turn; return False if the server has closed the connection."""
-        await asyncio.sleep(0)
-        try:
-            part = await asyncio.get_running_loop().sock_recv(self._connection, size)
-        except ConnectionResetError:
-            return False
-        self.data += part
-        return bool(part)
-
-    def widen(self) -> None:
-        """Enlarge the receive buffer."""
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
-
-    def reset_on_close(self) -> None:
-        """Make the end of the block a reset."""
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-@asynccontextmanager
-async def sent(soak: Round, body: dict[str, Any], receive_buffer: int | None = None) -> AsyncIterator[Stream]:
-    """Connect and send a request; disconnect at the end."""
-    with socket.socket() as connection:
-        connection.setblocking(False)
-        if receive_buffer is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        loop = asyncio.get_running_loop()
-        await loop.sock_connect(connection, soak.address)
-        payload = json.dumps({"messages": MESSAGES, **body}).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(payload)}"
-        await loop.sock_sendall(connection, f"{head}\r\n\r\n".encode() + payload)
-        yield Stream(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A complete streamed reply."""
-
-    texts: list[str]
-    finish_reasons: list[str]
-    completion_tokens: int
-
-
-def parse(data: bytearray, choices: int) -> Reply:
-    """Parse a whole response; fail unless it is complete."""
-    head, _, body = bytes(data).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 "), data[:500]
-    events = _unchunk(body).split(b"\n\n")
-    assert events[-2:] == [b"data: [DONE]", b""], data[-500:]
-    chunks = [json.loads(event.removeprefix(b"data: ")) for event in events[:-2]]
-    texts, reasons = [""] * choices, [""] * choices
-    for chunk in chunks:
-        for choice in chunk["choices"]:
-            assert not reasons[choice["index"]], "text after the end"
-            texts[choice["index"]] += choice["delta"].get("content") or ""
-            reasons[choice["index"]] = choice["finish_reason"] or ""
-    return Reply(texts, reasons, chunks[-1]["usage"]["completion_tokens"])
-
-
-def _unchunk(body: bytes) -> bytes:
-    parts = []
-    start = 0
-    while size := int(body[start : (end := body.index(b"\r\n", start))], 16):
-        parts.append(body[end + 2 : end + 2 + size])
-        assert body[end + 2 + size : end + 4 + size] == b"\r\n"
-        start = end + 4 + size
-    assert body[end:] == b"\r\n\r\n", "something follows the last chunk"
-    return b"".join(parts)
-
-
-def streamed(max_tokens: int, **fields: Any) -> dict[str, Any]:
-    """Return a streamed request that counts its tokens."""
-    return {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": max_tokens, **fields}
 
 
 # The clients.
@@ -242,7 +148,7 @@ async def two_choices(soak: Round) -> None:
 
 
 async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> Reply:
-    async with sent(soak, body) as stream:
+    async with sent(soak.address, body) as stream:
         while not stream.complete:
             assert await stream.read(), stream.data[-500:]
             soak.pulse.beat()
@@ -252,14 +158,14 @@ async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> 
 
 async def leave_at_once(soak: Round) -> None:
     """Disconnect before the first token."""
-    async with sent(soak, streamed(20_000)) as stream:
+    async with sent(soak.address, streamed(20_000)) as stream:
         soak.maybe_reset(stream)
 
 
 async def leave_midway(soak: Round) -> None:
     """Disconnect within the reply."""
     enough = soak.dice.randint(1, 20_000)
-    async with sent(soak, streamed(20_000, n=soak.dice.randint(1, 2))) as stream:
+    async with sent(soak.address, streamed(20_000, n=soak.dice.randint(1, 2))) as stream:
         while len(stream.data) < enough:
             assert await stream.read(4096), stream.data[-500:]
         soak.maybe_reset(stream)
@@ -267,7 +173,7 @@ async def leave_midway(soak: Round) -> None:
 
 async def hang_up_unstreamed(soak: Round) -> None:
     """Disconnect from a non-streamed reply, at once or after others have read."""
-    async with sent(soak, {"max_tokens": 20_000, "n": soak.dice.randint(1, 2)}) as stream:
+    async with sent(soak.address, {"max_tokens": 20_000, "n": soak.dice.randint(1, 2)}) as stream:
         for _ in range(soak.dice.randint(0, 5)):
             await soak.pulse.wait()
         soak.maybe_reset(stream)
@@ -275,7 +181,7 @@ async def hang_up_unstreamed(soak: Round) -> None:
 
 async def read_slowly(soak: Round) -> None:
     """Read little at a time, with a tiny buffer, until all fast readers are done; then read the rest."""
-    async with sent(soak, streamed(300, **BULKY), TINY_BUFFER) as stream:
+    async with sent(soak.address, streamed(300, **BULKY), TINY_BUFFER) as stream:
         while not stream.complete:
             assert await stream.read(soak.dice.randint(1000, 9000)), stream.data[-500:]
             await soak.pulse.wait()
@@ -287,7 +193,7 @@ async def read_slowly(soak: Round) -> None:
 
 async def never_read(soak: Round) -> None:
     """Read nothing until the server disconnects: the rest is not a whole reply."""
-    async with sent(soak, streamed(30_000, **BULKY), TINY_BUFFER) as stream:
+    async with sent(soak.address, streamed(30_000, **BULKY), TINY_BUFFER) as stream:
         await soak.cut.wait()
         while await stream.read():
             pass

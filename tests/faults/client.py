@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.load import http_request
+from tests.chunked import unchunk
 
 
 @dataclass(slots=True)
@@ -70,7 +71,7 @@ def _parse(data: bytes, stream: Stream) -> None:
     if not head.startswith(b"HTTP/1.1 200"):
         stream.problem = stream.problem or head[:40].decode(errors="replace") + " " + chunked[:300].decode("utf-8")
         return
-    lines = _unchunk(chunked).decode().split("\n\n")
+    lines = unchunk(chunked)[0].decode().split("\n\n")
     events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
     for event in events:
         if event != "[DONE]":
@@ -89,15 +90,3 @@ def _take(event: dict[str, Any], stream: Stream) -> None:
         stream.token_ids += choice.get("token_ids") or []
         stream.finish_reason = choice["finish_reason"] or stream.finish_reason
     stream.usage = event.get("usage") or stream.usage
-
-
-def _unchunk(data: bytes) -> bytes:
-    pieces = []
-    while data:
-        size, _, rest = data.partition(b"\r\n")
-        length = int(size or b"0", 16)
-        if not length:
-            break
-        pieces.append(rest[:length])
-        data = rest[length + 2 :]
-    return b"".join(pieces)
