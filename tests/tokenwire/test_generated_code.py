@@ -1,4 +1,4 @@
-"""Generated protobuf code."""
+"""The generated protobuf code of tokenwire/v1."""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""Real templates render conversations that start in the middle, which clients use to find text between turns."""
+"""Real templates render conversations that start in the middle, which clients use to find text between turns.
+
+It is of the templates and of no single module: each real one must do this for the token history to be exact.
+"""
 
 from typing import Any
 

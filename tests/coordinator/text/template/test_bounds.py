@@ -1,4 +1,7 @@
-"""Limits on time and output of templates, across the sandbox, its filters and guards, and the renderer process."""
+"""Limits on time and output of templates, across the sandbox, its filters and guards, and the renderer process.
+
+One file, since each limit must hold whichever of these modules enforces it.
+"""
 
 import asyncio
 import gc

@@ -1,4 +1,7 @@
-"""Prompts equal vLLM's, from a request's JSON to the ids."""
+"""Prompts equal vLLM's, from a request's JSON to the ids.
+
+Parity with vLLM is of no single module; see also tests/coordinator/parsing/test_vllm_parity.py.
+"""
 
 import asyncio
 import copy

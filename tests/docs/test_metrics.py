@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 
-_DOCUMENT = Path(__file__).parents[4] / "docs" / "operations.md"
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 _ROW = re.compile(r"^\| `(tokenwire_\w+)` \| (\w+) \|", re.MULTILINE)
 
 
