@@ -11,6 +11,7 @@ from httpx._transports import default as httpx_transports
 from httpx2._transports import default as httpx2_transports
 from hypothesis import settings
 
+from tests.certificates import Authority
 from tests.clock import Clock
 from tokenwire.gc_tuning import gc_disabled
 
@@ -44,3 +45,9 @@ def pytest_collection_finish() -> None:
 def time() -> Clock:
     """A clock that the test advances."""
     return Clock()
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """An authority that a module's certificates are from."""
+    return Authority()

@@ -246,7 +246,7 @@ class TlsClient(Client):
 
 
 @asynccontextmanager
-async def client_of(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+async def connected_to(port: int, context: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
     """Connect, with a small receive buffer."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)

@@ -22,7 +22,7 @@ def _chart() -> Any:
     return helm.Chart.load(str(CHART))
 
 
-def refusal(values: Mapping[str, Any]) -> str:
+def chart_error(values: Mapping[str, Any]) -> str:
     """Return the chart's error for invalid values."""
     with pytest.raises(helm.HelmError) as caught:
         _chart().render(dict(values), name="tw", namespace=NAMESPACE)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.cases import POOL, SWITCHES
-from tests.deploy.rendering import pod_templates, refusal, render, render_texts
+from tests.deploy.rendering import chart_error, pod_templates, render, render_texts
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ from tests.deploy.rendering import pod_templates, refusal, render, render_texts
 )
 def test_wrong_values_are_refused(values: dict[str, Any], named: str) -> None:
     """Before anything is installed, by name."""
-    assert named in refusal(values)
+    assert named in chart_error(values)
 
 
 def test_notes_have_a_command_to_paste() -> None:

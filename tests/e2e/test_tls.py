@@ -23,12 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def authority() -> Authority:
-    """Signs the HTTP listener's certificate."""
-    return Authority("front authority")
-
-
-@pytest.fixture(scope="module")
 def worker(folder: Path) -> Iterator[tuple[Process, str]]:
     """The address of a worker that requires certificates."""
     certify_peers(folder, Authority("peer authority"))
@@ -103,7 +97,7 @@ async def test_rotation_drops_no_stream(
         async with asyncio.timeout(60):
             await started.wait()
         _exchange(folder, following, signing)
-        late = await _ask_anew(url, following)
+        late = await _ask(url, following)
         assert not any(task.done() for task in streams), "the exchange came too late to mean anything"
         assert await asyncio.gather(*streams) == [TOKENS] * STREAMS
     assert late == 200
@@ -120,7 +114,7 @@ def _exchange(folder: Path, front: Authority, signing: Authority) -> None:
     certify_peers(folder, signing)
 
 
-async def _ask_anew(url: str, authority: Authority) -> int:
+async def _ask(url: str, authority: Authority) -> int:
     async with httpx.AsyncClient(verify=trusting(authority)) as client:
         answer = await client.post(f"{url}/v1/completions", json={"prompt": "Hi", "max_tokens": 3}, timeout=30)
     return answer.status_code

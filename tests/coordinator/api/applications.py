@@ -2,9 +2,20 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 from fastapi import FastAPI
+
+from tokenwire.coordinator.auth.api_keys import AuthSettings
+from tokenwire.coordinator.settings import CoordinatorSettings
+
+
+def with_api_key(settings: CoordinatorSettings, folder: Path) -> CoordinatorSettings:
+    """Return the same settings with an API key."""
+    (file := folder / "keys").write_text("tenant sesame\n")
+    return replace(settings, auth=AuthSettings(file))
 
 
 @asynccontextmanager

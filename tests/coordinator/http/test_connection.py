@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from tests.coordinator.serving import Client, Exchange, client_of, serving
+from tests.coordinator.serving import Client, Exchange, connected_to, serving
 from tests.workers import until
 from tokenwire.coordinator.http.connection import AsgiConnection
 
@@ -27,7 +27,7 @@ async def test_chunks_arrive_whole_and_in_order(lent: bool) -> None:
                 await asyncio.sleep(0)
         await exchange.end()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         reply = await client.read_reply()
 
@@ -49,7 +49,7 @@ async def test_a_connection_is_reused_after_a_stream(lent: bool) -> None:
         exchange.connection.write(exchange.path.encode())
         await exchange.end()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         for path in ("/one", "/slow", "/two"):
             written.clear()
             await client.send(path)
@@ -81,7 +81,7 @@ async def test_a_pipelined_request_is_answered_after_the_first(lent: bool) -> No
         await exchange.end()
         order.append(f"{exchange.path} ended")
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/first", "/second")
         first = await client.read_reply()
         await until(lambda: "/second begins" in order)
@@ -107,7 +107,7 @@ async def test_a_disconnect_calls_back(lent: bool) -> None:
         await exchange.connection.flush()
         called.set()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         await watched.wait()
         client.leave()
@@ -127,7 +127,7 @@ async def test_an_earlier_disconnect_calls_back(lent: bool) -> None:
         await exchange.lost.wait()
         called.set()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         await arrived.wait()
         client.leave()
@@ -152,7 +152,7 @@ async def test_a_slow_reader_is_congested_until_it_reads_on(lent: bool) -> None:
         await drained.wait()
         await exchange.end()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         await congested.wait()
         assert not drained.is_set()
@@ -177,7 +177,7 @@ async def test_a_flush_returns_when_a_congested_client_disconnects(lent: bool) -
         await exchange.connection.flush()
         flushed.set()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         await congested.wait()
         client.leave()
@@ -195,7 +195,7 @@ async def test_a_cut_reply_is_incomplete(lent: bool) -> None:
         await exchange.connection.flush()
         exchange.connection.cut()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         reply = await client.read_reply()
 
@@ -220,7 +220,7 @@ async def test_after_a_release_no_callback_is_called(lent: bool) -> None:
         assert not exchange.drained.is_set()
         disconnected.set()
 
-    async with serving(route, lent) as port, client_of(port) as client:
+    async with serving(route, lent) as port, connected_to(port) as client:
         await client.send("/")
         await congested.wait()
         while await _read_on(client):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.coordinator.serving import Exchange, client_of, serving
+from tests.coordinator.serving import Exchange, connected_to, serving
 from tokenwire.coordinator.http.lent_connection import WriteBatch
 
 
@@ -78,7 +78,7 @@ async def test_a_client_that_reads_nothing_is_cut() -> None:
         await exchange.lost.wait()
         cut.set()
 
-    async with serving(route, lent=True, stall_timeout_s=0.3) as port, client_of(port) as client:
+    async with serving(route, lent=True, stall_timeout_s=0.3) as port, connected_to(port) as client:
         await client.send("/")
         await cut.wait()
 
@@ -101,7 +101,7 @@ async def test_a_client_that_reads_slowly_is_not_cut() -> None:
         await exchange.drained.wait()
         await exchange.end()
 
-    async with serving(route, lent=True, stall_timeout_s=stall_timeout_s) as port, client_of(port) as client:
+    async with serving(route, lent=True, stall_timeout_s=stall_timeout_s) as port, connected_to(port) as client:
         await client.send("/")
         await congested.wait()
         for _ in range(reads):

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.coordinator.serving import Client, Exchange, client_of, serving
+from tests.coordinator.serving import Client, Exchange, connected_to, serving
 from tokenwire.coordinator.http.protocol import MAX_HEADERS, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -30,7 +30,7 @@ async def answer(exchange: Exchange) -> None:
     await exchange.end()
 
 
-async def refusal(client: Client) -> tuple[int, str]:
+async def read_rejection(client: Client) -> tuple[int, str]:
     """Read a rejection and the end of the connection; return its status and message."""
     head, _, body = (await client.read_all()).partition(b"\r\n\r\n")
     return int(head[9:12]), json.loads(body)["error"]["message"]
@@ -47,46 +47,46 @@ async def refusal(client: Client) -> tuple[int, str]:
 )
 async def test_a_head_that_is_too_large_is_rejected(head: bytes) -> None:
     """Its request line, its headers together, or one endless header."""
-    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(head)
 
-        assert await refusal(client) == (431, "The request's headers are larger than 4096 bytes.")
+        assert await read_rejection(client) == (431, "The request's headers are larger than 4096 bytes.")
 
 
 async def test_a_header_that_grows_in_pieces_is_rejected() -> None:
     """The parser would buffer it without limit."""
-    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"X-Endless: ")
         for _ in range(5):
             await client.send_raw(b"x" * 1000)
             await asyncio.sleep(0)
 
-        assert (await refusal(client))[0] == 431
+        assert (await read_rejection(client))[0] == 431
 
 
 async def test_too_many_headers_are_rejected() -> None:
     """However short they are."""
-    async with serving(never, lent=True) as port, client_of(port) as client:
+    async with serving(never, lent=True) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"a:b\r\n" * MAX_HEADERS + b"\r\n")
 
-        assert await refusal(client) == (431, f"The request has more than {MAX_HEADERS} headers.")
+        assert await read_rejection(client) == (431, f"The request has more than {MAX_HEADERS} headers.")
 
 
 async def test_an_endless_trailer_is_rejected() -> None:
     """Trailers of a chunked body are limited like headers."""
-    async with serving(nothing, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(nothing, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
         await client.send_raw(b"0\r\nX-Endless: ")
         await asyncio.sleep(0.02)  # a read of its own
         await client.send_raw(b"x" * 5000)
 
-        assert (await refusal(client))[0] == 431
+        assert (await read_rejection(client))[0] == 431
 
 
 async def test_a_large_body_is_not_a_large_head() -> None:
     """Bodies have their own limit; further requests are served."""
     body = b"x" * 100_000
-    async with serving(answer, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(answer, lent=True, limits=SMALL) as port, connected_to(port) as client:
         for _ in range(3):
             await client.send_raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             assert (await client.read_reply()).body == b"ok"
@@ -94,35 +94,35 @@ async def test_a_large_body_is_not_a_large_head() -> None:
 
 async def test_invalid_http_is_rejected_in_the_shape_of_errors() -> None:
     """The status is 400."""
-    async with serving(never, lent=True) as port, client_of(port) as client:
+    async with serving(never, lent=True) as port, connected_to(port) as client:
         await client.send_raw(b"\x16\x03\x01 hello\r\n\r\n")
 
-        assert await refusal(client) == (400, "Invalid HTTP request received.")
+        assert await read_rejection(client) == (400, "Invalid HTTP request received.")
 
 
 async def test_a_slow_head_times_out() -> None:
     """Also that of a second request, and one of empty lines only."""
     async with serving(answer, lent=True, limits=IMPATIENT) as port:
         for beginning in (HEAD, b"\r\n"):
-            async with client_of(port) as client:
+            async with connected_to(port) as client:
                 await client.send_raw(beginning)
-                assert await refusal(client) == (408, "The request's headers were not received within 0.05 s.")
-        async with client_of(port) as client:
+                assert await read_rejection(client) == (408, "The request's headers were not received within 0.05 s.")
+        async with connected_to(port) as client:
             await client.send("/")
             await client.read_reply()
             await client.send_raw(HEAD)
-            assert (await refusal(client))[0] == 408
+            assert (await read_rejection(client))[0] == 408
 
 
 async def test_a_silent_connection_is_closed() -> None:
     """No response is sent."""
-    async with serving(never, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+    async with serving(never, lent=True, limits=IMPATIENT) as port, connected_to(port) as client:
         assert await client.read_all() == b""
 
 
 async def test_a_slow_body_times_out() -> None:
     """The route gets a disconnect."""
-    async with serving(nothing, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+    async with serving(nothing, lent=True, limits=IMPATIENT) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"Content-Length: 100\r\n\r\nx")
 
         assert await client.read_all() == b""
@@ -137,7 +137,7 @@ async def test_a_reply_may_take_longer_than_a_request() -> None:
         await slow.wait()
         await answer(exchange)
 
-    async with serving(route, lent=True, limits=IMPATIENT) as port, client_of(port) as client:
+    async with serving(route, lent=True, limits=IMPATIENT) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"Content-Length: 0\r\n\r\n" + HEAD + b"Content-Length: 1\r\n\r\n")
         await client.read_reply()
         await client.send_raw(b"x")
@@ -164,7 +164,7 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(
         exchanges.append(exchange)
         await answer(exchange)
 
-    async with serving(route, lent=True) as port, client_of(port) as client:
+    async with serving(route, lent=True) as port, connected_to(port) as client:
         requests = 3 * (head.encode() + body)
         for start in range(0, len(requests), piece):
             await client.send_raw(requests[start : start + piece])
@@ -176,7 +176,7 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(
 
 async def test_repeated_offers_of_upgrades_are_read_one_after_the_other() -> None:
     """However many arrive at once."""
-    async with serving(answer, lent=True) as port, client_of(port) as client:
+    async with serving(answer, lent=True) as port, connected_to(port) as client:
         await client.send_raw(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" * 3000)
 
         assert all([(await client.read_reply()).complete for _ in range(3000)])
@@ -184,26 +184,26 @@ async def test_repeated_offers_of_upgrades_are_read_one_after_the_other() -> Non
 
 async def test_an_upgrade_does_not_hide_a_head_that_is_too_large() -> None:
     """The same limits apply."""
-    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\nX: " + b"x" * 5000 + b"\r\n\r\n")
 
-        assert (await refusal(client))[0] == 431
+        assert (await read_rejection(client))[0] == 431
 
 
 async def test_connect_is_rejected() -> None:
     """Its target is a host and not a path."""
-    async with serving(never, lent=True) as port, client_of(port) as client:
+    async with serving(never, lent=True) as port, connected_to(port) as client:
         await client.send_raw(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
 
-        assert (await refusal(client))[0] == 400
+        assert (await read_rejection(client))[0] == 400
 
 
 async def test_a_rejection_before_routing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With its reason, because no route gets the request."""
     caplog.set_level(logging.INFO, "tokenwire.coordinator.http.protocol")
-    async with serving(never, lent=True, limits=SMALL) as port, client_of(port) as client:
+    async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")
-        await refusal(client)
+        await read_rejection(client)
 
     (record,) = caplog.records
     assert record.__dict__["fields"] == {

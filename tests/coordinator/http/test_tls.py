@@ -7,16 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import CLIENT, Authority, Pair
-from tests.coordinator.serving import Exchange, Reply, client_of, serving
+from tests.coordinator.serving import Exchange, Reply, connected_to, serving
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
-
-
-@pytest.fixture
-def authority() -> Authority:
-    """An authority."""
-    return Authority()
 
 
 @pytest.fixture
@@ -47,14 +41,14 @@ async def greet(exchange: Exchange) -> None:
 
 async def ask(port: int, context: ssl.SSLContext) -> Reply:
     """Make one request on a new connection."""
-    async with client_of(port, context) as client:
+    async with connected_to(port, context) as client:
         await client.send("/")
         return await client.read_reply()
 
 
 async def refuses(port: int, context: ssl.SSLContext) -> bool:
     """Return whether a new connection ends without a response."""
-    async with client_of(port, context) as client:
+    async with connected_to(port, context) as client:
         try:
             await client.send("/")
             return await client.read_all() == b""
@@ -73,7 +67,7 @@ async def test_chunks_arrive_whole_and_in_order(https: ssl.SSLContext, authority
             await asyncio.sleep(0)
         await exchange.end()
 
-    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+    async with serving(route, lent=True, context=https) as port, connected_to(port, trust(authority)) as client:
         for _ in range(2):
             await client.send("/")
             reply = await client.read_reply()
@@ -93,7 +87,7 @@ async def test_a_slow_reader_is_congested_and_catches_up(https: ssl.SSLContext, 
         await exchange.drained.wait()
         await exchange.end()
 
-    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+    async with serving(route, lent=True, context=https) as port, connected_to(port, trust(authority)) as client:
         await client.send("/")
         await congested.wait()
         reply = await client.read_reply()
@@ -118,7 +112,7 @@ async def test_a_client_that_reads_slowly_is_not_cut(https: ssl.SSLContext, auth
 
     async with (
         serving(route, lent=True, stall_timeout_s=stall_timeout_s, context=https) as port,
-        client_of(port, trust(authority)) as client,
+        connected_to(port, trust(authority)) as client,
     ):
         await client.send("/")
         await congested.wait()
@@ -142,7 +136,7 @@ async def test_a_stalled_reader_is_cut(https: ssl.SSLContext, authority: Authori
 
     async with (
         serving(route, lent=True, stall_timeout_s=0.2, context=https) as port,
-        client_of(port, trust(authority)) as client,
+        connected_to(port, trust(authority)) as client,
     ):
         await client.send("/")
         await asyncio.sleep(0.5)
@@ -160,7 +154,7 @@ async def test_a_disconnect_calls_back(https: ssl.SSLContext, authority: Authori
         await exchange.lost.wait()
         noticed.set()
 
-    async with serving(route, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+    async with serving(route, lent=True, context=https) as port, connected_to(port, trust(authority)) as client:
         await client.send("/")
         await client.read_some()
         client.leave()
@@ -173,7 +167,7 @@ async def test_new_connections_get_the_new_certificate(
     """Open ones keep their certificate."""
     following = Authority("next")
     (tmp_path / "next").mkdir()
-    async with serving(greet, lent=True, context=https) as port, client_of(port, trust(authority)) as client:
+    async with serving(greet, lent=True, context=https) as port, connected_to(port, trust(authority)) as client:
         await client.send("/")
         await client.read_reply()
         new = following.issue(tmp_path / "next", "server", names=["127.0.0.1"])
@@ -229,7 +223,7 @@ def test_a_key_may_be_in_the_file_of_its_certificate(pair: Pair, tmp_path: Path)
 async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
     """By the timeout for headers, not the event loop's default."""
     limits = ProtocolLimits(head_timeout_s=0.05)
-    async with serving(greet, lent=True, limits=limits, context=https) as port, client_of(port) as client:
+    async with serving(greet, lent=True, limits=limits, context=https) as port, connected_to(port) as client:
         await client.send_raw(begun)
 
         assert await client.at_end()

@@ -11,12 +11,6 @@ from tokenwire.peer_auth.certificates import Role, read_authorities, read_certif
 FLAGS = ("--cert", "--key")
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    """An authority."""
-    return Authority()
-
-
 def problem(pair: Pair, role: Role = "server") -> str:
     """Return the error of reading files."""
     with pytest.raises(InvalidRequest) as refused:

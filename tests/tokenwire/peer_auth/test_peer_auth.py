@@ -58,7 +58,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @asynccontextmanager
-async def guarded(peer_auth: PeerAuthSettings, **settings: str) -> AsyncIterator[WorkerServer]:
+async def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AsyncIterator[WorkerServer]:
     """Run a worker on a port."""
     engine = SimulatedEngine(SimulationSettings(step_ms=1))
     server = WorkerServer(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]
@@ -106,10 +106,10 @@ async def problem(address: str, peer_auth: PeerAuthClientSettings) -> str:
 async def call(address: str, method: str, peer_auth: PeerAuthClientSettings) -> grpc.StatusCode:
     """Call a method with an empty request; return the status."""
     async with ChannelFactory(peer_auth).open_channel(address) as channel:
-        return await refusal(channel, method)
+        return await refused_status(channel, method)
 
 
-async def refusal(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
+async def refused_status(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
     """Call a method that fails; return the status."""
     calling: Any = channel.unary_unary(method, lambda _: b"", lambda answer: answer)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -122,19 +122,19 @@ async def refusal(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
 
 async def test_both_sides_connect_with_certificates_of_one_authority(site: Site) -> None:
     """The worker has a server's certificate, the coordinator a client's."""
-    async with guarded(site.worker) as worker:
+    async with guarded_worker(site.worker) as worker:
         await works(worker.address, site.coordinator)
 
 
 async def test_a_token_is_enough(site: Site) -> None:
     """Without TLS, as on a private network."""
-    async with guarded(site.token) as worker:
+    async with guarded_worker(site.token) as worker:
         await works(worker.address, site.token)
 
 
 async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:
     """The worker has a certificate, the coordinator a token."""
-    async with guarded(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
+    async with guarded_worker(replace(site.worker, ca=None, token_file=site.tokens)) as worker:
         await works(worker.address, PeerAuthClientSettings(ca=site.ca, token_file=site.tokens))
 
 
@@ -150,7 +150,7 @@ async def test_the_documented_commands_create_working_certificates(tmp_path: Pat
     def peer_auth(name: str) -> PeerAuthClientSettings:
         return PeerAuthClientSettings(tmp_path / f"{name}.crt", tmp_path / f"{name}.key", tmp_path / "ca.crt")
 
-    async with guarded(peer_auth("worker")) as worker:
+    async with guarded_worker(peer_auth("worker")) as worker:
         await works(worker.address, peer_auth("coordinator"))
 
 
@@ -173,7 +173,7 @@ async def test_no_method_can_be_called_without_a_certificate(
     site: Site, strangers: list[PeerAuthClientSettings]
 ) -> None:
     """Every method of the protocol: sessions, weights, tokenizers."""
-    async with guarded(site.worker) as worker:
+    async with guarded_worker(site.worker) as worker:
         for stranger in strangers:
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAVAILABLE
@@ -182,7 +182,7 @@ async def test_no_method_can_be_called_without_a_certificate(
 
 async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
     """Every method of the protocol, without a token and with a wrong one."""
-    async with guarded(site.token) as worker:
+    async with guarded_worker(site.token) as worker:
         for stranger in (PeerAuthClientSettings(), PeerAuthClientSettings(token="wrong")):
             for method in METHODS:
                 assert await call(worker.address, method, stranger) is grpc.StatusCode.UNAUTHENTICATED
@@ -191,7 +191,7 @@ async def test_no_method_can_be_called_without_the_token(site: Site) -> None:
 
 async def test_a_certificate_does_not_replace_the_token(site: Site) -> None:
     """A worker may require both."""
-    async with guarded(replace(site.worker, token_file=site.tokens)) as worker:
+    async with guarded_worker(replace(site.worker, token_file=site.tokens)) as worker:
         assert await call(worker.address, METHODS[0], site.coordinator) is grpc.StatusCode.UNAUTHENTICATED
         await works(worker.address, replace(site.coordinator, token_file=site.tokens))
 
@@ -205,10 +205,10 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
     )
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
     async with (
-        guarded(site.worker) as worker,
+        guarded_worker(site.worker) as worker,
         grpc.aio.secure_channel(worker.address, credentials, options) as channel,
     ):
-        assert await refusal(channel, METHODS[0]) is grpc.StatusCode.UNAVAILABLE
+        assert await refused_status(channel, METHODS[0]) is grpc.StatusCode.UNAVAILABLE
 
 
 # Messages.
@@ -219,7 +219,7 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
     plain, no_certificate, stranger, _ = strangers
     other_ca = Authority("other").write(site.folder / "other.crt")
     namesake_ca = Authority().write(site.folder / "namesake.crt")
-    async with guarded(site.worker) as worker:
+    async with guarded_worker(site.worker) as worker:
         messages = [
             await problem(worker.address, peer_auth)
             for peer_auth in (
@@ -245,14 +245,14 @@ async def test_coordinators_report_errors_of_certificates(site: Site, strangers:
 
 async def test_coordinators_report_a_worker_without_tls(site: Site) -> None:
     """The worker needs a certificate."""
-    async with guarded(PeerAuthClientSettings()) as worker:
+    async with guarded_worker(PeerAuthClientSettings()) as worker:
         assert "does not use TLS: start it with --peer-cert" in await problem(worker.address, site.coordinator)
 
 
 async def test_both_sides_report_a_wrong_token(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """The worker logs it once for each host; neither side logs a token."""
     with caplog.at_level(logging.INFO):
-        async with guarded(site.token) as worker:
+        async with guarded_worker(site.token) as worker:
             assert "rejects our token: --peer-token-file" in await problem(
                 worker.address, PeerAuthClientSettings(token="wrong")
             )
@@ -274,13 +274,13 @@ async def health(channel: grpc.aio.Channel) -> int:
 
 async def test_health_needs_no_token(site: Site) -> None:
     """Probes have none."""
-    async with guarded(site.token) as worker, grpc.aio.insecure_channel(worker.address) as channel:
+    async with guarded_worker(site.token) as worker, grpc.aio.insecure_channel(worker.address) as channel:
         assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_the_health_port_serves_only_health(site: Site) -> None:
     """If certificates are required, probes have a port without them."""
-    async with guarded(site.worker, health_listen="127.0.0.1:0") as worker:
+    async with guarded_worker(site.worker, health_listen="127.0.0.1:0") as worker:
         assert worker.health_address is not None
         async with grpc.aio.insecure_channel(worker.health_address) as channel:
             assert await health(channel) == health_pb2.HealthCheckResponse.SERVING
@@ -296,7 +296,7 @@ async def test_tokens_are_rotated_without_an_interruption(site: Site) -> None:
     """Workers accept both, then coordinators send the new one, then workers drop the old one."""
     (mine := site.folder / "mine").write_text("right\n")
     coordinator = PeerAuthClientSettings(token_file=mine)
-    async with guarded(site.token) as worker:
+    async with guarded_worker(site.token) as worker:
         site.tokens.write_text("right\nnext\n")
         await works(worker.address, coordinator)
         mine.write_text("next\nright\n")
@@ -315,7 +315,7 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
     following = Authority("next")
     old_ca = site.authority.write(site.folder / "former-ca.crt")
     old = site.authority.issue(site.folder, "old", usage=CLIENT)
-    async with guarded(site.worker) as worker, coordinating(worker.address, site.coordinator) as pool:
+    async with guarded_worker(site.worker) as worker, coordinating(worker.address, site.coordinator) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         site.ca.write_bytes(site.authority.pem + following.pem)
@@ -334,6 +334,6 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
 async def test_a_broken_file_changes_nothing(site: Site) -> None:
     """A worker whose key file was overwritten keeps its key."""
     assert site.worker.key is not None
-    async with guarded(site.worker) as worker:
+    async with guarded_worker(site.worker) as worker:
         site.worker.key.write_text("junk")
         await works(worker.address, site.coordinator)

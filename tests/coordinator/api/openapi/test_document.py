@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from tests.coordinator.api.applications import client_of
+from tests.coordinator.api.applications import client_of, with_api_key
 from tests.coordinator.api.openapi.described import Described
 from tests.lazily import Lazily
 from tests.workers import running_worker, unix_address, until
@@ -19,7 +19,6 @@ from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import ControlSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -115,13 +114,12 @@ MAY_BE_REFUSED = {
 """Responses are not stored, and a simulated engine has no processes and no GPU."""
 
 
-def settings(address: str, key_file: Path | None = None) -> CoordinatorSettings:
+def settings(address: str) -> CoordinatorSettings:
     """Return settings with all routes enabled."""
     return CoordinatorSettings(
         (address,),
         api=ApiSettings(render_route=True, abort_all=True),
         control=ControlSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
-        auth=AuthSettings() if key_file is None else AuthSettings(key_file),
     )
 
 
@@ -141,15 +139,13 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield path, method, operation
 
 
-def guarded(folder: Path) -> CoordinatorSettings:
-    """Return the same settings with an API key."""
-    (file := folder / "keys").write_text("tenant sesame\n")
-    return settings("127.0.0.1:1", file)
-
-
 async def test_it_follows_the_specification(tmp_path: Path) -> None:
     """It is an OpenAPI 3.1 document, with and without keys, and every schema in it is a JSON schema."""
-    for each in (settings("127.0.0.1:1"), guarded(tmp_path), CoordinatorSettings(("127.0.0.1:1",))):
+    for each in (
+        settings("127.0.0.1:1"),
+        with_api_key(settings("127.0.0.1:1"), tmp_path),
+        CoordinatorSettings(("127.0.0.1:1",)),
+    ):
         document = await document_of(build_app(each))
 
         assert document["openapi"].startswith("3.1.")
@@ -201,7 +197,7 @@ async def test_it_has_no_errors_of_fastapi() -> None:
 async def test_it_has_the_required_keys(tmp_path: Path) -> None:
     """Keys are required if there are any, the admin key by admin routes, none by probes."""
     free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
-    asking = (await document_of(build_app(guarded(tmp_path))))["paths"]
+    asking = (await document_of(build_app(with_api_key(settings("127.0.0.1:1"), tmp_path))))["paths"]
 
     assert free["components"]["securitySchemes"] == {}
     assert all(operation["security"] == [] for _, _, operation in operations(free))

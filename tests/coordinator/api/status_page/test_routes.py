@@ -4,23 +4,16 @@ import asyncio
 import re
 from pathlib import Path
 
-from tests.coordinator.api.applications import client_of
+from tests.coordinator.api.applications import client_of, with_api_key
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
-from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
 
 PAGE = Path(__file__).parents[4] / "coordinator" / "api" / "status_page"
-
-
-def guarded(folder: Path) -> CoordinatorSettings:
-    """Return settings with an API key."""
-    (file := folder / "keys").write_text("tenant sesame\n")
-    return CoordinatorSettings((unix_address(folder),), auth=AuthSettings(file))
 
 
 async def test_it_shows_workers_and_models(tmp_path: Path) -> None:
@@ -97,7 +90,7 @@ async def test_its_files_follow_a_strict_policy() -> None:
 
 async def test_the_page_needs_no_key_and_its_data_does(tmp_path: Path) -> None:
     """With API keys, the page itself has no data and needs none."""
-    async with client_of(build_app(guarded(tmp_path))) as client:
+    async with client_of(build_app(with_api_key(CoordinatorSettings((unix_address(tmp_path),)), tmp_path))) as client:
         for path in PAGE_PATHS:
             assert (await client.get(path)).status_code == 200
         assert (await client.get("/status.json")).status_code == 401
