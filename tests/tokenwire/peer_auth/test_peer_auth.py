@@ -2,30 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.certificates import CLIENT, SERVER, Authority
+from tests.tokenwire.peer_auth.site import Site, call, coordinating, guarded_worker, problem, refused_status, works
 from tests.workers import until
-from tokenwire.coordinator.fleet.control_client import call_worker
-from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
-from tokenwire.peer_auth.client import ChannelFactory
-from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings, PeerAuthSettings
+from tokenwire.peer_auth.settings import SERVER_NAME, PeerAuthClientSettings
 from tokenwire.v1 import control_pb2, inference_pb2
-from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.server import WorkerServer
-from tokenwire.worker.settings import WorkerSettings
-from tokenwire.worker.simulated_engine.engine import SimulatedEngine
-from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 METHODS = [
     f"/{service.full_name}/{method.name}"
@@ -35,86 +24,10 @@ METHODS = [
 ]
 
 
-class Site:
-    """Certificates and tokens: an authority, a worker's certificate and a coordinator's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.authority = Authority()
-        self.ca = self.authority.write(folder / "ca.crt")
-        worker = self.authority.issue(folder, "worker", usage=SERVER)
-        coordinator = self.authority.issue(folder, "coordinator", names=["coordinator"], usage=CLIENT)
-        self.tokens = folder / "tokens"
-        self.tokens.write_text("right\n")
-        self.worker = PeerAuthSettings(worker.cert, worker.key, self.ca)
-        self.coordinator = PeerAuthClientSettings(coordinator.cert, coordinator.key, self.ca)
-        self.token = PeerAuthClientSettings(token_file=self.tokens)
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """Certificates and tokens."""
     return Site(tmp_path)
-
-
-@asynccontextmanager
-async def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AsyncIterator[WorkerServer]:
-    """Run a worker on a port."""
-    engine = SimulatedEngine(SimulationSettings(step_ms=1))
-    server = WorkerServer(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]
-    await server.startup()
-    try:
-        yield server
-    finally:
-        await server.stop()
-
-
-@asynccontextmanager
-async def coordinating(address: str, peer_auth: PeerAuthClientSettings) -> AsyncIterator[WorkerPool]:
-    """Run a coordinator's pool."""
-
-    async def fetch(model: pb.Model, files: FetchFiles) -> None:
-        await files()
-
-    pool = WorkerPool("test", fetch, channels=ChannelFactory(peer_auth))
-    pool.update([address])
-    try:
-        yield pool
-    finally:
-        await pool.stop()
-
-
-async def works(address: str, peer_auth: PeerAuthClientSettings) -> None:
-    """Assert that a coordinator opens a session, fetches the tokenizer and makes control calls."""
-    async with coordinating(address, peer_auth) as pool:
-        session = pool.sessions[0]
-        await until(lambda: session.state is SessionState.READY)
-        request = control_pb2.GetServerInfoRequest()
-        answer = await call_worker(session, lambda control: control.GetServerInfo(request, timeout=5))
-        assert answer.sessions
-
-
-async def problem(address: str, peer_auth: PeerAuthClientSettings) -> str:
-    """Return the error of a coordinator that cannot connect."""
-    async with coordinating(address, peer_auth) as pool:
-        session = pool.sessions[0]
-        await until(lambda: session.last_error != "not connected yet")
-        assert session.state is SessionState.CONNECTING
-        return session.last_error
-
-
-async def call(address: str, method: str, peer_auth: PeerAuthClientSettings) -> grpc.StatusCode:
-    """Call a method with an empty request; return the status."""
-    async with ChannelFactory(peer_auth).open_channel(address) as channel:
-        return await refused_status(channel, method)
-
-
-async def refused_status(channel: grpc.aio.Channel, method: str) -> grpc.StatusCode:
-    """Call a method that fails; return the status."""
-    calling: Any = channel.unary_unary(method, lambda _: b"", lambda answer: answer)
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await calling(None, timeout=5)
-    return refused.value.code()
 
 
 # Accepted connections.

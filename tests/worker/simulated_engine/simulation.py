@@ -12,6 +12,7 @@ from tokenwire.worker.simulated_engine.pacing import StepPacer
 
 FAST = SimulationSettings(step_ms=0)
 PROMPT = list(range(32, 72))
+LONG = [65 + i % 26 for i in range(160)]
 EOS = 258
 
 

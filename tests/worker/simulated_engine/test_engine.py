@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulation
-from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
+from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import PauseMode, Sequence
 from tokenwire.worker.frame_buffer import FrameBuffer
@@ -265,40 +265,6 @@ async def test_an_engine_that_is_not_running_refuses_requests() -> None:
     await engine.stop()
     with pytest.raises(Unavailable):
         await engine.submit(submit, [sequence])
-
-
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"max_model_len": 1}, "--sim-max-model-len"),
-        ({"step_ms": -1.0}, "--sim-step-ms"),
-        ({"prefill_tokens_per_s": float("inf")}, "--sim-prefill-rate"),
-        ({"max_num_seqs": 0}, "--sim-max-num-seqs"),
-        ({"max_queue": -1}, "--sim-max-queue"),
-        ({"kv_tokens": 16}, "--sim-kv-tokens"),
-        ({"script": ()}, "--sim-script"),
-        ({"eos_rate": 1.5}, "--sim-eos-rate"),
-        ({"served_model_names": ("",)}, "--served-model-name"),
-    ],
-)
-def test_settings_are_validated(fields: dict[str, object], name: str) -> None:
-    """The error names the option that is out of range."""
-    with pytest.raises(InvalidRequest, match=f"^{name} must "):
-        SimulationSettings(**fields)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (SimulationSettings(max_model_len=64, kv_tokens=63), "raise kv_tokens or lower max_model_len"),
-        (SimulationSettings(script=(259,)), "the vocabulary ends at 258"),
-        (SimulationSettings(model_dir=Path("/nowhere")), "has no tokenizer.json"),
-    ],
-)
-async def test_settings_that_do_not_fit_the_model_fail_the_start(config: SimulationSettings, message: str) -> None:
-    """The error says what to do."""
-    with pytest.raises(EngineFailed, match=message):
-        await SimulatedEngine(config).start()
 
 
 async def test_weights_and_adapters_change_the_tokens() -> None:

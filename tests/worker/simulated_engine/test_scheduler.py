@@ -5,14 +5,11 @@ import time
 
 import pytest
 
-from tests.worker.simulated_engine.simulation import FAST, PROMPT, simulation
+from tests.worker.simulated_engine.simulation import FAST, LONG, PROMPT, simulation
 from tokenwire.errors import InvalidRequest, Overloaded, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import PauseMode
-from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.engine import SimulationSettings
-
-LONG = [65 + i % 26 for i in range(160)]
 
 
 async def test_steps_take_the_step_time() -> None:
@@ -73,38 +70,6 @@ async def test_a_full_queue_refuses_requests() -> None:
         await sim.submit()
 
 
-async def test_cached_blocks_are_reused() -> None:
-    """A prompt reuses full blocks of an earlier one or of its own continuation, but computes its last token."""
-    async with simulation() as sim:
-        first = await sim.run(LONG, max_tokens=40)
-        assert first.cached_tokens == 0
-        assert (await sim.run(LONG)).cached_tokens == 144
-        assert (await sim.run([*LONG, 1])).cached_tokens == 160
-        assert (await sim.run(LONG + first.ids)).cached_tokens == 192
-        assert (await sim.run([0, *LONG])).cached_tokens == 0
-
-
-async def test_cached_blocks_have_a_scope() -> None:
-    """Another salt, another adapter and a request for prompt log-probabilities share no blocks."""
-    async with simulation() as sim:
-        await sim.run(LONG)
-        assert (await sim.run(LONG, submit=pb.Submit(cache_salt="mine"))).cached_tokens == 0
-        assert (await sim.run(LONG, submit=pb.Submit(cache_salt="mine"))).cached_tokens == 144
-        assert (await sim.run(LONG, submit=pb.Submit(lora=pb.LoraAdapter(id=1)))).cached_tokens == 0
-        assert (await sim.run(LONG, skip_reading_prefix_cache=True)).cached_tokens == 0
-        assert (await sim.run(LONG, prompt_logprobs=0)).cached_tokens == 0
-
-
-async def test_sequences_share_their_prompt() -> None:
-    """The second sequence of a request reuses the first one's prompt."""
-    async with simulation() as sim:
-        first, second = await sim.submit(LONG, n=2)
-        step = await sim.step()
-        assert (sim.results[first].cached_tokens, sim.results[second].cached_tokens) == (0, 144)
-        # 9 shared blocks; for each sequence the prompt's last block, sealed and so shared too, and one to fill.
-        assert step.load.kv_cache_usage == pytest.approx((10 + 2) / (524288 // 16))
-
-
 async def test_sequences_are_preempted_under_memory_pressure() -> None:
     """With too little memory sequences are preempted and resumed: all end, with the tokens of a large cache."""
     prompts = [[i] * (20 + 3 * i) for i in range(12)]
@@ -130,22 +95,6 @@ async def test_memory_is_freed() -> None:
         while sim.engine.open_sequences:
             load = (await sim.step()).load
     assert load == pb.Load()
-
-
-def test_the_cache_evicts_the_oldest_blocks() -> None:
-    """A full cache evicts the blocks that were freed first, and the last ones of a sequence before earlier ones."""
-    cache = KvCache(4)
-    for blocks in ([1, 2], [3, 4]):
-        assert cache.admit([], 2)
-        for block in blocks:
-            cache.seal(block)
-        cache.release(blocks, 0)
-    assert cache.admit([], 1)
-    assert (cache.match([1, 2]), cache.match([3, 4])) == (1, 2)
-    assert not cache.admit([3, 4], 2)
-    assert cache.admit([3, 4], 1)
-    assert cache.usage == 1.0
-    assert not cache.allocate()
 
 
 async def test_an_aborted_sequence_ends_in_the_next_step() -> None:
