@@ -1,4 +1,7 @@
-"""Invariants of all renderings, for any values."""
+"""Invariants of all renderings, for any values.
+
+One file, since every test is one rule over the same list of renderings.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Processes that start late, stop, die, or run next to each other."""
+"""Processes that start late, stop, die, or run next to each other.
+
+One file, since all are of one topic: each test starts processes of its own and looks at what the others do.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The Responses API with the real `openai` client and real processes."""
+"""The Responses API with the real `openai` client and real processes.
+
+One file, since all tests are of one route and share the services and their client.
+"""
 
 import json
 from pathlib import Path

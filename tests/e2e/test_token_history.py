@@ -1,4 +1,7 @@
-"""Token-exact history over HTTP: prompts of later turns, for replies of any form."""
+"""Token-exact history over HTTP: prompts of later turns, for replies of any form.
+
+One file, since its tests share two services that are slow to start.
+"""
 
 import itertools
 import time

@@ -1,4 +1,7 @@
-"""Control calls on a real socket: what reaches the engine, and how errors are returned."""
+"""Control calls on a real socket: what reaches the engine, and how errors are returned.
+
+One file, since all calls reach the same recording engine through the same socket.
+"""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,7 @@
-"""The pool with workers on real sockets: routing, capacity, and workers that come and go."""
+"""The pool with workers on real sockets: routing, capacity, and workers that come and go.
+
+One file, since all tests are of one class and share its workers.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""Streamed replies: order, merging for slow readers, and ends."""
+"""Streamed replies: order, merging for slow readers, and ends.
+
+One file, since all tests are of one class with the same recorded shape and reader.
+"""
 
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken

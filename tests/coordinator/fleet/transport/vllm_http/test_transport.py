@@ -1,4 +1,7 @@
-"""A plain vLLM server behind a session, over real HTTP."""
+"""A plain vLLM server behind a session, over real HTTP.
+
+One file, since all tests share one server and session, and each is one property of the same transport.
+"""
 
 import asyncio
 import json
