@@ -231,6 +231,18 @@ def test_an_adapter_changes_what_is_said(client: httpx.Client, tmp_path: Path) -
     assert say(client) == before
 
 
+@pytest.mark.parametrize("fields", [{"prompt_logprobs": 1}, {"echo": True, "logprobs": 1}], ids=["own", "echo"])
+def test_prompt_logprobs_are_refused_where_they_kill_the_engine(client: httpx.Client, fields: dict[str, Any]) -> None:
+    """In a batch they end vLLM's engine for CPUs if it has adapters; the error says so, and others go on."""
+    refused = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
+
+    assert refused.status_code == 400
+    assert (
+        "prompt log-probabilities: they may kill vLLM on CPUs with --enable-lora" in refused.json()["error"]["message"]
+    )
+    assert say(client)
+
+
 def test_what_this_engine_cannot_do_is_said(client: httpx.Client) -> None:
     """Sleep and transfers were not asked for when it was started, and NCCL needs GPUs: the answers say what to do."""
     config = client.get("/server_info?config_format=json").json()["vllm_config"]

@@ -12,7 +12,6 @@ from typing import Any
 import vllm
 from prometheus_client.core import Metric
 from vllm.inputs import tokens_input
-from vllm.sampling_params import SamplingType
 from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.metrics.prometheus import get_prometheus_registry
@@ -34,7 +33,7 @@ from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.kv_events import KvEventSubscriber
-from tokenwire.worker.vllm_engine.sampling import to_vllm
+from tokenwire.worker.vllm_engine.sampling import reject_deadly, to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
 
@@ -227,11 +226,7 @@ class VllmEngine(VllmControl):
             kwargs = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
             reasoning["reasoning_parser_kwargs"] = kwargs
         params = to_vllm(submit.sampling_params, n)
-        if params.sampling_type is SamplingType.RANDOM_SEED and not self._capabilities.seeds:
-            message = (
-                "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
-            )
-            raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
+        reject_deadly(params, self._capabilities, self.llm.vllm_config)
         return VllmRequest(
             request_id=submit.request_id,
             prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),
