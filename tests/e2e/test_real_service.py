@@ -237,9 +237,7 @@ def test_prompt_logprobs_are_refused_where_they_kill_the_engine(client: httpx.Cl
     refused = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
 
     assert refused.status_code == 400
-    assert (
-        "prompt log-probabilities: they may kill vLLM on CPUs" in refused.json()["error"]["message"]
-    )
+    assert "prompt log-probabilities: they may kill vLLM on CPUs" in refused.json()["error"]["message"]
     assert say(client)
 
 
