@@ -13,7 +13,7 @@ PAGES = [
     ROOT / "examples" / "README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
-_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 
 

@@ -20,6 +20,7 @@ NOT_RUN = {
     "pip": "resolved by tests/packaging",
     "pkill": "tests/e2e and `make faults` kill workers by their pid",
     "podman": "built by `make deploy-test`",
+    "uv": "tests/packaging builds wheel and sdist",
     "vllm": "a load test of minutes",
 }
 """Programs that no test runs as the documents do, and why."""
