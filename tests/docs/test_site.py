@@ -50,8 +50,8 @@ def test_a_broken_link_is_an_error(tmp_path: Path, broken: str, message: str) ->
     """To an anchor, or to a file of the repository."""
     for name in ("docs", "scripts", "examples", "deploy"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
-        shutil.copy(ROOT / name, tmp_path)
+    for path in [ROOT / "mkdocs.yml", *ROOT.glob("*.md")]:
+        shutil.copy(path, tmp_path)
     with (tmp_path / "docs" / "why.md").open("a") as page:
         page.write(f"\n{broken}\n")
 
