@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -75,18 +75,23 @@ def send(
 
 
 @asynccontextmanager
-async def running_worker(
-    address: str, engine: Engine | None = None, weights_roots: tuple[Path, ...] = (), **simulation: object
-) -> AsyncIterator[WorkerServer]:
-    """Run a worker, by default with a simulated engine of these settings."""
-    if engine is None:
-        engine = SimulatedEngine(SimulationSettings(**{"step_ms": 1, **simulation}))  # type: ignore[arg-type]
-    server = WorkerServer(engine, WorkerSettings(address, weights_roots=weights_roots))
+async def worker_around(engine: Engine, settings: WorkerSettings) -> AsyncIterator[WorkerServer]:
+    """Run a worker around an engine."""
+    server = WorkerServer(engine, settings)
     await server.startup()
     try:
         yield server
     finally:
         await server.stop()
+
+
+def running_worker(
+    address: str, engine: Engine | None = None, weights_roots: tuple[Path, ...] = (), **simulation: object
+) -> AbstractAsyncContextManager[WorkerServer]:
+    """Run a worker, by default with a simulated engine of these settings."""
+    if engine is None:
+        engine = SimulatedEngine(SimulationSettings(**{"step_ms": 1, **simulation}))  # type: ignore[arg-type]
+    return worker_around(engine, WorkerSettings(address, weights_roots=weights_roots))
 
 
 @asynccontextmanager

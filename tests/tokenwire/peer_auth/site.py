@@ -1,7 +1,7 @@
 """Certificates, tokens, and both sides of a connection that use them."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.certificates import CLIENT, SERVER, Authority
-from tests.workers import until
+from tests.workers import until, worker_around
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import FetchFiles
@@ -40,16 +40,10 @@ class Site:
         self.token = PeerAuthClientSettings(token_file=self.tokens)
 
 
-@asynccontextmanager
-async def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AsyncIterator[WorkerServer]:
+def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AbstractAsyncContextManager[WorkerServer]:
     """Run a worker on a port."""
     engine = SimulatedEngine(SimulationSettings(step_ms=1))
-    server = WorkerServer(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]
-    await server.startup()
-    try:
-        yield server
-    finally:
-        await server.stop()
+    return worker_around(engine, WorkerSettings("127.0.0.1:0", peer_auth=peer_auth, **settings))  # type: ignore[arg-type]
 
 
 @asynccontextmanager
