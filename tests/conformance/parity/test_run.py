@@ -1,10 +1,11 @@
 """How answers are judged: what may be chance is asked again."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
+from tests.conformance.parity.canned import error, stream
 from tests.conformance.parity.client import Client
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.request import Reply, Request, chat
@@ -18,24 +19,23 @@ class Scripted(Client):
 
     def __init__(self, *answers: Sequence[str]) -> None:
         super().__init__("http://unused", 1)
-        self._answers = [_stream(pieces) for pieces in answers]
+        self._answers = [_text(pieces) for pieces in answers]
 
     async def send(self, request: Request) -> Reply:
         """Give the next answer, the last one again and again."""
         if not request.streamed:
-            return Reply(503, "application/json", '{"error": {"message": "streams only", "type": "x", "code": 503}}')
+            return error("streams only", None, 503, "x")
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def _stream(pieces: Sequence[str]) -> Reply:
-    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces), {}]
+def _chunks(choices: Iterable[dict[str, Any]]) -> Reply:
     envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    events = [
-        {**envelope, "choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"}]}
-        for delta in deltas
-    ]
-    text = "".join(f"data: {event}\n\n" for event in (*map(json.dumps, events), "[DONE]"))
-    return Reply(200, "text/event-stream", text)
+    return stream([{**envelope, "choices": [{"index": 0, **choice}]} for choice in choices])
+
+
+def _text(pieces: Sequence[str]) -> Reply:
+    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces), {}]
+    return _chunks({"delta": delta, "finish_reason": None if delta else "stop"} for delta in deltas)
 
 
 @pytest.mark.parametrize(("again", "differs"), [(["a", "b", "c", "d", "e"], False), (["abcde"], True)])
@@ -59,18 +59,11 @@ async def test_a_reference_that_sends_its_text_in_one_piece_once_is_stable() -> 
 def test_ids_behind_an_echo_may_all_come_in_the_last_chunk() -> None:
     """The echo has none: which chunks behind it have some is chance."""
 
-    def stream(*pieces: list[int]) -> Reply:
-        choices = [{"index": 0, "delta": {"content": "echo"}, "finish_reason": None}]
+    def echoed(*pieces: list[int]) -> Reply:
+        choices: list[dict[str, Any]] = [{"delta": {"content": "echo"}, "finish_reason": None}]
         for number, ids in enumerate(pieces, 1):
             reason = "length" if number == len(pieces) else None
-            choices.append(
-                {"index": 0, "delta": {"content": "x" * len(ids)}, "token_ids": ids, "finish_reason": reason}
-            )
-        events = [
-            {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-            for choice in choices
-        ]
-        text = "".join(f"data: {event}\n\n" for event in (*map(json.dumps, events), "[DONE]"))
-        return Reply(200, "text/event-stream", text)
+            choices.append({"delta": {"content": "x" * len(ids)}, "token_ids": ids, "finish_reason": reason})
+        return _chunks(choices)
 
-    assert not compare(REQUEST, stream([1], [2, 3]), stream([1, 2, 3]))
+    assert not compare(REQUEST, echoed([1], [2, 3]), echoed([1, 2, 3]))
