@@ -141,9 +141,8 @@ def build_core(settings: CoordinatorSettings) -> Core:
 
 
 def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
-    failover = Failover(queue, settings.failover, pool)
-    if settings.siblings_dir is not None:
-        failover.poison.journal = PoisonJournal(settings.siblings_dir)
+    journal = None if settings.siblings_dir is None else PoisonJournal(settings.siblings_dir)
+    failover = Failover(queue, settings.failover, pool, journal)
     pool.set_drain_callback(failover.on_draining)
     pool.set_loss_callbacks(failover.poison.on_worker_lost, failover.poison.on_survived)
     return failover

@@ -21,7 +21,7 @@ ENGINE_DEFAULTS: dict[str, float | int] = {
     "top_k": 0,
     "min_p": 0.0,
 }
-"""Defaults of neither the request nor the model's generation config, as in vLLM."""
+"""Values that apply where neither the request nor the model's generation config sets one, as in vLLM."""
 
 
 @dataclass(frozen=True, slots=True)

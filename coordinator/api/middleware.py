@@ -40,7 +40,7 @@ class RequestMiddleware:
         records_prompts: bool = False,
         names_workers: bool = False,
     ) -> None:
-        """`listeners` get each record when its request begins and when it has ended.
+        """`listeners` get each record when its request has ended, a StartListener also when it begins.
 
         names_workers: add a header that names the request's worker and the reason for its choice.
         """

@@ -38,8 +38,8 @@ class CircuitBreaker:
         """Record the end of a session that the worker announced."""
         self._backoff_s = _FIRST_BACKOFF_S
 
-    def record_loss(self, stalled: bool = False) -> float:
-        """Record a loss and return the backoff in seconds."""
+    def record_loss(self, stalled: bool = False) -> None:
+        """Record a loss: the worker is half-open until it generates a token, and the backoff gets longer."""
         now = self._clock()
         self._losses = self._losses + 1 if self._losses and now - self._lost_at < _FORGET_S else 1
         if stalled:
@@ -47,7 +47,6 @@ class CircuitBreaker:
         self._lost_at = now
         self.half_open = True
         self._backoff_s = min(_FIRST_BACKOFF_S * _FACTOR ** (self._losses - 1), _MAX_BACKOFF_S)
-        return self._backoff_s
 
     def record_success(self) -> None:
         """Record that the worker generates tokens."""

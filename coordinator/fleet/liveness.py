@@ -79,8 +79,14 @@ class LivenessMonitor:
         self._checked_at = 0.0
 
     @asynccontextmanager
-    async def heartbeat_timeout(self) -> AsyncIterator[None]:
-        """Raise Unavailable in the body of the `async with` when the heartbeat timeout expires."""
+    async def heartbeat_timeout(self, heartbeat_ms: int) -> AsyncIterator[None]:
+        """Raise Unavailable in the body of the `async with` when the heartbeat timeout expires.
+
+        Never without a timeout, or for a worker that announces no heartbeats.
+        """
+        if not (heartbeat_ms and self._settings.heartbeat_timeout_s):
+            yield
+            return
         watching = asyncio.create_task(self._watch())
         try:
             async with asyncio.timeout(None) as timeout:
@@ -133,8 +139,6 @@ class LivenessMonitor:
 
     async def _watch(self) -> str:
         """Wait until the heartbeat timeout has expired, and return the error message."""
-        if not self._settings.heartbeat_timeout_s:
-            await asyncio.Event().wait()
         self.start()
         while not self.is_overdue():  # noqa: ASYNC110 (it waits for time to pass)
             await asyncio.sleep(_CHECK_INTERVAL_S)

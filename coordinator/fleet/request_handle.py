@@ -47,7 +47,7 @@ class RequestHandle(Protocol):
 
 
 class Fleet(Protocol):
-    """A layer that takes requests. From the outside: failover, the admission queue, the worker pool."""
+    """A layer that takes requests. From the outside: failover, then the admission queue."""
 
     def check_open(self, model: str, adapter_id: int) -> None:
         """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 from tokenwire import protocol
@@ -201,7 +200,7 @@ class WorkerSession:
             raise ProtocolError("the worker did not begin with a welcome")
         await self._on_welcome(event.welcome, transport)
         try:
-            async with self._liveness.heartbeat_timeout() if event.welcome.heartbeat_ms else nullcontext():
+            async with self._liveness.heartbeat_timeout(event.welcome.heartbeat_ms):
                 await self._read_events(transport)
             self.last_error = "closed by the worker"
         except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Settings of replies: the defaults of what they contain."""
+"""Settings of the API: what replies contain by default, and which fields and routes are allowed."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from tokenwire.options import Option, Section, option, shared
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """What replies contain, where clients do not say."""
+    """What replies contain where clients do not ask, and what clients may ask."""
 
     debug_headers: bool = option(
         False,

@@ -67,11 +67,6 @@ class AdmissionQueue:
         """Rejected requests by model and reason."""
         return self._rejections + self._expected.rejections
 
-    @property
-    def waiting_requests(self) -> int:
-        """The number of queued requests."""
-        return sum(queue.requests for queue in self._queues.values())
-
     def check_open(self, model: str, adapter_id: int) -> None:
         """Check that one more request would be admitted, before any work on it. Raises the errors of `submit`."""
         queue = self._queues.get(model)

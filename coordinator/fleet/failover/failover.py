@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, Verdict, is_undecided
+from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue_plausibly, needs_single_run, remainder
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
@@ -58,13 +59,15 @@ class Workers(Protocol):
 class Failover:
     """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
 
-    def __init__(self, below: Fleet, settings: FailoverSettings, workers: Workers) -> None:
+    def __init__(
+        self, below: Fleet, settings: FailoverSettings, workers: Workers, journal: PoisonJournal | None = None
+    ) -> None:
         self.stats = FailoverStats()
         self._below = below
         self._settings = settings
         self._workers = workers
         self._detector = PoisonDetector(workers.is_alive)
-        self.poison = PoisonCache(workers.is_alive)
+        self.poison = PoisonCache(workers.is_alive, journal=journal)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []

@@ -49,8 +49,16 @@ class Death:
 class PoisonCache:
     """Suspects and poison requests by fingerprint."""
 
-    def __init__(self, is_alive: Callable[[str], bool | None], clock: Callable[[], float] = time.monotonic) -> None:
-        """`is_alive` returns whether a worker's process still runs, by its instance id; None while unknown."""
+    def __init__(
+        self,
+        is_alive: Callable[[str], bool | None],
+        clock: Callable[[], float] = time.monotonic,
+        journal: PoisonJournal | None = None,
+    ) -> None:
+        """`is_alive` returns whether a worker's process still runs, by its instance id; None while unknown.
+
+        `journal` shares the cache with other processes; None: it is this process's own.
+        """
         self._is_alive = is_alive
         self._clock = clock
         self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
@@ -59,8 +67,7 @@ class PoisonCache:
         """When each entry expires."""
         self._isolated: tuple[Fingerprint, float] | None = None
         """The isolated retry, and when it expires."""
-        self.journal: PoisonJournal | None = None
-        """Where this is shared with other processes; None: it is this process's own."""
+        self.journal = journal
 
     def check(self, model: str, submit: pb.Submit) -> None:
         """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.

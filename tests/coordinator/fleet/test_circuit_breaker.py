@@ -25,10 +25,14 @@ def test_consecutive_losses_lengthen_the_backoff() -> None:
     """By a factor of four, up to 30 s; a minute without a loss resets it; a stall counts as several losses."""
     time = Clock()
     breaker = CircuitBreaker(time)
-    assert [breaker.record_loss() for _ in range(6)] == pytest.approx([0.2, 0.8, 3.2, 12.8, 30, 30])
+    for expected in (0.2, 0.8, 3.2, 12.8, 30, 30):
+        breaker.record_loss()
+        assert breaker.backoff_s() == pytest.approx(expected, rel=0.2)
     time.now += 61
-    assert breaker.record_loss() == pytest.approx(0.2)
-    assert breaker.record_loss(stalled=True) == pytest.approx(3.2)
+    breaker.record_loss()
+    assert breaker.backoff_s() == pytest.approx(0.2, rel=0.2)
+    breaker.record_loss(stalled=True)
+    assert breaker.backoff_s() == pytest.approx(3.2, rel=0.2)
 
 
 async def test_a_worker_that_returns_has_little_capacity(tmp_path: Path) -> None:

@@ -124,10 +124,8 @@ def test_the_cache_is_bounded(memory: PoisonCache) -> None:
 @pytest.fixture
 def siblings(time: Clock, tmp_path: Path) -> tuple[PoisonCache, PoisonCache]:
     """Two processes of one port."""
-    caches = PoisonCache(lambda _: False, time), PoisonCache(lambda _: False, time)
-    for cache in caches:
-        cache.journal = PoisonJournal(tmp_path)
-    return caches
+    one, other = (PoisonCache(lambda _: False, time, PoisonJournal(tmp_path)) for _ in range(2))
+    return one, other
 
 
 def test_processes_of_a_port_share_their_losses(siblings: tuple[PoisonCache, PoisonCache], time: Clock) -> None:
@@ -171,8 +169,7 @@ def test_a_survived_request_is_cleared_in_every_process(
 
 def test_a_process_without_a_journal_keeps_its_own_events(tmp_path: Path, time: Clock) -> None:
     """As when the directory is gone."""
-    cache = PoisonCache(lambda _: False, time)
-    cache.journal = PoisonJournal(tmp_path / "gone")
+    cache = PoisonCache(lambda _: False, time, PoisonJournal(tmp_path / "gone"))
     for instance_id in "ab":
         lose(cache, instance_id, POISON)
 
