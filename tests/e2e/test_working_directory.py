@@ -29,7 +29,8 @@ def serve_from(directory: Path, tmp_path: Path, *program: str | Path) -> None:
     try:
         url = serve.wait_for(r"is ready: (http://\S+)")[1]
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "chat_template": "{{ messages }}"}
-        assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+        response = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+        assert response.status_code == 200, response.text + serve.log
     finally:
         serve.stop()
 

@@ -5,7 +5,9 @@ The sandbox stops most malicious templates, but not a value that contains itself
 
 import asyncio
 import json
+import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +40,9 @@ class IsolatedRenderer:
         self._limits = limits or RenderLimits()
         self._memory_mb = memory_mb
         self._lock = asyncio.Lock()
-        self._child: asyncio.subprocess.Process | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        """To and from the child."""
 
     async def render(self, template: str, job: Mapping[str, Any]) -> str:
         """Render messages by a request's template. Raises InvalidRequest."""
@@ -56,9 +60,12 @@ class IsolatedRenderer:
     async def close(self) -> None:
         """Kill the process."""
         child, self._child = self._child, None
-        if child is not None and child.returncode is None:
+        streams, self._streams = self._streams, None
+        if streams is not None:
+            streams[1].close()
+        if child is not None:
             child.kill()
-            await child.wait()
+            await asyncio.to_thread(child.wait)
 
     async def _exchange(self, request: bytes) -> dict[str, Any]:
         try:
@@ -73,7 +80,7 @@ class IsolatedRenderer:
     async def _ask(self, request: bytes) -> dict[str, Any]:
         done = False
         try:
-            reader, writer = await self._pipes()
+            reader, writer = await self._connected()
             async with asyncio.timeout(self._limits.seconds + _GRACE_S):
                 writer.write(LENGTH.pack(len(request)) + request)
                 await writer.drain()
@@ -81,8 +88,7 @@ class IsolatedRenderer:
             done = True
         except TimeoutError as error:
             raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
-        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
-            # uvloop raises RuntimeError if the pipe to a process is closed.
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise _ProcessLost from error
         finally:
             # Also on cancellation: the rest of a reply would be read as the next one's.
@@ -90,35 +96,33 @@ class IsolatedRenderer:
                 await self.close()
         return reply
 
-    async def _pipes(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        fresh = not self._is_alive()
-        if fresh:
-            await self.close()
-            limits = [self._limits.seconds, self._limits.characters, self._memory_mb]
-            self._child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "tokenwire.coordinator.text.template.renderer_main", *map(str, limits)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-        assert self._child is not None
-        reader, writer = self._child.stdout, self._child.stdin
-        assert reader is not None
-        assert writer is not None
-        if fresh:
-            # Python's start does not count as rendering time.
-            try:
-                async with asyncio.timeout(_START_S):
-                    await _read(reader)
-            except TimeoutError as error:
-                raise _ProcessLost from error
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is not None and self._is_alive():
+            return self._streams
+        await self.close()
+        self._child, ours = _start(self._limits.seconds, self._limits.characters, self._memory_mb)
+        reader, writer = self._streams = await asyncio.open_connection(sock=ours)
+        # Python's start does not count as rendering time.
+        try:
+            async with asyncio.timeout(_START_S):
+                await _read(reader)
+        except TimeoutError as error:
+            raise _ProcessLost from error
         return reader, writer
 
     def _is_alive(self) -> bool:
-        # A child that died of its last job closes its pipe before its exit code is collected.
-        child = self._child
-        return (
-            child is not None and child.returncode is None and child.stdin is not None and not child.stdin.is_closing()
-        )
+        return self._child is not None and self._child.poll() is None
+
+
+def _start(*limits: float) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process; return it with a socket that is its standard input and output.
+
+    Not by the event loop: uvloop forks, which runs handlers of gRPC in the child, and it died of SIGSEGV now and then.
+    """
+    command = [sys.executable, "-P", "-m", "tokenwire.coordinator.text.template.renderer_main", *map(str, limits)]
+    ours, its = socket.socketpair()
+    with its:
+        return subprocess.Popen(command, stdin=its.fileno(), stdout=its.fileno()), ours
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
