@@ -5,11 +5,11 @@ The sandbox stops most malicious templates, but not a value that contains itself
 
 import asyncio
 import json
-import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tokenwire.coordinator.text.template.budget import RenderLimits
@@ -41,8 +41,7 @@ class IsolatedRenderer:
         self._memory_mb = memory_mb
         self._lock = asyncio.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        """To and from the child."""
+        self._pipes: _Pipes | None = None
 
     async def render(self, template: str, job: Mapping[str, Any]) -> str:
         """Render messages by a request's template. Raises InvalidRequest."""
@@ -60,9 +59,9 @@ class IsolatedRenderer:
     async def close(self) -> None:
         """Kill the process."""
         child, self._child = self._child, None
-        streams, self._streams = self._streams, None
-        if streams is not None:
-            streams[1].close()
+        pipes, self._pipes = self._pipes, None
+        if pipes is not None:
+            pipes.close()
         if child is not None:
             child.kill()
             await asyncio.to_thread(child.wait)
@@ -80,15 +79,15 @@ class IsolatedRenderer:
     async def _ask(self, request: bytes) -> dict[str, Any]:
         done = False
         try:
-            reader, writer = await self._connected()
+            pipes = await self._connect()
             async with asyncio.timeout(self._limits.seconds + _GRACE_S):
-                writer.write(LENGTH.pack(len(request)) + request)
-                await writer.drain()
-                reply: dict[str, Any] = json.loads(await _read(reader))
+                pipes.input.write(LENGTH.pack(len(request)) + request)
+                reply: dict[str, Any] = json.loads(await _read(pipes.reader))
             done = True
         except TimeoutError as error:
             raise _failed(f"took longer than {self._limits.seconds:g} seconds") from error
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
+        except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
+            # uvloop raises RuntimeError if the pipe to a process is closed.
             raise _ProcessLost from error
         finally:
             # Also on cancellation: the rest of a reply would be read as the next one's.
@@ -96,33 +95,54 @@ class IsolatedRenderer:
                 await self.close()
         return reply
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is not None and self._is_alive():
-            return self._streams
+    async def _connect(self) -> "_Pipes":
+        if self._pipes is not None and self._is_alive(self._pipes):
+            return self._pipes
         await self.close()
-        self._child, ours = _start(self._limits.seconds, self._limits.characters, self._memory_mb)
-        reader, writer = self._streams = await asyncio.open_connection(sock=ours)
+        self._child = _start(self._limits.seconds, self._limits.characters, self._memory_mb)
+        pipes = self._pipes = await _Pipes.of(self._child)
         # Python's start does not count as rendering time.
         try:
             async with asyncio.timeout(_START_S):
-                await _read(reader)
+                await _read(pipes.reader)
         except TimeoutError as error:
             raise _ProcessLost from error
-        return reader, writer
+        return pipes
 
-    def _is_alive(self) -> bool:
-        return self._child is not None and self._child.poll() is None
+    def _is_alive(self, pipes: "_Pipes") -> bool:
+        # A child that died of its last job closes its pipe before its exit code is collected.
+        return self._child is not None and self._child.poll() is None and not pipes.input.is_closing()
 
 
-def _start(*limits: float) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a process; return it with a socket that is its standard input and output.
+@dataclass(frozen=True, slots=True)
+class _Pipes:
+    """The standard input and output of a process."""
+
+    input: asyncio.WriteTransport
+    output: asyncio.ReadTransport
+    reader: asyncio.StreamReader
+    """Reads the output."""
+
+    @classmethod
+    async def of(cls, child: subprocess.Popen[bytes]) -> "_Pipes":
+        """Connect the event loop to a process."""
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+        output, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), child.stdout)
+        input_, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, child.stdin)
+        return cls(input_, output, reader)
+
+    def close(self) -> None:
+        self.input.close()
+        self.output.close()
+
+
+def _start(*limits: float) -> subprocess.Popen[bytes]:
+    """Start a process.
 
     Not by the event loop: uvloop forks, which runs handlers of gRPC in the child, and it died of SIGSEGV now and then.
     """
     command = [sys.executable, "-P", "-m", "tokenwire.coordinator.text.template.renderer_main", *map(str, limits)]
-    ours, its = socket.socketpair()
-    with its:
-        return subprocess.Popen(command, stdin=its.fileno(), stdout=its.fileno()), ours
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
