@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -174,3 +174,11 @@ def wait_healthy(url: str, process: Process, timeout_s: float = 60.0) -> None:
             pass
         time.sleep(0.05)
     raise AssertionError(f"{url} did not become healthy:\n{process.log}")
+
+
+def wait_models(url: str, names: Collection[str], timeout_s: float = 60.0) -> None:
+    """Wait until all these models are listed: a coordinator is healthy with its first worker."""
+    deadline = time.monotonic() + timeout_s
+    while missing := set(names) - {model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]}:
+        assert time.monotonic() < deadline, f"{url} does not list {missing}"
+        time.sleep(0.05)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer
 
-from tests.processes import Service, coordinator, simulated_worker
+from tests.processes import Service, coordinator, simulated_worker, wait_models
 from tokenwire.worker.simulated_engine.model import load_model
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -58,4 +58,5 @@ def scripted_service(folder: Path, replies: Mapping[str, str] = REPLIES, *option
             started.append(stack.enter_context(simulated_worker(folder, str(model), *arguments, name=name)))
         addresses = [address for _, address in started]
         process, url = stack.enter_context(coordinator(folder, addresses, *PARSERS, *options, start_timeout_s=120))
+        wait_models(url, replies)
         yield Service(process, url, [worker for worker, _ in started], addresses)
