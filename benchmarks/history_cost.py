@@ -85,9 +85,9 @@ async def _row(model: ServedModel, text: str, length: int, size: int) -> TurnRow
         prompt = await prepare_prompt(ChatPrompt(list(messages), history=exact), model, history=history)
         reply = text[place + chars : place + 2 * chars]
         ids = model.tokenizer.encode(reply + "<|im_end|>", add_special_tokens=False)
-        assert prompt.conversation is not None
+        assert prompt.history is not None
         messages.append({"role": "assistant", "content": reply})
-        prompt.conversation.record(prompt.token_ids, messages[-1:], ids, "token")
+        prompt.history.record(prompt.token_ids, messages[-1:], ids, "token")
         known = len(prompt.token_ids) + len(ids)
     messages.append(_NEW)
     return TurnRow(

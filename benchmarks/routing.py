@@ -39,7 +39,7 @@ class SimulatedRequest:
     at: float
     prompt: list[int]
     max_tokens: int
-    session: str = ""
+    conversation: str = ""
     on_end: "Callable[[SimulatedRequest, float], None]" = lambda request, now: None
     reply: list[int] = field(default_factory=list)
     cached: int = 0
@@ -146,7 +146,9 @@ class Simulation:
         number = len(self.requests) % len(self._routers)
         self.requests.append(request)
         params = pb.SamplingParams(max_tokens=request.max_tokens, ignore_eos=True, temperature=0)
-        submit = pb.Submit(prompt_token_ids=request.prompt, sampling_params=params, session_id=request.session or None)
+        submit = pb.Submit(prompt_token_ids=request.prompt, sampling_params=params)
+        if request.conversation:
+            submit.session_id = request.conversation
         decision = self._routers[number].choose([engine.sessions[number] for engine in self._engines], submit, NEW)
         session = decision.worker
         submit.slots.append(session.slots.take(DiscardListener()))
@@ -165,18 +167,18 @@ def shared_prefixes(simulation: Simulation, chance: random.Random) -> None:
         simulation.schedule(SimulatedRequest(at, prefix + _text(chance, 100), 50))
 
 
-def conversations(simulation: Simulation, chance: random.Random, name_sessions: bool = False) -> None:
+def conversations(simulation: Simulation, chance: random.Random, name_conversations: bool = False) -> None:
     """Conversations of 6 turns: each continues after a pause, with its whole history."""
 
     def next_turn(turns: int, request: SimulatedRequest, now: float) -> None:
         if turns:
             prompt = request.prompt + request.reply + _text(chance, 200)
             at = now + chance.uniform(1, 4)
-            simulation.schedule(SimulatedRequest(at, prompt, 100, request.session, partial(next_turn, turns - 1)))
+            simulation.schedule(SimulatedRequest(at, prompt, 100, request.conversation, partial(next_turn, turns - 1)))
 
     for number, at in enumerate(_arrivals(chance, 12.0)):
-        session = f"conversation {number}" if name_sessions else ""
-        simulation.schedule(SimulatedRequest(at, _text(chance, 1000), 100, session, partial(next_turn, 5)))
+        conversation = f"conversation {number}" if name_conversations else ""
+        simulation.schedule(SimulatedRequest(at, _text(chance, 1000), 100, conversation, partial(next_turn, 5)))
 
 
 def uniform(simulation: Simulation, chance: random.Random) -> None:
@@ -216,7 +218,7 @@ _LOADS: dict[str, tuple[Callable[[Simulation, random.Random], None], int]] = {
     "shared prefixes": (shared_prefixes, 1),
     "shared prefixes, 2 coordinators": (shared_prefixes, 2),
     "conversations": (conversations, 1),
-    "conversations with session ids": (partial(conversations, name_sessions=True), 1),
+    "conversations with ids": (partial(conversations, name_conversations=True), 1),
     "uniform": (uniform, 1),
     "uniform, 2 coordinators": (uniform, 2),
     "long and short": (long_and_short, 1),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.admin.routes import control_routes
+from tokenwire.coordinator.api.admin.routes import admin_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
@@ -27,7 +27,8 @@ from tokenwire.coordinator.api.tokens.routes import token_routes
 from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 from tokenwire.coordinator.auth.api_keys import open_keys
 from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
-from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.aborts import FleetAborts
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
@@ -35,13 +36,12 @@ from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
 from tokenwire.coordinator.fleet.discovery.parse import open_source
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
-from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.routing import Router
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.history.open_store import open_store
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.http.readiness import Readiness
@@ -66,8 +66,8 @@ class Core:
     queue: AdmissionQueue
     failover: Failover
     history: TokenHistory
-    generation: Generation
-    control: FleetControl
+    generation: GenerationService
+    admin: FleetAdmin
     status: FleetStatus
     metrics: Metrics
 
@@ -109,7 +109,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
 def build_core(settings: CoordinatorSettings) -> Core:
     """Return the coordinator without its HTTP interface, not connected yet."""
     readiness = Readiness()
-    desired = DesiredStates(settings.control.stale_weights)
+    desired = DesiredStates(settings.admin.stale_weights)
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
     coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
@@ -126,18 +126,18 @@ def build_core(settings: CoordinatorSettings) -> Core:
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = _failover(settings, queue, pool)
     history = TokenHistory(open_store(settings.history))
-    generation = Generation(
+    generation = GenerationService(
         failover,
         models,
         history,
         settings.admission.request_timeout_s,
         takes_transfers=settings.api.kv_transfer_params,
     )
-    control = FleetControl(pool, desired, settings.control.timeout_s)
-    status = FleetStatus(pool, control)
+    admin = FleetAdmin(pool, desired, settings.admin.timeout_s)
+    status = FleetStatus(pool, admin)
     collector, relay = FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions)
     metrics = Metrics(collector, relay, settings.siblings_dir, lambda: readiness.in_flight)
-    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, control, status, metrics)
+    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, admin, status, metrics)
 
 
 def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
@@ -151,8 +151,10 @@ def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: Worker
 def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
     """Add the enabled routes; return what authenticates their requests, None without keys."""
     models, pool, queue, failover, generation = core.models, core.pool, core.queue, core.failover, core.generation
-    aborts = Aborts(lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids))
-    authorization = AdminAuthorization(settings.control.admin_key)
+    aborts = FleetAborts(
+        lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids)
+    )
+    authorization = AdminAuthorization(settings.admin.admin_key)
     chat = ChatService(generation, models, settings.api)
     app.include_router(chat_routes(chat))
     app.include_router(responses_routes(chat))
@@ -161,7 +163,7 @@ def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Auth
         app.include_router(render_routes(chat, generation, settings.parsers))
     app.include_router(completion_routes(generation, settings.api))
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, authorization))
-    admin = control_routes(core.control, core.status, settings.control, authorization)
+    admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     app.include_router(admin)
     app.include_router(service_routes(pool, models, core.readiness, core.metrics))
     if settings.status_page:
@@ -169,7 +171,7 @@ def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Auth
         app.include_router(page_routes(snapshot))
     keys = open_keys(settings.auth)
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
-    security = Security(keys is not None, settings.control.admin_key is not None, free_paths, authorization.guards)
+    security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)
     app.include_router(documentation_routes(app.routes, security))
     return None if keys is None else Authenticator(keys, free_paths, admin.routes)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokenwire.coordinator.auth.api_keys import AuthSettings
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.discovery.parse import check_source, is_vllm_http
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -236,7 +236,7 @@ class CoordinatorSettings:
     parsers: ParserSettings = field(default_factory=ParserSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
-    control: ControlSettings = field(default_factory=ControlSettings)
+    admin: AdminSettings = field(default_factory=AdminSettings)
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     siblings_dir: Path | None = option(None, Option("--siblings-dir", path="any", hidden=True))
     """Directory in which processes that share a port find each other; None: there is one process."""
@@ -249,5 +249,5 @@ class CoordinatorSettings:
             check_source(worker)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
-        if self.auth.asks and self.control.admin_key is None and (self.control.rl_routes or self.control.lora_routes):
+        if self.auth.asks and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):
             raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")

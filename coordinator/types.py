@@ -8,7 +8,7 @@ from tokenwire.coordinator.parsing.message import ParserPlan, Parsers
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.logprobs import ScoredPosition, TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -76,7 +76,7 @@ class ExactHistory:
 
     tenant: str = ""
     cache_salt: str | None = None
-    session_id: str | None = None
+    conversation_id: str | None = None
     prefix: KnownPrefix | None = None
     keeps: bool = True
     """Whether the replies are stored for later requests."""
@@ -138,7 +138,7 @@ class GenerationRequest:
     """The field of max_tokens, for error messages; None: a value beyond the context is not an error."""
     priority: int = 0
     cache_salt: str | None = None
-    session_id: str | None = None
+    conversation_id: str | None = None
     data_parallel_rank: int | None = None
     truncation: Truncation | None = None
     stream_interval: int = 1

@@ -14,7 +14,7 @@ client = OpenAI(base_url=os.environ.get("TOKENWIRE_URL", "http://127.0.0.1:8000"
 model = client.models.list().data[0].id
 
 OBSERVATIONS = ["Count from one to ten.", "Now backwards.", "Now only the even numbers.", "And their sum?"]
-rollout = {"X-Session-ID": uuid.uuid4().hex}  # one session for each rollout: two may write the same text
+rollout = {"X-Session-ID": uuid.uuid4().hex}  # one conversation for each rollout: two may write the same text
 messages: list[Any] = []
 trajectory: list[int] = []  # every token of the rollout, in order
 trained: list[bool] = []  # whether the model generated it

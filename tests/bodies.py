@@ -25,7 +25,7 @@ def _body_model(route: APIRoute) -> type[BaseModel] | None:
     if route.body_field is not None:
         (model,) = _models_in(route.body_field.field_info.annotation)
         return model
-    # Control routes read their forms themselves, from the query or the body.
+    # Admin routes read their forms themselves, from the query or the body.
     used = inspect.getclosurevars(route.endpoint).globals.values()
     forms = [each for each in used if inspect.isclass(each) and issubclass(each, Form)]
     return forms[0] if forms else None

@@ -33,7 +33,7 @@ _STAGES = {
 }
 
 
-class Worker(Protocol):
+class ControlTarget(Protocol):
     """The server's side of control calls."""
 
     def welcome(self) -> inference_pb2.Welcome:
@@ -53,13 +53,13 @@ class Worker(Protocol):
 
 
 class ControlService(control_pb2_grpc.ControlServicer):
-    """Maps calls to the engine's control methods, and errors to gRPC status codes."""
+    """Maps calls to the engine's methods, and errors to gRPC status codes."""
 
     def __init__(
         self,
         engine: Engine,
         controller: ServingStateController,
-        worker: Worker,
+        worker: ControlTarget,
         files: dict[str, bytes],
         digest: str,
     ) -> None:

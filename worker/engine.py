@@ -53,7 +53,7 @@ class PauseMode(enum.StrEnum):
 class Engine(Protocol):
     """An inference engine. All methods run on one event loop.
 
-    Lifecycle: `start`, then `submit`, `abort` and control calls while `steps` is iterated, then `stop`.
+    Lifecycle: `start`, then `submit`, `abort` and admin operations while `steps` is iterated, then `stop`.
     """
 
     async def start(self) -> None:
@@ -92,7 +92,7 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Stop the engine and free its memory. Safe to call twice, and before `start`."""
 
-    # Control. Raises Unsupported where the engine lacks a feature.
+    # Admin operations. Raises Unsupported where the engine lacks a feature.
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
         """Pause generation."""

@@ -105,8 +105,8 @@ class _TransferRoute(_ApiRoute):
 def api_router(accepts_transfers: bool = False, **options: Any) -> APIRouter:
     """Return a router whose routes read their bodies as an ApiRequest does.
 
-    accepts_transfers: they have `kv_transfer_params` and `ec_transfer_params`, which `Generation` checks. All others
-    reject these fields even where they are allowed: fields that make engines read each other's memory are never
-    ignored.
+    accepts_transfers: they have `kv_transfer_params` and `ec_transfer_params`, which `GenerationService` checks. All
+    others reject these fields even where they are allowed: fields that make engines read each other's memory are
+    never ignored.
     """
     return APIRouter(route_class=_TransferRoute if accepts_transfers else _ApiRoute, **options)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition
 from tokenwire.coordinator.types import Finish, Prefill, Usage
@@ -15,7 +15,7 @@ Kind = Literal["reasoning", "text", "tool_call"]
 
 
 @dataclass(slots=True)
-class Part:
+class MessagePart:
     """One part of a message, complete or in progress."""
 
     kind: Kind
@@ -34,17 +34,17 @@ class Part:
         return "".join(self.texts)
 
 
-def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[Part]:
+def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[MessagePart]:
     """Return the parts of a whole message; an empty one has an empty text, because clients expect a part.
 
     Whitespace next to tool calls is not text: models separate their calls with it.
     """
-    parts = [Part("reasoning", 0, texts=[message.reasoning])] if message.reasoning else []
+    parts = [MessagePart("reasoning", 0, texts=[message.reasoning])] if message.reasoning else []
     content = message.content or ""
     if content.strip() or (not message.tool_calls and (content or not parts)):
-        parts.append(Part("text", len(parts), texts=[content], logprobs=logprobs or []))
+        parts.append(MessagePart("text", len(parts), texts=[content], logprobs=logprobs or []))
     for call in message.tool_calls:
-        parts.append(Part("tool_call", len(parts), call.id, call.name, [call.arguments]))
+        parts.append(MessagePart("tool_call", len(parts), call.id, call.name, [call.arguments]))
     parts[-1].last = True
     return parts
 
@@ -62,22 +62,22 @@ class PartRenderer(Protocol):
     def opening(self, usage: Usage) -> str:
         """Render the events before the first part; the usage has only prompt tokens."""
 
-    def open_part(self, part: Part) -> str:
+    def open_part(self, part: MessagePart) -> str:
         """Render the start of a part."""
 
-    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: MessagePart, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render new text of the open part."""
 
-    def close_part(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Render the end of a part; the last part of a message has a finish."""
 
-    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+    def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the events after the last part."""
 
-    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+    def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render an error within the stream."""
 
-    def as_messages(self, parts: list[Part]) -> Sequence[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> Sequence[Message]:
         """Return the chat messages that parts become when a client sends them back."""
 
 
@@ -93,9 +93,9 @@ class PartStream:
         # Parsers get every token, even without text.
         self.shows_empty_deltas = self._parser is not None or call.body.wanted_logprobs is not None
         self._renderer = renderer
-        self._parts: list[Part] = []
-        self._open: Part | None = None
-        self._calls: dict[int, Part] = {}
+        self._parts: list[MessagePart] = []
+        self._open: MessagePart | None = None
+        self._calls: dict[int, MessagePart] = {}
         self._held = ""
         """Text withheld until it is clear whether it belongs to a text part."""
         self._token_ids: list[int] | None = [] if call.counts_reasoning and self._parser is not None else None
@@ -168,7 +168,7 @@ class PartStream:
         part, events = self._calls.get(call.index), ""
         if part is None:
             events = self._close_part()
-            part = self._calls[call.index] = Part("tool_call", len(self._parts), call.id or "", call.name or "")
+            part = self._calls[call.index] = MessagePart("tool_call", len(self._parts), call.id or "", call.name or "")
             events += self._open_part(part)
         if not call.arguments:
             return events
@@ -181,14 +181,14 @@ class PartStream:
         part, events = self._open, ""
         if part is None or part.kind != kind:
             events = self._close_part()
-            part = Part(kind, len(self._parts))
+            part = MessagePart(kind, len(self._parts))
             events += self._open_part(part)
         part.texts.append(text)
         scored = logprobs or []
         part.logprobs += scored
         return events + self._renderer.part_delta(part, text, scored)
 
-    def _open_part(self, part: Part) -> str:
+    def _open_part(self, part: MessagePart) -> str:
         self._parts.append(part)
         self._open = part
         return self._renderer.open_part(part)
@@ -208,7 +208,7 @@ class PartStream:
         if self._parts and (self._calls or not self._held):
             return self._close_part(self._finish)
         held = self._take_held()
-        events = self._append("text", held) if held else self._open_part(Part("text", 0))
+        events = self._append("text", held) if held else self._open_part(MessagePart("text", 0))
         return events + self._close_part(self._finish)
 
     def _take_held(self) -> str:

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, timeout_of
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
-from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.http.connection import Connection, connection_of
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
@@ -24,7 +24,10 @@ _STREAM_HEADERS = (
 
 
 async def _start(
-    generation: Generation, prepared: PreparedRequest, reply: CollectedReply | StreamedReply, context: RequestContext
+    generation: GenerationService,
+    prepared: PreparedRequest,
+    reply: CollectedReply | StreamedReply,
+    context: RequestContext,
 ) -> None:
     """Submit a request and record it."""
     record, request = context.record, prepared.request
@@ -56,7 +59,7 @@ def _end(
     context.caller.charge(record.completion_tokens)
 
 
-async def collect(generation: Generation, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
+async def collect(generation: GenerationService, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
     """Generate all choices. Raises the first error, or ClientDisconnect."""
     context = request.scope[CONTEXT]
     connection = context.connection or connection_of(request.scope, request.receive, request._send)
@@ -77,7 +80,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, generation: Generation, prepared: PreparedRequest, encoder: ChunkEncoder) -> None:
+    def __init__(self, generation: GenerationService, prepared: PreparedRequest, encoder: ChunkEncoder) -> None:
         self.status_code = 200
         self.background: BackgroundTask | None = None
         self.body = b""

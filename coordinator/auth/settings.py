@@ -7,7 +7,7 @@ from tokenwire.options import Bounds, Option, Section, check_bounds, option
 
 
 @dataclass(frozen=True, slots=True)
-class ControlSettings:
+class AdminSettings:
     """The admin routes' settings."""
 
     admin_key: AdminKey | None = option(
@@ -25,7 +25,7 @@ class ControlSettings:
     timeout_s: float = option(
         600.0,
         Option(
-            "--control-timeout",
+            "--admin-timeout",
             "Timeout in seconds of an admin operation on a worker.",
             Section.ADMIN,
             bounds=Bounds(above=0),

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
 
 
-class Aborts:
+class FleetAborts:
     """Aborts requests on every connected worker; their coordinators get the tokens so far, with finish reason abort."""
 
     def __init__(

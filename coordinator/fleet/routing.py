@@ -17,11 +17,11 @@ from tokenwire.v1 import inference_pb2 as pb
 
 Policy = Literal["affinity", "load", "round-robin"]
 
-SESSION_TOKENS = 512
-"""Discount for the worker of a session's last request: it may hold more of the session than was sent to it."""
+CONVERSATION_TOKENS = 512
+"""Discount for the worker of a conversation's last request: it may hold more of it than was sent to it."""
 ADAPTER_TOKENS = 256
 """Discount for the worker that used the adapter last: another one may have to load it."""
-_SESSIONS, _SESSION_TTL_S = 65_536, 1800.0
+_CONVERSATIONS, _CONVERSATION_TTL_S = 65_536, 1800.0
 _ADAPTERS, _ADAPTER_TTL_S = 1024, 300.0
 
 
@@ -55,8 +55,8 @@ class RoutingInputs:
     """Prefix hashes of its blocks."""
     cached: Mapping[str, int] = field(default_factory=dict)
     """How many leading tokens each worker has cached, by instance id."""
-    session: bytes = b""
-    session_worker: str | None = None
+    conversation: bytes = b""
+    conversation_worker: str | None = None
     adapter: int = 0
     adapter_worker: str | None = None
 
@@ -95,7 +95,7 @@ class Decision(Generic[WCo]):
             return "least sequences" if self.policy == "load" else "its turn"
         reasons = [
             (self.cached > 0, "holds a part of the prompt"),
-            (inputs.session_worker == instance, "had the session last"),
+            (inputs.conversation_worker == instance, "had the conversation last"),
             (inputs.adapter_worker == instance, "used the adapter last"),
         ]
         return ", ".join(reason for holds, reason in reasons if holds) or "least work ahead"
@@ -136,11 +136,11 @@ class Router:
         self._turns = itertools.count()
         self._last_turn: dict[str, int] = {}
         self._prefixes = PrefixIndex()
-        self._sessions = TTLCache(_SESSIONS, _SESSION_TTL_S)
+        self._conversations = TTLCache(_CONVERSATIONS, _CONVERSATION_TTL_S)
         self._adapters = TTLCache(_ADAPTERS, _ADAPTER_TTL_S)
         self._caches: dict[str, tuple[str, str]] = {}
         """The instance and weights whose cache is in the index, by address."""
-        # Session ids are secrets of clients, so only keyed digests of them are stored.
+        # Conversation ids are secrets of clients, so only keyed digests of them are stored.
         self._secret = os.urandom(16)
 
     def choose(self, candidates: Sequence[W], submit: pb.Submit, placement: Placement) -> Decision[W]:
@@ -163,8 +163,8 @@ class Router:
             return worker.workload.sequences
         instance = worker.instance_id
         cost = inputs.tokens - inputs.cached.get(instance, 0) + worker.workload.ahead()
-        if instance == inputs.session_worker:
-            cost -= SESSION_TOKENS
+        if instance == inputs.conversation_worker:
+            cost -= CONVERSATION_TOKENS
         if instance == inputs.adapter_worker:
             cost -= ADAPTER_TOKENS
         return cost
@@ -200,15 +200,15 @@ class Router:
         if self._policy != "affinity" or len(self._caches) < 2:
             return RoutingInputs(tokens)
         hashes = _hashes(submit) if tokens >= BLOCK_TOKENS else ()
-        session = b""
+        conversation = b""
         if submit.session_id:
-            session = blake2b(submit.session_id.encode(), key=self._secret, digest_size=16).digest()
+            conversation = blake2b(submit.session_id.encode(), key=self._secret, digest_size=16).digest()
         return RoutingInputs(
             tokens=tokens,
             hashes=hashes,
             cached=self._prefixes.match(hashes) if hashes and _reads_cache(submit.sampling_params) else {},
-            session=session,
-            session_worker=self._sessions.get(session) if session else None,
+            conversation=conversation,
+            conversation_worker=self._conversations.get(conversation) if conversation else None,
             adapter=adapter,
             adapter_worker=self._adapters.get(adapter) if adapter else None,
         )
@@ -219,8 +219,8 @@ class Router:
         if inputs.hashes:
             # The prompt is in the worker's cache, or will be before a later request is computed.
             self._prefixes.add(instance, inputs.hashes)
-        if inputs.session:
-            self._sessions.put(inputs.session, instance)
+        if inputs.conversation:
+            self._conversations.put(inputs.conversation, instance)
         if inputs.adapter:
             self._adapters.put(inputs.adapter, instance)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
@@ -57,13 +57,13 @@ class WorkerStatus:
 class FleetStatus:
     """Reports on the workers of a model, by any of its names; no name: the only model."""
 
-    def __init__(self, pool: WorkerPool, control: FleetControl) -> None:
+    def __init__(self, pool: WorkerPool, admin: FleetAdmin) -> None:
         self._pool = pool
-        self._control = control
+        self._admin = admin
 
     def workers(self, model: str | None) -> list[WorkerStatus]:
         """Return the status of all workers. Raises NotFound, InvalidRequest or Unavailable."""
-        return [self.of(session) for session in self._control.sessions(model)]
+        return [self.of(session) for session in self._admin.sessions(model)]
 
     def connected(self, model: str | None) -> list[WorkerStatus]:
         """Return the connected workers, at least one. Raises the errors of `workers`."""

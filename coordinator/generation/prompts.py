@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tokenwire.coordinator.generation.limits import check_ids, check_text_length, truncated_length
-from tokenwire.coordinator.history.conversation import Conversation
+from tokenwire.coordinator.history.request_history import RequestHistory
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
 from tokenwire.coordinator.types import ChatPrompt, KnownPrefix, Prompt, ServedModel, TokenPrompt, Truncation
@@ -19,18 +19,18 @@ class PreparedPrompt:
     token_ids: Sequence[int]
     text: str | None
     """The tokenized text; None for a prompt sent as ids, or one that begins with ids of earlier turns."""
-    conversation: Conversation | None = None
-    """The conversation that it continues, if it may reuse ids."""
+    history: RequestHistory | None = None
+    """What it reuses of its conversation, if it may reuse ids."""
 
     @property
     def reused(self) -> int:
         """How many of its ids are those of an earlier prompt and completion."""
-        return 0 if self.conversation is None else self.conversation.reused
+        return 0 if self.history is None else self.history.reused
 
     @property
     def new_ids(self) -> Sequence[int]:
         """The ids after the last finished reply: reasoning before them says nothing about this reply."""
-        continued = None if self.conversation is None else self.conversation.new_ids
+        continued = None if self.history is None else self.history.new_ids
         return self.token_ids if continued is None else continued
 
 
@@ -46,27 +46,27 @@ async def prepare_prompt(
     max_tokens: the requested maximum, 0 if none; a truncation to "what fits" then leaves space for one token.
     history: earlier turns whose ids chats reuse; not used with special tokens or a truncation.
     """
-    conversation = None
+    opened = None
     if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
-        conversation = await _conversation(prompt, prompt.history.prefix, model, truncation, history)
-    if conversation is not None and conversation.token_ids is not None:
-        prepared = PreparedPrompt(conversation.token_ids, None, conversation)
+        opened = await _open_history(prompt, prompt.history.prefix, model, truncation, history)
+    if opened is not None and opened.token_ids is not None:
+        prepared = PreparedPrompt(opened.token_ids, None, opened)
     else:
         prepared = await _prepare(prompt, model, truncation, max_tokens)
-        if conversation is not None:
-            prepared = replace(prepared, conversation=conversation)
+        if opened is not None:
+            prepared = replace(prepared, history=opened)
     if isinstance(prompt, ChatPrompt) and prompt.history is not None and prompt.history.prefix is not None:
         _check_prefix(prepared, prompt.history.prefix)
     return prepared
 
 
-async def _conversation(
+async def _open_history(
     prompt: ChatPrompt,
     prefix: KnownPrefix | None,
     model: ServedModel,
     truncation: Truncation | None,
     history: TokenHistory,
-) -> Conversation | None:
+) -> RequestHistory | None:
     # A truncated prompt, or one framed by special tokens, is not the beginning of the next one.
     if truncation is not None or prompt.add_special_tokens:
         return None

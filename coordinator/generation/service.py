@@ -60,7 +60,7 @@ class PreparedRequest:
 
     def chat_text(self) -> str | None:
         """Return the text of a chat's prompt; None if no template rendered it."""
-        return None if self.prompts[0].text is None and self.prompts[0].conversation is None else self.text_of(0)
+        return None if self.prompts[0].text is None and self.prompts[0].history is None else self.text_of(0)
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class GenerationHandle:
         reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
 
 
-class Generation:
+class GenerationService:
     """The one service between routes and workers."""
 
     def __init__(
@@ -226,7 +226,7 @@ def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
         priority=request.priority,
         cache_salt=request.cache_salt,
         lora=prepared.model.lora,
-        session_id=request.session_id,
+        session_id=request.conversation_id,
         data_parallel_rank=request.data_parallel_rank,
         reasoning_ended=request.reasoning_ended,
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
@@ -248,12 +248,12 @@ def _submit_for(prepared: PreparedRequest, position: int, context: RequestContex
 def _recording(request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]) -> Recording | None:
     """Return the recording of the choices for later requests; None if they are not kept."""
     prompt = prompts[0]
-    if prompt.conversation is None or not prompt.conversation.is_recorded:
+    if prompt.history is None or not prompt.history.is_recorded:
         return None
     # Those that the request set, without the model's own.
     stop_token_ids = frozenset(request.sampling.stop_token_ids).difference(model.stop_token_ids)
     return Recording(
-        prompt.conversation,
+        prompt.history,
         prompt.token_ids,
         len(prompts) * request.n,
         parsed=request.plan is not None,

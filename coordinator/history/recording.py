@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tokenwire.coordinator.history.conversation import Conversation, Message
+from tokenwire.coordinator.history.request_history import Message, RequestHistory
 from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.output.choice import Reply
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -27,7 +27,7 @@ class Recording:
 
     def __init__(
         self,
-        conversation: Conversation,
+        history: RequestHistory,
         prompt: Sequence[int],
         choices: int,
         *,
@@ -35,7 +35,7 @@ class Recording:
         stop_token_ids: Collection[int] = (),
     ) -> None:
         """`stop_token_ids`: the request's own, as distinct from the model's end tokens."""
-        self._conversation = conversation
+        self._history = history
         self._prompt = prompt
         self._choices = [_Choice() for _ in range(choices)]
         self._parsed = parsed
@@ -63,7 +63,7 @@ class Recording:
 
     def _store(self, index: int, messages: Sequence[Message]) -> None:
         choice = self._choices[index]
-        self._conversation.record(self._prompt, messages, choice.token_ids, choice.ending)
+        self._history.record(self._prompt, messages, choice.token_ids, choice.ending)
 
     def _ending(self, finish: Finish) -> Ending:
         if finish.reason != "stop":

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tokenwire.coordinator.history.settings import HistorySettings
-from tokenwire.coordinator.history.turns import Ending, Reasoning, Turn
+from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ def _unpacked(value: bytes, parent: Turn | None) -> Turn:
     ending, count = _HEAD.unpack_from(value)
     start = _HEAD.size + count * _REASONING.size
     stated = (_REASONING.unpack_from(value, _HEAD.size + i * _REASONING.size) for i in range(count))
-    reasoning = tuple(Reasoning(position, digest, generated) for position, generated, digest in stated)
+    reasoning = tuple(MessageReasoning(position, digest, generated) for position, generated, digest in stated)
     ids = array("I")
     ids.frombytes(value[start:])
     return Turn(ids, parent, _ENDINGS[ending], reasoning)

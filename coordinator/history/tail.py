@@ -12,7 +12,7 @@ from typing import Any
 from tokenwire.coordinator.history.digests import digest
 from tokenwire.coordinator.history.turns import Turn
 from tokenwire.coordinator.text.template.messages import parse_arguments
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import InvalidRequest

@@ -3,8 +3,8 @@
 from array import array
 from itertools import islice
 
-from tokenwire.coordinator.history.conversation import Continuation, Conversation, Record, Source
 from tokenwire.coordinator.history.digests import Transcript, digest
+from tokenwire.coordinator.history.request_history import Continuation, Record, RequestHistory, Source
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.tail import TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
@@ -25,22 +25,22 @@ class TokenHistory:
         """Close the store."""
         await self._store.close()
 
-    async def open(self, prompt: ChatPrompt, model: ServedModel) -> Conversation:
-        """Return the conversation of a prompt, with the turn that it continues.
+    async def open(self, prompt: ChatPrompt, model: ServedModel) -> RequestHistory:
+        """Return what a prompt reuses of its conversation, with the turn that it continues.
 
         Ids from the client take precedence over stored ones; without either the prompt is rendered by the template.
         """
         if not prompt.messages:
-            return Conversation(None, None)
+            return RequestHistory(None, None)
         history = prompt.history or ExactHistory()
         target = Target(model, prompt.options, digest(model.template.identity(prompt.options)))
         if history.prefix is not None:
             continued = await self._after_prefix(prompt, history.prefix, target)
             if continued is not None:
-                return Conversation(continued, None)
+                return RequestHistory(continued, None)
         scope = digest(
             [target.template_key, model.names[0], model.tokenizer_digest],
-            [history.tenant, history.cache_salt, history.session_id],
+            [history.tenant, history.cache_salt, history.conversation_id],
         )
         form = model.template.form(prompt.options)
         transcript = Transcript(scope, prompt.messages, form)
@@ -50,7 +50,7 @@ class TokenHistory:
             unfinished = prompt.messages[-1]
             transcript = Transcript(scope, prompt.messages[:-1], form)
         kept = history.keeps and not (history.prefix is not None and history.prefix.required)
-        return Conversation(stored, Record(self._store, transcript, unfinished) if kept else None)
+        return RequestHistory(stored, Record(self._store, transcript, unfinished) if kept else None)
 
     async def _after_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
         if prefix.message is None or not prefix.token_ids:

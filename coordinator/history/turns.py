@@ -11,7 +11,7 @@ before its end (length, abort)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reasoning:
+class MessageReasoning:
     """The reasoning of one assistant message."""
 
     position: int
@@ -29,7 +29,7 @@ class Turn:
     """The ids after the parent's, unsigned 32 bits each."""
     parent: "Turn | None" = None
     ending: Ending = "cut"
-    reasoning: tuple[Reasoning, ...] = ()
+    reasoning: tuple[MessageReasoning, ...] = ()
 
     def chain(self) -> "Iterator[Turn]":
         """Yield this turn and all before it, newest first."""
@@ -65,7 +65,7 @@ class Turn:
 
         `given`: digests by message position. Reasoning that was generated here may be missing, but none may differ.
         """
-        recorded: dict[int, Reasoning] = {}
+        recorded: dict[int, MessageReasoning] = {}
         for turn in self.chain():
             for reasoning in turn.reasoning:
                 recorded.setdefault(reasoning.position, reasoning)  # the newest: of a continued message, all of it

@@ -31,7 +31,7 @@ class ApiSettings:
         Option(
             "--token-history",
             "Prompts of continued conversations: exact reuses the token ids of earlier turns, template "
-            "renders all turns again, auto is exact if clients request token ids or name a session.",
+            "renders all turns again, auto is exact if clients request token ids or name a conversation.",
             Section.HISTORY,
         ),
     )

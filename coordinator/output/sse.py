@@ -102,7 +102,7 @@ class StreamedReply:
         self._interval = interval
         self._started: set[int] = set()
         self._sink: Sink | None = None
-        self._backlog: dict[int, _Unsent] = {}
+        self._backlog: dict[int, _UnsentOutput] = {}
         self._held_bytes = 0
         self._merges = not encoder.takes_single_steps or interval > 1
         self._failure: TokenwireError | None = None
@@ -203,7 +203,7 @@ class StreamedReply:
     ) -> None:
         unsent = self._backlog.get(index)
         if unsent is None:
-            unsent = self._backlog[index] = _Unsent()
+            unsent = self._backlog[index] = _UnsentOutput()
         elif not self._merges:
             unsent = unsent.follow()
         if text:
@@ -257,7 +257,7 @@ def _size_bytes(text: str, token_ids: Sequence[int], logprobs: list[ScoredPositi
     return size if logprobs is None else size + _SCORED_BYTES * sum(map(len, logprobs))
 
 
-class _Unsent:
+class _UnsentOutput:
     """Unsent output of a choice: one step, or several merged, and those that follow."""
 
     __slots__ = ("finish", "following", "logprobs", "texts", "token_ids")
@@ -267,14 +267,14 @@ class _Unsent:
         self.token_ids: list[int] = []
         self.finish: Finish | None = None
         self.logprobs: list[ScoredPosition] | None = None
-        self.following: list[_Unsent] = []
+        self.following: list[_UnsentOutput] = []
 
-    def follow(self) -> "_Unsent":
+    def follow(self) -> "_UnsentOutput":
         """Append a step that is not merged with earlier ones."""
-        self.following.append(_Unsent())
+        self.following.append(_UnsentOutput())
         return self.following[-1]
 
-    def steps(self) -> "list[_Unsent]":
+    def steps(self) -> "list[_UnsentOutput]":
         """Return all steps in order."""
         return [self, *self.following]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -62,7 +62,7 @@ class ParsedMessage:
 
     content: str | None
     reasoning: str | None
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: tuple[ParsedToolCall, ...]
     finish_reason: str
 
 
@@ -72,7 +72,7 @@ class RawParser(Protocol):
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         """Add new output; return what it adds to the message, None for nothing yet."""
 
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
         """Parse a complete output; return reasoning, content and tool calls."""
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:

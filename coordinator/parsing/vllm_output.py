@@ -8,7 +8,7 @@ from vllm.parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
 
 from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
-from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 
 class VllmParser:
@@ -29,7 +29,7 @@ class VllmParser:
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
         return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
 
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
         self._whole.set_prompt_token_ids(self._prompt)
         reasoning, content, calls = self._whole.parse(
             text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
@@ -37,7 +37,7 @@ class VllmParser:
         return (
             reasoning,
             content,
-            tuple(ToolCall(call.id or make_tool_call_id(), call.name, call.arguments) for call in calls or ()),
+            tuple(ParsedToolCall(call.id or make_tool_call_id(), call.name, call.arguments) for call in calls or ()),
         )
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from tokenwire.coordinator.app import build_app
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.logs import JsonFormatter, TextFormatter
@@ -20,7 +20,7 @@ from tokenwire.logs import JsonFormatter, TextFormatter
 EVERYTHING = CoordinatorSettings(
     ("127.0.0.1:1",),
     api=ApiSettings(abort_all=True, render_route=True),
-    control=ControlSettings(rl_routes=True, lora_routes=True),
+    admin=AdminSettings(rl_routes=True, lora_routes=True),
 )
 BODY = (
     '{"model": "m", "messages": [{"role": "user", "content": "x"}], "prompt": "x", "abort_all": true, "mode": "keep"}'

@@ -11,14 +11,12 @@ from tests.awkward import Case, cases
 from tests.processes import Service, simulated_service
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 
-CONTROL = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))
-CASES = cases(
-    build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), control=CONTROL)), "sim"
-)
+ADMIN = AdminSettings(rl_routes=True, admin_key=AdminKey("open"))
+CASES = cases(build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), admin=ADMIN)), "sim")
 HEADERS = {"content-type": "application/json", "authorization": "Bearer open"}
 AT_A_TIME = 8
 BROKEN = ('"code": 500', '"code":500', '"code":503', '"api_error"')

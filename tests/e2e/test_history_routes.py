@@ -21,12 +21,12 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {
 
 
 class Talk(ABC):
-    """One conversation on one route, in its own session."""
+    """One conversation on one route, under its own id."""
 
-    def __init__(self, service: Service, model: str, session: str) -> None:
+    def __init__(self, service: Service, model: str, conversation: str) -> None:
         self.url = service.url
         self.model = model
-        self.headers = {"X-Session-ID": session}
+        self.headers = {"X-Session-ID": conversation}
         self.turns: list[Any] = [{"role": "user", "content": "Hello."}]
         self.last: list[dict[str, Any]] = []
         """The last reply: its parts as the route has them."""

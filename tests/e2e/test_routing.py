@@ -26,7 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_a_prompt_is_sent_to_the_worker_that_cached_its_prefix(service: Service) -> None:
-    """Repeatedly, as the engine confirms; and the session's header names the worker."""
+    """Repeatedly, as the engine confirms; and the conversation's header names the worker."""
     with httpx.Client(base_url=service.url) as client:
         replies = [client.post("/v1/chat/completions", json=CHAT) for _ in range(4)]
         named = [
@@ -42,7 +42,7 @@ def test_a_prompt_is_sent_to_the_worker_that_cached_its_prefix(service: Service)
     prompt_tokens = replies[-1].json()["usage"]["prompt_tokens"]
     assert decisions[-1]
     assert prompt_tokens - 64 <= int(decisions[-1][2]) < prompt_tokens
-    assert "had the session last" in named[1].headers["x-tokenwire-worker"]
+    assert "had the conversation last" in named[1].headers["x-tokenwire-worker"]
     assert len({reply.headers["x-tokenwire-worker"].split(";")[0] for reply in named}) == 1
 
 

@@ -85,23 +85,23 @@ def test_each_choice_can_be_continued(service: Service) -> None:
         assert following["prompt_token_ids"][: len(ids)] == ids
 
 
-def test_a_session_makes_history_exact(service: Service) -> None:
-    """A header is enough; another session does not find these replies."""
-    messages = talk("Session.")
+def test_a_conversation_id_makes_history_exact(service: Service) -> None:
+    """A header is enough; another conversation does not find these replies."""
+    messages = talk("Conversation.")
     url = f"{service.url}/v1/chat/completions"
     first = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": "one"}).json()
     messages += [first["choices"][0]["message"], ASK]
     reused = {}
-    for session in ("one", "two"):
-        answer = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": session}).json()
-        reused[session] = answer["token_history"]["reused_tokens"]
+    for name in ("one", "two"):
+        answer = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": name}).json()
+        reused[name] = answer["token_history"]["reused_tokens"]
 
     assert reused["one"] > 0
     assert reused["two"] == 0
 
 
 def test_plain_chats_equal_vllms(service: Service) -> None:
-    """Without ids or a session, or on request, nothing is stored or reported."""
+    """Without ids or a conversation id, or on request, nothing is stored or reported."""
     cases: list[dict[str, Any]] = [{}, {"token_history": "template", "return_token_ids": True}]
     for more in cases:
         answer = post(service, messages=talk(f"Plain {more}."), **more)
@@ -224,7 +224,7 @@ def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[in
 
 
 def test_other_routes_continue_replies_too(service: Service) -> None:
-    """A reply of /v1/responses is found by any chat of the session, and by the next response."""
+    """A reply of /v1/responses is found by any chat of the conversation, and by the next response."""
     body: dict[str, Any] = {"input": "Hello.", "token_history": "exact"}
     first = post(service, "/v1/responses", **body)
     text = first["output"][0]["content"][0]["text"]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from tests.bodies import all_models
 from tokenwire.coordinator.app import build_app
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.request_model import RequestModel
 
@@ -28,7 +28,7 @@ WRONG: list[Any] = [
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
     """An application with all routes."""
-    return build_app(CoordinatorSettings(("127.0.0.1:1",), control=ControlSettings(rl_routes=True)))
+    return build_app(CoordinatorSettings(("127.0.0.1:1",), admin=AdminSettings(rl_routes=True)))
 
 
 def test_every_body_is_parsed_with_a_request_model(app: FastAPI) -> None:

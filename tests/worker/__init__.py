@@ -1,1 +1,1 @@
-"""The worker: its engines, sessions and control plane."""
+"""The worker: its engines, sessions and services."""

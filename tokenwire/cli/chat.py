@@ -46,7 +46,7 @@ def command(given: Given) -> None:
     """Talk to a model in the terminal, through any server of OpenAI's API."""
     options = build(ChatOptions, given.values)
     server = Server(options.url, options.api_key)
-    conversation = Conversation(server, options.model or server.first_model(), options.system)
+    conversation = Dialogue(server, options.model or server.first_model(), options.system)
     terminal = sys.stdin.isatty()
     if terminal:
         # A shell may start background jobs with SIGINT ignored; here Ctrl-C ends replies.
@@ -81,7 +81,7 @@ def _read(prompt: str) -> str | None:
         return ""
 
 
-def _answer(conversation: "Conversation", line: str) -> None:
+def _answer(conversation: "Dialogue", line: str) -> None:
     try:
         with contextlib.closing(conversation.ask(line)) as pieces:
             for piece in pieces:
@@ -141,7 +141,7 @@ class Server:
 
 
 @dataclass(slots=True)
-class Conversation:
+class Dialogue:
     """The turns so far, including the shown part of replies that ended early."""
 
     server: Server

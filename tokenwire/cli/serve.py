@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.options import Given, Values, arguments, build, options_command
-from tokenwire.cli.supervisor import Part, supervise_coordinators
+from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.logs import configure_logging
 from tokenwire.options import Section
@@ -58,7 +58,7 @@ def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> i
     # Arguments after -- are passed in the environment, which the worker's own parser does not parse.
     environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
     startup = Startup(coordinator.settings.processes, startup_line)
-    first = Part(
+    first = ChildProcess(
         "worker",
         ["worker", *arguments(WORKER_OPTIONS, {**worker_values, "--progress-fd": startup.fd})],
         inherit=[startup.fd],

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChildProcess:
     """A child process: `python -P -m tokenwire ARGUMENTS`."""
 
     name: str
@@ -37,11 +37,11 @@ class Part:
 class Supervisor:
     """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
 
-    def __init__(self, parts: Sequence[Part], before_stop: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, parts: Sequence[ChildProcess], before_stop: Callable[[], None] = lambda: None) -> None:
         """before_stop: called before the parts are stopped, and before that is logged."""
         self._parts = parts
         self._before_stop = before_stop
-        self._children: list[tuple[Part, subprocess.Popen[bytes]]] = []
+        self._children: list[tuple[ChildProcess, subprocess.Popen[bytes]]] = []
         self._signals = 0
 
     def run(self) -> int:
@@ -94,7 +94,7 @@ def supervise_coordinators(
     arguments: Sequence[str],
     front: PublicPort,
     startup: Startup,
-    before: Sequence[Part] = (),
+    before: Sequence[ChildProcess] = (),
     stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> int:
     """Run coordinator processes that share a port, and parts before them; return the exit code.
@@ -107,7 +107,7 @@ def supervise_coordinators(
         # The directory in which processes of one port find each other.
         arguments = [*arguments, *(["--siblings-dir", private] if len(sockets) > 1 else [])]
         coordinators = [
-            Part(
+            ChildProcess(
                 f"coordinator {number}" if len(sockets) > 1 else "coordinator",
                 [*arguments, "--listen-fd", str(bound.fileno()), "--ready-fd", str(startup.fd)],
                 inherit=(bound.fileno(), startup.fd),
@@ -119,7 +119,7 @@ def supervise_coordinators(
         return Supervisor([*before, *coordinators], before_stop=startup.end).run()
 
 
-def _start(part: Part) -> subprocess.Popen[bytes]:
+def _start(part: ChildProcess) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: nothing is imported from the working directory.
         [sys.executable, "-P", "-m", "tokenwire", *part.arguments],

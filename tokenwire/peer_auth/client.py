@@ -11,8 +11,8 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import CLIENT, is_local
+from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
-from tokenwire.peer_auth.tokens import Tokens, open_tokens
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class ChannelFactory:
 class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
     """Adds the token to control calls."""
 
-    def __init__(self, tokens: Callable[[], Tokens]) -> None:
+    def __init__(self, tokens: Callable[[], PeerTokens]) -> None:
         self._tokens = tokens
 
     async def intercept_unary_unary(
@@ -101,7 +101,7 @@ class _TokenSender(grpc.aio.UnaryUnaryClientInterceptor):
         return await continuation(details, request)
 
 
-def _metadata(tokens: Tokens) -> Metadata:
+def _metadata(tokens: PeerTokens) -> Metadata:
     return (("authorization", tokens.authorization),)
 
 

@@ -10,8 +10,8 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import SERVER, is_local
+from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthSettings
-from tokenwire.peer_auth.tokens import Tokens, open_tokens
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class GuardedPort:
 class _TokenCheck(grpc.aio.ServerInterceptor):
     """Requires a token for all calls except health checks."""
 
-    def __init__(self, tokens: Callable[[], Tokens]) -> None:
+    def __init__(self, tokens: Callable[[], PeerTokens]) -> None:
         self._tokens = tokens
         self._named: set[str] = set()
 

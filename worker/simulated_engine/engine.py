@@ -208,7 +208,7 @@ class SimulatedEngine(Engine):
         self._wake.set()
         self._drained.set()
 
-    # Control.
+    # Admin operations.
 
     async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
         """Pause generation; new requests are held until `resume`."""

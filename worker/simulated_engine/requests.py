@@ -10,13 +10,13 @@ from tokenwire.prefix_hash import scope_of
 from tokenwire.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence
-from tokenwire.worker.simulated_engine.generation import Generation
 from tokenwire.worker.simulated_engine.model import SimulatedModel
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import (
-    Choice,
     LogprobShape,
+    TokenDistribution,
     TokenRules,
     TokenSource,
     eos_limit,
@@ -47,7 +47,7 @@ class RequestPlanner:
 
     def plan(
         self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
-    ) -> list[Generation]:
+    ) -> list[SimulatedSequence]:
         """Return one generation per sequence under these weights. Raises InvalidRequest."""
         params = submit.sampling_params
         prompt = list(submit.prompt_token_ids)
@@ -61,7 +61,7 @@ class RequestPlanner:
         generations = []
         for sequence in sequences:
             source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
-            generation = Generation(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
+            generation = SimulatedSequence(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
             generation.priority = submit.priority
             generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
             generation.logprobs = _logprob_shape(params)
@@ -103,8 +103,8 @@ class RequestPlanner:
         if not words or not early:
             _refuse("no token left to sample: every one is banned or not allowed before min_tokens", None)
         return TokenRules(
-            choice=Choice(words, eos or 0, eos_limit(eos_rate)),
-            early=Choice(early),
+            choice=TokenDistribution(words, eos or 0, eos_limit(eos_rate)),
+            early=TokenDistribution(early),
             stops=stops,
             eos_token_id=eos if eos_ends else None,
             min_tokens=min(params.min_tokens, limit),

@@ -11,8 +11,8 @@ from itertools import count
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine import Sequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
-from tokenwire.worker.simulated_engine.generation import Generation, Phase
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
+from tokenwire.worker.simulated_engine.simulated_sequence import Phase, SimulatedSequence
 from tokenwire.worker.simulated_engine.tokens import logprob_rows
 
 
@@ -24,12 +24,12 @@ class Scheduler:
         self._max_num_seqs = max_num_seqs
         self._prefill_per_step = prefill_per_step
         self._words = words
-        self._live: dict[Sequence, Generation] = {}
-        self._held: list[Generation] = []
-        self._waiting: list[tuple[int, int, Generation]] = []
-        self._prefilling: Generation | None = None
-        self._running: list[Generation] = []
-        self._due: list[Generation] = []
+        self._live: dict[Sequence, SimulatedSequence] = {}
+        self._held: list[SimulatedSequence] = []
+        self._waiting: list[tuple[int, int, SimulatedSequence]] = []
+        self._prefilling: SimulatedSequence | None = None
+        self._running: list[SimulatedSequence] = []
+        self._due: list[SimulatedSequence] = []
         self._finished: list[tuple[Sequence, pb.Finish]] = []
         self._arrivals = count()
         self._has_ended = False
@@ -63,7 +63,7 @@ class Scheduler:
         """Sequences that could start at once; if negative, the number that already wait."""
         return self._max_num_seqs - len(self._live)
 
-    def add(self, generations: list[Generation]) -> None:
+    def add(self, generations: list[SimulatedSequence]) -> None:
         """Queue sequences."""
         for generation in generations:
             generation.arrival = next(self._arrivals)
@@ -144,7 +144,7 @@ class Scheduler:
             if generation.phase is Phase.RUNNING and (generation.block_space or self._extend(generation)):
                 generation.draw()
 
-    def _extend(self, generation: Generation) -> bool:
+    def _extend(self, generation: SimulatedSequence) -> bool:
         """Allocate a block, preempting the newest sequences if needed; return False if that is this one."""
         self._seal(generation)
         while not self._kv.allocate():
@@ -158,7 +158,7 @@ class Scheduler:
         generation.block_space = BLOCK_SIZE
         return True
 
-    def _seal(self, generation: Generation) -> None:
+    def _seal(self, generation: SimulatedSequence) -> None:
         """Share the current block if it is full."""
         full = generation.length // BLOCK_SIZE
         if full > len(generation.hashes):
@@ -168,10 +168,10 @@ class Scheduler:
             generation.sealed += 1
             generation.private -= 1
 
-    def _victim(self) -> Generation | None:
+    def _victim(self) -> SimulatedSequence | None:
         return self._prefilling or (self._running[-1] if self._running else None)
 
-    def _preempt(self, generation: Generation) -> None:
+    def _preempt(self, generation: SimulatedSequence) -> None:
         if generation.phase is Phase.RUNNING:
             self._seal(generation)
             self._running.remove(generation)
@@ -179,7 +179,7 @@ class Scheduler:
         self._release(generation)
         self._enqueue([generation])
 
-    def _enqueue(self, generations: list[Generation]) -> None:
+    def _enqueue(self, generations: list[SimulatedSequence]) -> None:
         for generation in generations:
             generation.phase = Phase.WAITING
             heapq.heappush(self._waiting, (generation.priority, generation.arrival, generation))
@@ -200,7 +200,7 @@ class Scheduler:
                 if budget == 0:
                     return
 
-    def _admit(self) -> Generation | None:
+    def _admit(self) -> SimulatedSequence | None:
         """Take the first waiting sequence if the batch and the KV cache have capacity for it."""
         waiting = self._waiting
         while waiting and waiting[0][2].phase is not Phase.WAITING:
@@ -220,7 +220,7 @@ class Scheduler:
         generation.missing = generation.length - cached * BLOCK_SIZE
         return generation
 
-    def _run(self, generation: Generation, step: Step) -> None:
+    def _run(self, generation: SimulatedSequence, step: Step) -> None:
         """Move a computed context into the batch; this step returns its first token."""
         if not generation.started:
             generation.started = True
@@ -254,14 +254,14 @@ class Scheduler:
                 step.finishes.append((generation.sequence, generation.source.finish))
                 self._remove(generation)
 
-    def _remove(self, generation: Generation) -> None:
+    def _remove(self, generation: SimulatedSequence) -> None:
         """Remove a sequence and free its memory."""
         self._has_ended = True
         self._release(generation)
         generation.phase = Phase.DONE
         del self._live[generation.sequence]
 
-    def _release(self, generation: Generation) -> None:
+    def _release(self, generation: SimulatedSequence) -> None:
         if generation is self._prefilling:
             self._prefilling = None
         self._kv.release(generation.hashes[: generation.sealed], generation.private)

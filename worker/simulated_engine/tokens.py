@@ -39,7 +39,7 @@ def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TokenDistribution:
     """The distribution from which a token is drawn."""
 
     words: tuple[int, ...]
@@ -57,8 +57,8 @@ def eos_limit(rate: float) -> int:
 class TokenRules:
     """A request's sampling rules, shared by all of its sequences."""
 
-    choice: Choice
-    early: Choice
+    choice: TokenDistribution
+    early: TokenDistribution
     """The distribution before min_tokens, without ids that end the sequence."""
     stops: frozenset[int]
     """Ids that end the sequence, EOS among them unless it is ignored."""
@@ -105,7 +105,7 @@ class TokenSource:
             self.finish = _limit_finish(rules.fails)
         return ids
 
-    def _draw(self, count: int, choice: Choice) -> list[int]:
+    def _draw(self, count: int, choice: TokenDistribution) -> list[int]:
         context, key = self.context, self._key
         words, size, limit = choice.words, len(choice.words), choice.eos_limit
         ids: list[int] = []

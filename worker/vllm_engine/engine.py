@@ -21,12 +21,12 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.vllm_names import json_object
 from tokenwire.worker.engine import Sequence, Step
 from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
 from tokenwire.worker.vllm_engine.capabilities import engine_capabilities
 from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
 from tokenwire.worker.vllm_engine.configuration import engine_configuration
-from tokenwire.worker.vllm_engine.control_verbs import VllmControl, lora_request
 from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
 from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors
@@ -45,7 +45,7 @@ _STOP_START_S = 10.0
 """Seconds that `stop` waits for a cancelled start."""
 
 
-class VllmEngine(VllmControl):
+class VllmEngine(VllmAdmin):
     """One vLLM engine with all of its processes.
 
     Driven by CoreDriver if this vLLM has the internals for it, else by GenerateDriver; `use_core_driver` forces either.

@@ -10,7 +10,7 @@ from tokenwire import __version__
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.weights import version_of
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import FleetFailed, Unavailable
 
 
@@ -42,7 +42,7 @@ class RemoteProcedure(Form):
     timeout: float | None = None
 
 
-def engine_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
+def engine_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes; TRL up to 1.10 uses two of them with a trailing slash."""
     router = authorization.router()
 
@@ -50,11 +50,11 @@ def engine_routes(control: FleetControl, authorization: AdminAuthorization) -> A
     @router.get("/get_world_size/")
     async def get_world_size(request: Request) -> Response:
         form = await read(WorldSize, request)
-        return JSONResponse({"world_size": await world_size(control, form.model, form.include_dp)})
+        return JSONResponse({"world_size": await world_size(admin, form.model, form.include_dp)})
 
     @router.get("/server_info")
     async def server_info(request: Request) -> Response:
-        configurations = await control.configurations((await read(ServerInfo, request)).model)
+        configurations = await admin.configurations((await read(ServerInfo, request)).model)
         info = {"vllm_config": configurations[0], "vllm_env": {}, "system_env": {}, "tokenwire": __version__}
         return JSONResponse({**info, "workers": len(configurations)})
 
@@ -62,7 +62,7 @@ def engine_routes(control: FleetControl, authorization: AdminAuthorization) -> A
     @router.post("/reset_prefix_cache/")
     async def reset_prefix_cache(request: Request) -> Response:
         form = await read(ResetCache, request)
-        results = await control.reset_cache(form.model, form.reset_running_requests, form.reset_external)
+        results = await admin.reset_cache(form.model, form.reset_running_requests, form.reset_external)
         return JSONResponse({"success": all(result.answer.success for result in results)})
 
     @router.post("/collective_rpc", dependencies=[Depends(authorization.require_key)])
@@ -70,29 +70,29 @@ def engine_routes(control: FleetControl, authorization: AdminAuthorization) -> A
         form = await read(RemoteProcedure, request)
         weight_dir = _weight_dir(form)
         if weight_dir is not None:
-            results = await control.load_weights(form.model, weight_dir, version_of(weight_dir), False)
+            results = await admin.load_weights(form.model, weight_dir, version_of(weight_dir), False)
             return JSONResponse({"results": [None] * len(results)})
-        values = await control.collective_rpc(form.model, form.method, form.args, form.kwargs, form.timeout)
+        values = await admin.collective_rpc(form.model, form.method, form.args, form.kwargs, form.timeout)
         shown = [value if value is None or isinstance(value, dict | list) else str(value) for value in values]
         return JSONResponse({"results": shown})
 
     @router.get("/liveness")
     async def liveness(request: Request) -> Response:
-        return await probe(control, (await read(Form, request)).model)
+        return await probe(admin, (await read(Form, request)).model)
 
     return router
 
 
-async def world_size(control: FleetControl, model: str | None, include_dp: bool = True) -> int:
+async def world_size(admin: FleetAdmin, model: str | None, include_dp: bool = True) -> int:
     """Return the number of processes of all engines of a model. Raises FleetFailed if an engine does not respond."""
     name = "world_size_across_dp" if include_dp else "world_size"
-    return sum(configuration["parallel_config"][name] for configuration in await control.configurations(model))
+    return sum(configuration["parallel_config"][name] for configuration in await admin.configurations(model))
 
 
-async def probe(control: FleetControl, model: str | None) -> Response:
+async def probe(admin: FleetAdmin, model: str | None) -> Response:
     """Return the response that prime-rl's liveness probe expects."""
     try:
-        await control.probe(model)
+        await admin.probe(model)
     except (FleetFailed, Unavailable) as error:
         workers = error.workers if isinstance(error, FleetFailed) else []
         return JSONResponse({"status": "engine_unresponsive", "message": error.message, "workers": workers}, 503)

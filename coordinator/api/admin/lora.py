@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import InvalidRequest
 
 
@@ -24,19 +24,19 @@ class UnloadAdapter(Form):
     lora_name: str
 
 
-def lora_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
+def lora_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = authorization.router()
 
     @router.post("/v1/load_lora_adapter")
     async def load(request: Request) -> Response:
         form = await read(LoadAdapter, request)
-        await load_adapter(control, form, replace=form.load_inplace)
+        await load_adapter(admin, form, replace=form.load_inplace)
         return PlainTextResponse(f"Success: LoRA adapter '{form.lora_name}' added successfully.")
 
     @router.post("/load_lora_adapter")
     async def load_or_replace(request: Request) -> Response:
-        await load_adapter(control, await read(LoadAdapter, request), replace=True)
+        await load_adapter(admin, await read(LoadAdapter, request), replace=True)
         return JSONResponse({"status": "ok"})
 
     @router.post("/v1/unload_lora_adapter")
@@ -44,14 +44,14 @@ def lora_routes(control: FleetControl, authorization: AdminAuthorization) -> API
         form = await read(UnloadAdapter, request)
         if not form.lora_name:
             raise InvalidRequest("'lora_name' needs to be provided to unload a LoRA adapter.", param="lora_name")
-        await control.unload_lora(form.lora_name)
+        await admin.unload_lora(form.lora_name)
         return PlainTextResponse(f"Success: LoRA adapter '{form.lora_name}' removed successfully.")
 
     return router
 
 
-async def load_adapter(control: FleetControl, form: LoadAdapter, replace: bool) -> None:
-    """Load an adapter on all workers. Raises what FleetControl raises."""
+async def load_adapter(admin: FleetAdmin, form: LoadAdapter, replace: bool) -> None:
+    """Load an adapter on all workers. Raises what FleetAdmin raises."""
     if not form.lora_name or not form.lora_path:
         raise InvalidRequest("Both 'lora_name' and 'lora_path' must be provided.", param="lora_name")
-    await control.load_lora(form.model, form.lora_name, form.lora_path, replace, form.is_3d_lora_weight)
+    await admin.load_lora(form.model, form.lora_name, form.lora_path, replace, form.is_3d_lora_weight)

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus
 
 Mode = Literal["abort", "wait", "keep"]
@@ -34,20 +34,20 @@ class WakeUp(Form):
     tags: list[str] | None = None
 
 
-def pause_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def pause_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = authorization.router()
-    _add_sleep(router, control, status)
+    _add_sleep(router, admin, status)
 
     @router.post("/pause")
     async def pause(request: Request) -> Response:
         form = await read(Pause, request)
-        await control.pause(form.model, form.mode, form.clear_cache)
+        await admin.pause(form.model, form.mode, form.clear_cache)
         return JSONResponse({"status": "paused"})
 
     @router.post("/resume")
     async def resume(request: Request) -> Response:
-        await control.resume((await read(Form, request)).model)
+        await admin.resume((await read(Form, request)).model)
         return JSONResponse({"status": "resumed"})
 
     @router.get("/is_paused")
@@ -58,17 +58,17 @@ def pause_routes(control: FleetControl, status: FleetStatus, authorization: Admi
     return router
 
 
-def _add_sleep(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
+def _add_sleep(router: APIRouter, admin: FleetAdmin, status: FleetStatus) -> None:
     @router.post("/sleep")
     async def sleep(request: Request) -> Response:
         form = await read(Sleep, request)
-        await control.sleep(form.model, form.level, form.mode)
+        await admin.sleep(form.model, form.level, form.mode)
         return JSONResponse({"status": "sleeping", "level": form.level})
 
     @router.post("/wake_up")
     async def wake_up(request: Request) -> Response:
         form = await read(WakeUp, request)
-        results = await control.wake_up(form.model, form.tags or [])
+        results = await admin.wake_up(form.model, form.tags or [])
         asleep = any(result.answer.serving.sleeping for result in results)
         return JSONResponse({"status": "sleeping" if asleep else "awake", "tags": form.tags or None})
 

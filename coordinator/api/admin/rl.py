@@ -12,7 +12,7 @@ from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.lora import LoadAdapter, UnloadAdapter, load_adapter
 from tokenwire.coordinator.api.admin.pause import Mode
 from tokenwire.coordinator.api.admin.weights import version_of
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus, WorkerStatus, common_version
 from tokenwire.errors import FleetFailed, NotFound, Unavailable
 
@@ -55,22 +55,22 @@ class _Answers:
         return self.state(form.model)
 
 
-def rl_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def rl_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = authorization.router()
     answers = _Answers(status)
-    _add_state(router, control, status)
-    _add_adapters(router, control, answers)
+    _add_state(router, admin, status)
+    _add_adapters(router, admin, answers)
 
     @router.post("/v1/rl/pause")
     async def pause(request: Request) -> Response:
         form = await read(RlPause, request)
-        return await answers.after(form, control.pause(form.model, form.mode, form.clear_cache))
+        return await answers.after(form, admin.pause(form.model, form.mode, form.clear_cache))
 
     @router.post("/v1/rl/resume")
     async def resume(request: Request) -> Response:
         form = await read(Form, request)
-        return await answers.after(form, control.resume(form.model))
+        return await answers.after(form, admin.resume(form.model))
 
     @router.post("/v1/rl/update_weights")
     async def update_weights(request: Request) -> Response:
@@ -79,28 +79,28 @@ def rl_routes(control: FleetControl, status: FleetStatus, authorization: AdminAu
         if not path:
             return answers.state(form.model)
         version = form.weight_version or version_of(path)
-        loading = control.load_weights(form.model, path, version, form.reset_prefix_cache)
+        loading = admin.load_weights(form.model, path, version, form.reset_prefix_cache)
         return await answers.after(form, loading)
 
     return router
 
 
-def _add_adapters(router: APIRouter, control: FleetControl, answers: _Answers) -> None:
+def _add_adapters(router: APIRouter, admin: FleetAdmin, answers: _Answers) -> None:
     @router.post("/v1/rl/load_lora_adapter")
     async def load_lora(request: Request) -> Response:
         form = await read(LoadAdapter, request)
-        return await answers.after(form, load_adapter(control, form, replace=True))
+        return await answers.after(form, load_adapter(admin, form, replace=True))
 
     @router.post("/v1/rl/unload_lora_adapter")
     async def unload_lora(request: Request) -> Response:
         form = await read(UnloadAdapter, request)
         try:
-            return await answers.after(form, control.unload_lora(form.lora_name))
+            return await answers.after(form, admin.unload_lora(form.lora_name))
         except NotFound:
             return answers.state(form.model)  # already unloaded
 
 
-def _add_state(router: APIRouter, control: FleetControl, status: FleetStatus) -> None:
+def _add_state(router: APIRouter, admin: FleetAdmin, status: FleetStatus) -> None:
     @router.get("/v1/rl/state")
     async def state(request: Request) -> Response:
         try:
@@ -124,7 +124,7 @@ def _add_state(router: APIRouter, control: FleetControl, status: FleetStatus) ->
 
     @router.get("/v1/rl/liveness")
     async def liveness(request: Request) -> Response:
-        return await probe(control, (await read(Form, request)).model)
+        return await probe(admin, (await read(Form, request)).model)
 
     @router.get("/v1/rl/weight_version")
     async def weight_version(request: Request) -> Response:

@@ -9,14 +9,14 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.errors import TokenwireError
 
 _ROUTES = ("/pause", "/resume", "/update_weights", "/load_lora_adapter")
 
 
-def discovery_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def discovery_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
     router = authorization.router()
     routes = [*_ROUTES, *(["/collective_rpc"] if authorization.has_key else [])]
@@ -24,14 +24,14 @@ def discovery_routes(control: FleetControl, status: FleetStatus, authorization: 
     @router.get("/v1/rl/workers")
     async def workers(request: Request) -> Response:
         base = f"{request.url.scheme}://{request.url.netloc}"
-        entries = [await _entry(control, status, model, base, routes) for model in status.models()]
+        entries = [await _entry(admin, status, model, base, routes) for model in status.models()]
         return JSONResponse({"protocol_version": 1, "namespace": "tokenwire", "workers": entries})
 
     return router
 
 
 async def _entry(
-    control: FleetControl, status: FleetStatus, model: str, base: str, routes: Sequence[str]
+    admin: FleetAdmin, status: FleetStatus, model: str, base: str, routes: Sequence[str]
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "namespace": "tokenwire",
@@ -47,7 +47,7 @@ async def _entry(
         "routes": routes,
     }
     try:
-        entry["world_size"] = await world_size(control, model)
+        entry["world_size"] = await world_size(admin, model)
         out = [f"{worker.address}: {worker.reason}" for worker in status.workers(model) if worker.reason]
         return {**entry, "error": "; ".join(out)} if out else entry
     except TokenwireError as error:

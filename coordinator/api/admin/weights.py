@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus, common_version
 from tokenwire.errors import InvalidRequest
 
@@ -40,33 +40,33 @@ class UpdateWeights(Form):
     weight_version: str | None = None
 
 
-def weight_routes(control: FleetControl, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def weight_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = authorization.router()
-    _add_stages(router, control)
+    _add_stages(router, admin)
 
     @router.post("/update_weights")
     async def update_weights(request: Request) -> Response:
         form = await read(UpdateWeights, request)
         if form.update_info is not None:
-            await control.transfer(form.model, "update", {"update_info": form.update_info})
+            await admin.transfer(form.model, "update", {"update_info": form.update_info})
             return JSONResponse({"message": "Weights updated"})
         if "weight_dir" not in form.model_fields_set:
             raise InvalidRequest("Give `update_info` (a transfer) or `weight_dir` (a directory).", param="weight_dir")
         if form.weight_dir:
             version = form.weight_version or version_of(form.weight_dir)
-            await control.load_weights(form.model, form.weight_dir, version, reset_prefix_cache=False)
+            await admin.load_weights(form.model, form.weight_dir, version, reset_prefix_cache=False)
         return JSONResponse({"status": "ok"})
 
     @router.post("/reload_weights")
     async def reload_weights(request: Request) -> Response:
-        await control.load_weights((await read(Form, request)).model, "", "", reset_prefix_cache=False)
+        await admin.load_weights((await read(Form, request)).model, "", "", reset_prefix_cache=False)
         return JSONResponse({"status": "ok"})
 
     @router.post("/update_weight_version")
     async def update_weight_version(request: Request) -> Response:
         form = await read(SetVersion, request)
-        await control.set_weight_version(form.model, form.new_version)
+        await admin.set_weight_version(form.model, form.new_version)
         return JSONResponse({"success": True, "new_version": form.new_version})
 
     @router.get("/weight_info")
@@ -86,7 +86,7 @@ def version_of(weight_dir: str) -> str:
     return os.path.basename(os.path.normpath(weight_dir))
 
 
-def _add_stages(router: APIRouter, control: FleetControl) -> None:
+def _add_stages(router: APIRouter, admin: FleetAdmin) -> None:
     @router.post("/init_weight_transfer_engine")
     async def init_transfer(request: Request) -> Response:
         form = await read(InitTransfer, request)
@@ -111,5 +111,5 @@ def _add_stages(router: APIRouter, control: FleetControl) -> None:
         return await _stage(form, "finish", arguments, "Weight update finished")
 
     async def _stage(form: Form, stage: str, arguments: Mapping[str, Any], message: str) -> Response:
-        await control.transfer(form.model, stage, arguments)
+        await admin.transfer(form.model, stage, arguments)
         return JSONResponse({"message": message})

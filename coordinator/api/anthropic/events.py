@@ -7,7 +7,7 @@ from tokenwire.coordinator.api.anthropic.blocks import Message
 from tokenwire.coordinator.api.anthropic.response import as_messages, new_signature, opened_block, shown_usage, stop
 from tokenwire.coordinator.api.errors import anthropic_error_event
 from tokenwire.coordinator.api.fields.finish import resumption_fields
-from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -45,7 +45,7 @@ class MessageEvents:
         }
         return _event("message_start", message=message) + _PING
 
-    def open_part(self, part: Part) -> str:
+    def open_part(self, part: MessagePart) -> str:
         """Render the start of a block."""
         kind, field = _DELTAS[part.kind]
         self._head = (
@@ -54,11 +54,11 @@ class MessageEvents:
         )
         return _event("content_block_start", index=part.index, content_block=opened_block(part))
 
-    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: MessagePart, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render one delta."""
         return f"{self._head}{encode_basestring(text)}}}}}\n\n"
 
-    def close_part(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Render the end of a block."""
         end = _event("content_block_stop", index=part.index)
         if part.kind != "reasoning":
@@ -66,16 +66,16 @@ class MessageEvents:
         signature = {"type": "signature_delta", "signature": new_signature()}
         return _event("content_block_delta", index=part.index, delta=signature) + end
 
-    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+    def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the stop reason, the usage, and the end of the message."""
         end = {"delta": stop(parts, finish), "usage": self._usage(usage), **resumption_fields(finish)}
         return _event("message_delta", **end) + _event("message_stop")
 
-    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+    def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render an error, as the last event."""
         return anthropic_error_event(error).decode()
 
-    def as_messages(self, parts: list[Part]) -> list[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> list[Message]:
         """Return the chat messages that parts become when a client sends them back."""
         return as_messages(parts)
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from tokenwire.coordinator.api.anthropic.blocks import Message, chat_messages
-from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.types import Finish, Usage
 
 
@@ -16,7 +16,7 @@ def new_signature() -> str:
     return uuid.uuid4().hex
 
 
-def opened_block(part: Part) -> dict[str, Any]:
+def opened_block(part: MessagePart) -> dict[str, Any]:
     """Return a content block at its start."""
     match part.kind:
         case "text":
@@ -27,7 +27,7 @@ def opened_block(part: Part) -> dict[str, Any]:
             return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": {}}
 
 
-def whole_block(part: Part) -> dict[str, Any]:
+def whole_block(part: MessagePart) -> dict[str, Any]:
     """Return a complete or truncated content block."""
     match part.kind:
         case "text":
@@ -47,12 +47,12 @@ def _input(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def as_messages(parts: list[Part]) -> list[Message]:
+def as_messages(parts: list[MessagePart]) -> list[Message]:
     """Return the chat messages that parts become when a client sends their blocks back."""
     return chat_messages(None, [{"role": "assistant", "content": [whole_block(part) for part in parts]}])
 
 
-def stop(parts: list[Part], finish: Finish) -> dict[str, Any]:
+def stop(parts: list[MessagePart], finish: Finish) -> dict[str, Any]:
     """Return the stop reason and the stop sequence, as vLLM does: a truncated call must not be run."""
     calls = [part for part in parts if part.kind == "tool_call"]
     if finish.reason == "length":

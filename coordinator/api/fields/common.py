@@ -177,7 +177,7 @@ class Headers:
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
         self.request_id = self.identifier("X-Request-Id")
-        self.session_id = self.identifier("X-Session-Id")
+        self.conversation_id = self.identifier("X-Session-Id")
 
     @classmethod
     def of(cls, request: Request) -> "Headers":
@@ -210,9 +210,9 @@ class Headers:
             raise InvalidRequest(message, param="X-Data-Parallel-Rank")
         return rank
 
-    def session(self, body: RequestFields) -> str | None:
-        """Return the session: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
-        given = body.session_id or self.session_id
+    def conversation(self, body: RequestFields) -> str | None:
+        """Return the id of the conversation: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
+        given = body.session_id or self.conversation_id
         extra = (body.vllm_xargs or {}).get("session_id")
         if given or not isinstance(extra, str) or not extra:
             return given

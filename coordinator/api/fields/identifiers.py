@@ -1,4 +1,4 @@
-"""Identifiers of requests and sessions chosen by clients: bounded, because every chunk and choice repeats them."""
+"""Identifiers of requests and conversations chosen by clients: bounded, because every chunk and choice repeats them."""
 
 import re
 from typing import Annotated

@@ -31,7 +31,7 @@ class TokenHistoryFields(RequestModel):
         tenant: str = "",
         wants_ids: bool = False,
         cache_salt: str | None = None,
-        session_id: str | None = None,
+        conversation_id: str | None = None,
         keeps: bool = True,
     ) -> ExactHistory | None:
         """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest.
@@ -47,9 +47,11 @@ class TokenHistoryFields(RequestModel):
             return None
         prefix = self._required(messages) or _carried(messages)
         mode = self.token_history or default
-        if prefix is None and (mode == "template" or (mode == "auto" and not (wants_ids or session_id))):
+        if prefix is None and (mode == "template" or (mode == "auto" and not (wants_ids or conversation_id))):
             return None
-        return ExactHistory(tenant=tenant, cache_salt=cache_salt, session_id=session_id, prefix=prefix, keeps=keeps)
+        return ExactHistory(
+            tenant=tenant, cache_salt=cache_salt, conversation_id=conversation_id, prefix=prefix, keeps=keeps
+        )
 
     def _required(self, messages: Sequence[Mapping[str, Any]]) -> KnownPrefix | None:
         if not self.required_prefix_token_ids:
@@ -87,8 +89,8 @@ def shown_history(prepared: PreparedRequest) -> dict[str, Any]:
     prompt = prepared.request.prompts[0]
     if not isinstance(prompt, ChatPrompt) or prompt.history is None:
         return {}
-    conversation = prepared.prompts[0].conversation
-    reused, source = (0, None) if conversation is None else (conversation.reused, conversation.source)
+    reuse = prepared.prompts[0].history
+    reused, source = (0, None) if reuse is None else (reuse.reused, reuse.source)
     return {"token_history": {"mode": "exact", "reused_tokens": reused, "source": source}}
 
 

@@ -19,8 +19,8 @@ from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import Generation, PreparedRequest
-from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
+from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
@@ -53,7 +53,7 @@ class ChatCall:
 class ChatService:
     """Serves chat requests, also for other routes that translate to them."""
 
-    def __init__(self, generation: Generation, models: ModelDirectory, api: ApiSettings) -> None:
+    def __init__(self, generation: GenerationService, models: ModelDirectory, api: ApiSettings) -> None:
         self._generation = generation
         self._models = models
         self._api = api
@@ -74,7 +74,7 @@ class ChatService:
         body.check()
         model = await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
-        prompt = body.prompt(self._api, body.history(headers, headers.session(body), self._api, keeps=False))
+        prompt = body.prompt(self._api, body.history(headers, headers.conversation(body), self._api, keeps=False))
         self._generation.check_transfers(body.engine_fields())
         if plan is not None and plan.prompt_token_ids is not None:
             return len(plan.prompt_token_ids)

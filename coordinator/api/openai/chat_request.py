@@ -12,7 +12,7 @@ from tokenwire.coordinator.api.fields.wire_values import checked_number
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
@@ -144,7 +144,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
         return ChatPrompt(self.messages, options, self.add_special_tokens, history)
 
-    def history(self, headers: Headers, session_id: str | None, api: ApiSettings, keeps: bool) -> ExactHistory | None:
+    def history(
+        self, headers: Headers, conversation_id: str | None, api: ApiSettings, keeps: bool
+    ) -> ExactHistory | None:
         """Return how the prompt reuses ids; None: not at all. Raises InvalidRequest."""
         return self.exact_history(
             self.messages,
@@ -152,7 +154,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             tenant=headers.tenant,
             wants_ids=bool(self.return_token_ids),
             cache_salt=self.cache_salt,
-            session_id=session_id,
+            conversation_id=conversation_id,
             keeps=keeps,
         )
 
@@ -163,9 +165,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         completion_limit = self.max_completion_tokens is not None
         # A reply that echoes a message, or has another role, is not sent back as it was returned.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
-        session_id, priority = headers.session(self), headers.priority(self.priority)
+        conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
         data_parallel_rank = headers.data_parallel_rank
-        prompt = self.prompt(api, self.history(headers, session_id, api, keeps))
+        prompt = self.prompt(api, self.history(headers, conversation_id, api, keeps))
         request = GenerationRequest(
             request_id=response_id,
             model=self.model or "",
@@ -180,7 +182,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             max_tokens_param="max_completion_tokens" if completion_limit else "max_tokens",
             priority=priority,
             cache_salt=self.cache_salt,
-            session_id=session_id,
+            conversation_id=conversation_id,
             data_parallel_rank=data_parallel_rank,
             truncation=None if self.truncate_prompt_tokens is None else self.truncation(),
             stream_interval=self.stream_interval or 1,

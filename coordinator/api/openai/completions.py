@@ -22,7 +22,7 @@ from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_l
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.text.logprobs import ScoredPosition
@@ -98,7 +98,7 @@ class CompletionRequest(RequestFields):
             text=self.text_rules(),
             priority=headers.priority(self.priority),
             cache_salt=self.cache_salt,
-            session_id=headers.session(self),
+            conversation_id=headers.conversation(self),
             data_parallel_rank=headers.data_parallel_rank,
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
@@ -129,7 +129,7 @@ class CompletionRequest(RequestFields):
         )
 
 
-def completion_routes(generation: Generation, api: ApiSettings) -> APIRouter:
+def completion_routes(generation: GenerationService, api: ApiSettings) -> APIRouter:
     """Return the completions route."""
     router = api_router(accepts_transfers=True)
     unsupported = UnsupportedFields(COMPLETIONS_NOT_SERVED)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions
 from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.history.conversation import Message
+from tokenwire.coordinator.history.request_history import Message
 from tokenwire.coordinator.output.json_text import compact
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, joined
 from tokenwire.coordinator.text.logprobs import ScoredPosition

@@ -12,12 +12,12 @@ from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
-from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.parsing.settings import ParserSettings
 
 
-def render_routes(service: ChatService, generation: Generation, parsers: ParserSettings) -> APIRouter:
+def render_routes(service: ChatService, generation: GenerationService, parsers: ParserSettings) -> APIRouter:
     """Return the routes, for debugging. They show prompts to all clients."""
     router = api_router(accepts_transfers=True)
     unsupported_chat = UnsupportedFields(CHAT_NOT_SERVED)
@@ -40,14 +40,14 @@ def render_routes(service: ChatService, generation: Generation, parsers: ParserS
     return router
 
 
-def _rendered(generation: Generation, prepared: PreparedRequest) -> dict[str, Any]:
+def _rendered(generation: GenerationService, prepared: PreparedRequest) -> dict[str, Any]:
     """Return the messages for workers as protobuf's JSON, and the coordinator's own part."""
     rules = prepared.request.text
     return {
         "object": "tokenwire.render",
         "model": prepared.model.names[0],
         "prompts": [
-            prompt.text if prompt.conversation is None else prepared.text_of(number * prepared.request.n)
+            prompt.text if prompt.history is None else prepared.text_of(number * prepared.request.n)
             for number, prompt in enumerate(prepared.prompts)
         ],
         **shown_history(prepared),

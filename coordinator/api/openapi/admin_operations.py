@@ -7,7 +7,7 @@ from tokenwire.coordinator.api.admin.form import Form
 from tokenwire.coordinator.api.admin.lora import LoadAdapter, UnloadAdapter
 from tokenwire.coordinator.api.admin.pause import Pause, Sleep, WakeUp
 from tokenwire.coordinator.api.admin.rl import RlPause, RlUpdateWeights
-from tokenwire.coordinator.api.admin.trl import InitCommunicator, NamedParameter
+from tokenwire.coordinator.api.admin.trl_weights import InitCommunicator, NamedParameter
 from tokenwire.coordinator.api.admin.weights import FinishUpdate, InitTransfer, SetVersion, UpdateWeights
 from tokenwire.coordinator.api.openapi import admin_schemas as answers
 from tokenwire.coordinator.api.openapi.operation import Operation

@@ -96,7 +96,7 @@ class Liveness(BaseModel):
     workers: list[dict[str, Any]] | None = None
 
 
-class Worker(BaseModel):
+class WorkerState(BaseModel):
     """The status of a worker."""
 
     worker: str = Field(description="The worker's address.")
@@ -116,7 +116,7 @@ class RlDone(BaseModel):
 
     status: Literal["ok"]
     applied_weight_version: str | None
-    workers: list[Worker]
+    workers: list[WorkerState]
 
 
 class RlState(BaseModel):
@@ -128,7 +128,7 @@ class RlState(BaseModel):
     pause_state: Literal["running", "paused", "sleeping", "mixed", "unknown"]
     applied_weight_version: str | None
     loras: list[dict[str, Any]]
-    workers: list[Worker]
+    workers: list[WorkerState]
     message: str | None = None
 
 
@@ -136,7 +136,7 @@ class RlReady(BaseModel):
     """Whether all workers are connected and in sync."""
 
     ready: bool
-    workers: list[Worker]
+    workers: list[WorkerState]
 
 
 class RlWeightVersion(BaseModel):
@@ -154,7 +154,7 @@ class RlWorkers(BaseModel):
     workers: list[dict[str, Any]]
 
 
-class PageWorker(Worker):
+class PageWorker(WorkerState):
     """A worker with its load; null where it does not report one."""
 
     model: str | None

@@ -35,7 +35,7 @@ class CompletionTokensDetails(BaseModel):
     reasoning_tokens: int | None = None
 
 
-class Usage(BaseModel):
+class UsageInfo(BaseModel):
     """Token counts."""
 
     prompt_tokens: int
@@ -80,7 +80,7 @@ class ToolCall(BaseModel):
     function: Function
 
 
-class ToolCallDelta(BaseModel):
+class DeltaToolCall(BaseModel):
     """The delta of a tool call; `index` identifies the call."""
 
     index: int
@@ -89,7 +89,7 @@ class ToolCallDelta(BaseModel):
     function: Function | None = None
 
 
-class TokenHistory(BaseModel):
+class TokenHistoryUse(BaseModel):
     """How much of a prompt was reused from ids of earlier turns."""
 
     mode: Literal["exact"]
@@ -136,14 +136,14 @@ class ChatCompletion(BaseModel):
     choices: list[ChatChoice]
     service_tier: None = None
     system_fingerprint: None = None
-    usage: Usage
+    usage: UsageInfo
     prompt_logprobs: PromptLogprobs | None
     prompt_token_ids: list[int] | None
     prompt_text: str | None
     kv_transfer_params: dict[str, Any] | None
     ec_transfer_params: None = None
     metrics: None = None
-    token_history: TokenHistory | None = None
+    token_history: TokenHistoryUse | None = None
 
 
 class ChatDelta(BaseModel):
@@ -152,7 +152,7 @@ class ChatDelta(BaseModel):
     role: str | None = None
     content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[ToolCallDelta] | None = None
+    tool_calls: list[DeltaToolCall] | None = None
 
 
 class ChatChunkChoice(BaseModel):
@@ -175,10 +175,10 @@ class ChatCompletionChunk(BaseModel):
     created: int
     model: str
     choices: list[ChatChunkChoice]
-    usage: Usage | None = None
+    usage: UsageInfo | None = None
     prompt_token_ids: list[int] | None = None
     prompt_text: str | None = None
-    token_history: TokenHistory | None = None
+    token_history: TokenHistoryUse | None = None
 
 
 class CompletionLogprobs(BaseModel):
@@ -215,7 +215,7 @@ class Completion(BaseModel):
     choices: list[CompletionChoice]
     service_tier: None = None
     system_fingerprint: None = None
-    usage: Usage | None = None
+    usage: UsageInfo | None = None
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: None = None
     metrics: None = None

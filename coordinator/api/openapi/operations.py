@@ -1,6 +1,6 @@
 """Metadata of every route in the OpenAPI document, by path."""
 
-from tokenwire.coordinator.api.openapi import admin_schemas as control
+from tokenwire.coordinator.api.openapi import admin_schemas as admin
 from tokenwire.coordinator.api.openapi import messages_schemas as messages
 from tokenwire.coordinator.api.openapi import openai_schemas as openai
 from tokenwire.coordinator.api.openapi import responses_schemas as responses
@@ -12,7 +12,9 @@ _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
 _STORED = "Responses are not stored, so none is ever found."
 _ABORTED = "Clients get the tokens so far, with the finish_reason `abort`."
-_TOKENIZE = Operation("Token ids", "Tokenize a text or a conversation", tokens.Tokens, example={"prompt": "Hello"})
+_TOKENIZE = Operation(
+    "Token ids", "Tokenize a text or a conversation", tokens.TokenizeResponse, example={"prompt": "Hello"}
+)
 _DETOKENIZE = Operation("Token ids", "Detokenize ids", tokens.Detokenized, example={"tokens": [1, 2, 3]})
 _SGLANG = Operation(
     "SGLang",
@@ -138,9 +140,9 @@ _HEALTH = Operation("Service", "Return 200 when requests can be served", descrip
 _SERVICE = {
     "/health": _HEALTH,
     "/health/": _HEALTH,
-    "/version": Operation("Service", "Return the version", control.Version),
+    "/version": Operation("Service", "Return the version", admin.Version),
     "/metrics": Operation("Service", "Return metrics in Prometheus' text format", str),
-    "/status.json": Operation("Service", "Return the data of the status page", control.PageStatus),
+    "/status.json": Operation("Service", "Return the data of the status page", admin.PageStatus),
 }
 
 OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **ADMIN_OPERATIONS}

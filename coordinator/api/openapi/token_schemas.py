@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from tokenwire.coordinator.api.openapi.openai_schemas import PromptLogprobs, TokenHistory, Usage
+from tokenwire.coordinator.api.openapi.openai_schemas import PromptLogprobs, TokenHistoryUse, UsageInfo
 from tokenwire.coordinator.types import WeightSpan
 
 
-class Tokens(BaseModel):
+class TokenizeResponse(BaseModel):
     """A text, or a conversation, as ids."""
 
     count: int
@@ -65,7 +65,7 @@ class Generated(BaseModel):
     request_id: str
     model: str
     created: int
-    usage: Usage
+    usage: UsageInfo
     prompt_logprobs: PromptLogprobs | None
     prompt_token_id_logprobs: None
     prompt_token_ids: list[int] | None
@@ -84,7 +84,7 @@ class GeneratedChunk(BaseModel):
     output_mode: Literal["tokens", "text"]
     choices: list[GenerateChoice]
     prompt_token_ids: list[int] | None = None
-    usage: Usage | None = None
+    usage: UsageInfo | None = None
 
 
 class Rendered(BaseModel):
@@ -93,7 +93,7 @@ class Rendered(BaseModel):
     object: Literal["tokenwire.render"]
     model: str
     prompts: list[str | None]
-    token_history: TokenHistory | None = None
+    token_history: TokenHistoryUse | None = None
     submits: list[dict[str, Any]] = Field(description="`tokenwire.v1.Submit`, as protobuf's JSON.")
     n: int
     text: dict[str, Any]

@@ -4,7 +4,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
-from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.responses.calls import FUNCTION, ArgumentsReader
 from tokenwire.coordinator.api.responses.items import Message, messages_of
 from tokenwire.coordinator.api.responses.response import (
@@ -49,7 +49,7 @@ class ResponseEvents:
             "response.in_progress", response=response
         )
 
-    def open_part(self, part: Part) -> str:
+    def open_part(self, part: MessagePart) -> str:
         """Render the start of an item and of its only part."""
         self._ids.append(item_id(part, self._response.tools))
         item = opened_item(part, self._ids[part.index], self._response.tools)
@@ -66,13 +66,13 @@ class ResponseEvents:
         empty = text_part("", []) if part.kind == "text" else reasoning_part("")
         return events + self._event("response.content_part.added", **where, part=empty)
 
-    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: MessagePart, text: str, logprobs: list[ScoredPosition]) -> str:
         """Render one delta."""
         if part.kind == "tool_call":
             text = self._reader.feed(text)
         return self._delta(part, text, logprobs) if text or part.kind != "tool_call" else ""
 
-    def _delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def _delta(self, part: MessagePart, text: str, logprobs: list[ScoredPosition]) -> str:
         number = self._number
         self._number += 1
         tail = "}\n\n"
@@ -81,7 +81,7 @@ class ResponseEvents:
             tail = f',"logprobs":{shown}}}\n\n'
         return f"{self._head}{number}{self._middle}{encode_basestring(text)}{tail}"
 
-    def close_part(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Render the end of an item's part and of the item."""
         item = closed_item(part, self._ids[part.index], status_of(finish), self._response.tools, self._style)
         self._items.append(item)
@@ -98,20 +98,20 @@ class ResponseEvents:
             events += self._event("response.content_part.done", **where, part=item["content"][0])
         return events + self._event("response.output_item.done", output_index=part.index, item=item)
 
-    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+    def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Render the complete response."""
         response = self._response.ended(self._items, finish, usage)
         return self._event(f"response.{response['status']}", response=response)
 
-    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+    def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Render the failed response."""
         return self._event("response.failed", response=self._response.failed(self._items, error))
 
-    def as_messages(self, parts: list[Part]) -> list[Message]:
+    def as_messages(self, parts: list[MessagePart]) -> list[Message]:
         """Return the chat messages that parts become when a client sends them back."""
         return messages_of(None, self._items)
 
-    def _called(self, part: Part, item: dict[str, Any]) -> str:
+    def _called(self, part: MessagePart, item: dict[str, Any]) -> str:
         rest, call = self._reader.rest(), self._call
         events = self._delta(part, rest, []) if rest else ""
         if call.events is None:
@@ -121,7 +121,7 @@ class ResponseEvents:
             f"{call.events}.done", **self._where(part), **name, **{call.field: item[call.field]}
         )
 
-    def _where(self, part: Part) -> dict[str, Any]:
+    def _where(self, part: MessagePart) -> dict[str, Any]:
         where: dict[str, Any] = {"item_id": self._ids[part.index], "output_index": part.index}
         return where if part.kind == "tool_call" else {**where, "content_index": 0}
 

@@ -80,7 +80,7 @@ class TextConfig(RequestModel):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class Reasoning(RequestModel):
+class ReasoningOptions(RequestModel):
     """OpenAI's reasoning. Summaries may be requested, but replies have the reasoning itself instead."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
@@ -107,7 +107,7 @@ class ResponsesRequest(RequestModel):
     top_p: float | None = None
     top_logprobs: int | None = None
     text: TextConfig | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningOptions | None = None
     include: list[str] | None = None
     metadata: _Metadata | None = None
     truncation: Literal["auto", "disabled"] | None = None

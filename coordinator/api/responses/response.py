@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tokenwire.coordinator.api.fields.finish import resumption_fields
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, chat_logprobs
-from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.api.openai.chat import ChatCall
 from tokenwire.coordinator.api.responses.request import ResponsesRequest
 from tokenwire.coordinator.api.responses.tools import Tools
@@ -20,7 +20,7 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 _PREFIXES = {"reasoning": "rs_", "text": "msg_"}
 
 
-def item_id(part: Part, tools: Tools) -> str:
+def item_id(part: MessagePart, tools: Tools) -> str:
     """Return a new id for an item."""
     prefix = _PREFIXES.get(part.kind) or tools.kind_of(part.name).id_prefix
     return prefix + uuid.uuid4().hex
@@ -41,7 +41,7 @@ def reasoning_part(text: str) -> dict[str, Any]:
     return {"type": "reasoning_text", "text": text}
 
 
-def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
+def opened_item(part: MessagePart, id_: str, tools: Tools) -> dict[str, Any]:
     """Return an item at its start."""
     item = _item(part, id_, "in_progress", tools)
     if part.kind == "tool_call":
@@ -50,7 +50,9 @@ def opened_item(part: Part, id_: str, tools: Tools) -> dict[str, Any]:
     return {**item, "content": []}
 
 
-def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: LogprobStyle | None) -> dict[str, Any]:
+def closed_item(
+    part: MessagePart, id_: str, status: Status, tools: Tools, style: LogprobStyle | None
+) -> dict[str, Any]:
     """Return a complete or truncated item."""
     item = _item(part, id_, status, tools)
     match part.kind:
@@ -64,7 +66,7 @@ def closed_item(part: Part, id_: str, status: Status, tools: Tools, style: Logpr
     return item
 
 
-def _item(part: Part, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
+def _item(part: MessagePart, id_: str, status: Status, tools: Tools) -> dict[str, Any]:
     match part.kind:
         case "text":
             return {"id": id_, "type": "message", "status": status, "role": "assistant"}

@@ -13,13 +13,13 @@ from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
-from tokenwire.coordinator.generation.service import Generation, PreparedRequest
+from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
 
 
-def generate_routes(generation: Generation, api: ApiSettings) -> APIRouter:
+def generate_routes(generation: GenerationService, api: ApiSettings) -> APIRouter:
     """Return the route."""
     router = api_router(accepts_transfers=True)
     unsupported = UnsupportedFields(NOT_SERVED, ("tools", "messages"))

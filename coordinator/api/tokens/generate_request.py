@@ -66,7 +66,7 @@ class GenerateRequest(RequestModel):
         set_engine_fields(request.sampling, self.kv_transfer_params, self.ec_transfer_params)
         request.priority = self.priority
         request.cache_salt = self.cache_salt
-        request.session_id = headers.session_id
+        request.conversation_id = headers.conversation_id
         request.data_parallel_rank = headers.data_parallel_rank
         request.reasoning_ended = self.reasoning_ended
         if self.reasoning_parser_kwargs is not None:

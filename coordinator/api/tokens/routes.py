@@ -12,13 +12,13 @@ from tokenwire.coordinator.api.tokens.sglang import sglang_routes
 from tokenwire.coordinator.api.tokens.tokenize import tokenize_routes
 from tokenwire.coordinator.api.tokens.trl import trl_routes
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.settings import ApiSettings
 
 
 def token_routes(
     chat: ChatService,
-    generation: Generation,
+    generation: GenerationService,
     models: ModelDirectory,
     aborts: Aborts,
     api: ApiSettings,

@@ -56,7 +56,7 @@ class SamplingParams(SamplingFields):
     def to_generation(
         self, response_id: str, prompts: Sequence[Prompt], *, model: str | None = None, shows_text: bool = False
     ) -> GenerationRequest:
-        """Return a request with this sampling. Routes add priority, session and the like.
+        """Return a request with this sampling. Routes add priority, conversation and the like.
 
         shows_text: whether the response has text. Raises InvalidRequest.
         """

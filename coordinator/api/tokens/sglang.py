@@ -16,11 +16,11 @@ from tokenwire.coordinator.api.tokens.sglang_request import (
     SglangRequest,
 )
 from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.collect import CollectedChoice
 
 
-def sglang_routes(generation: Generation) -> APIRouter:
+def sglang_routes(generation: GenerationService) -> APIRouter:
     """Return the routes. The list of a router's workers has one entry, this service, which routes to all workers."""
     router = api_router()
     unsupported = UnsupportedFields(NOT_SERVED, HARMLESS)
@@ -32,9 +32,11 @@ def sglang_routes(generation: Generation) -> APIRouter:
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
-        session_id = headers.identifier("X-SMG-Routing-Key") or headers.session_id
+        conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
-        prepared = await generation.prepare(body.to_generation(response_id, session_id, headers.data_parallel_rank))
+        prepared = await generation.prepare(
+            body.to_generation(response_id, conversation_id, headers.data_parallel_rank)
+        )
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
         if body.stream:
             return EventStream(generation, prepared, SglangChunks(choices))

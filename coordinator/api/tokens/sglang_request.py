@@ -95,7 +95,7 @@ class SglangRequest(RequestModel):
             return [TokenPrompt(part, "input_ids") for part in ids]
         return [TokenPrompt(ids, "input_ids")] if ids else _missing("input_ids")
 
-    def to_generation(self, response_id: str, session_id: str | None, rank: int | None) -> GenerationRequest:
+    def to_generation(self, response_id: str, conversation_id: str | None, rank: int | None) -> GenerationRequest:
         """Translate into a GenerationRequest. Raises InvalidRequest."""
         params = self.sampling_params
         if self.return_logprob:
@@ -105,7 +105,7 @@ class SglangRequest(RequestModel):
         request = params.to_generation(response_id, self.prompts(), shows_text=True)
         request.priority = -(self.priority or 0)  # higher priorities run first in SGLang, lower ones in vLLM
         request.cache_salt = self.cache_salt
-        request.session_id = session_id
+        request.conversation_id = conversation_id
         request.data_parallel_rank = rank
         return request
 

@@ -11,9 +11,9 @@ from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.settings import ApiSettings
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest
@@ -62,7 +62,7 @@ class TokenizeRequest(TokenHistoryFields):
             api.token_history,
             tenant=headers.tenant,
             cache_salt=self.cache_salt,
-            session_id=self.session_id or headers.session_id,
+            conversation_id=self.session_id or headers.conversation_id,
             keeps=False,
         )
         return ChatPrompt(messages, options, bool(self.add_special_tokens), history)
@@ -75,7 +75,7 @@ class DetokenizeRequest(RequestModel):
     tokens: list[int]
 
 
-def tokenize_routes(models: ModelDirectory, generation: Generation, api: ApiSettings) -> APIRouter:
+def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: ApiSettings) -> APIRouter:
     """Return the tokenizer routes."""
     router = api_router()
 

@@ -11,11 +11,11 @@ from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.types import Prompt
 
 
-def trl_routes(generation: Generation) -> APIRouter:
+def trl_routes(generation: GenerationService) -> APIRouter:
     """Return the routes. Without the trailing slashes they would be other servers' routes."""
     router = api_router()
     unsupported = unsupported_sampling_params()

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest

@@ -23,7 +23,7 @@ _POLL_S = 0.05
 _RETRY_AFTER_S = 1.0
 
 
-class Workers(Protocol):
+class AdmissionWorkers(Protocol):
     """What the queue needs of the workers; see WorkerPool."""
 
     def subscribe(self, on_capacity: Callable[[], None]) -> None:
@@ -44,7 +44,9 @@ class Workers(Protocol):
 class AdmissionQueue:
     """Holds requests while no worker is ready or none has capacity, in one fair queue for each model."""
 
-    def __init__(self, workers: Workers, settings: AdmissionSettings, expected: ExpectedModels | None = None) -> None:
+    def __init__(
+        self, workers: AdmissionWorkers, settings: AdmissionSettings, expected: ExpectedModels | None = None
+    ) -> None:
         """`expected` counts the requests held for models that no worker has announced yet."""
         self._workers = workers
         self._settings = settings

@@ -43,7 +43,7 @@ Capabilities = Callable[[str, int], pb.EngineCapabilities]
 _LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
 
 
-class Workers(Protocol):
+class FailoverWorkers(Protocol):
     """What failover needs of the workers; see WorkerPool."""
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
@@ -60,7 +60,7 @@ class Failover:
     """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
 
     def __init__(
-        self, below: Fleet, settings: FailoverSettings, workers: Workers, journal: PoisonJournal | None = None
+        self, below: Fleet, settings: FailoverSettings, workers: FailoverWorkers, journal: PoisonJournal | None = None
     ) -> None:
         self.stats = FailoverStats()
         self._below = below

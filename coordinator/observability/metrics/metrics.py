@@ -10,7 +10,7 @@ from tokenwire import __version__
 from tokenwire.coordinator.observability.metrics.exposition import Exposition
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.metrics.requests import RequestMetrics
+from tokenwire.coordinator.observability.metrics.request_metrics import RequestMetrics
 from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
 
 _LAG_INTERVAL_S = 0.25

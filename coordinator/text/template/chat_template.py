@@ -11,7 +11,7 @@ from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.text.template.jinja import CompiledTemplate, compile_template
 from tokenwire.coordinator.text.template.messages import Message, developer_as_system, parse_messages
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 
 # Below this weight rendering takes less than about a millisecond.

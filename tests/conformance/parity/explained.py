@@ -137,7 +137,7 @@ EXPLANATIONS = (
     Explanation(
         "reused ids",
         _token_history,
-        "Chats that request ids or name a session report how many prompt tokens were reused from earlier turns.",
+        "Chats that request ids or name a conversation report how many prompt tokens were reused from earlier turns.",
     ),
     Explanation(
         "a status instead of an event",

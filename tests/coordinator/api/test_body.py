@@ -12,7 +12,7 @@ from tests.bodies import body_models
 from tokenwire.coordinator.api.body import parse_json
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -59,8 +59,8 @@ def test_an_unpaired_surrogate_is_refused(body: bytes, field: str) -> None:
 
 async def test_every_route_checks_its_body() -> None:
     """Before it looks for a worker: there is none here."""
-    control = ControlSettings(rl_routes=True, admin_key=AdminKey("open"))
-    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), control=control))
+    admin = AdminSettings(rl_routes=True, admin_key=AdminKey("open"))
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), admin=admin))
     routes = sorted((method, path) for method, path in body_models(app) if method != "GET")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         for method, path in routes:

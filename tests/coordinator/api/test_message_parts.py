@@ -3,9 +3,9 @@
 import pytest
 
 from tests.coordinator.api.replies import STOP, call_of, tool_call
-from tokenwire.coordinator.api.message_parts import Part, PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, aborted, whole_parts
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
-from tokenwire.coordinator.parsing.rules import ToolCall
+from tokenwire.coordinator.parsing.rules import ParsedToolCall
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
 from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
@@ -18,27 +18,27 @@ class Notes:
         """Show the prompt."""
         return f"{usage.prompt_tokens}/{usage.cached_tokens} "
 
-    def open_part(self, part: Part) -> str:
+    def open_part(self, part: MessagePart) -> str:
         """Show the kind."""
         return f"{part.index}{part.kind}[{part.name}"
 
-    def part_delta(self, part: Part, text: str, logprobs: list[ScoredPosition]) -> str:
+    def part_delta(self, part: MessagePart, text: str, logprobs: list[ScoredPosition]) -> str:
         """Show the text."""
         return f"<{text}{len(logprobs) or ''}>"
 
-    def close_part(self, part: Part, finish: Finish | None) -> str:
+    def close_part(self, part: MessagePart, finish: Finish | None) -> str:
         """Show the end."""
         return f"{finish.reason if finish else ''}]"
 
-    def closing(self, parts: list[Part], finish: Finish, usage: Usage) -> str:
+    def closing(self, parts: list[MessagePart], finish: Finish, usage: Usage) -> str:
         """Show usage."""
         return f" {len(parts)} {usage.completion_tokens} {usage.cached_tokens} {usage.reasoning_tokens}"
 
-    def error(self, error: TokenwireError, parts: list[Part]) -> str:
+    def error(self, error: TokenwireError, parts: list[MessagePart]) -> str:
         """Show the message."""
         return f"!{error.message}"
 
-    def as_messages(self, parts: list[Part]) -> list[dict[str, str]]:
+    def as_messages(self, parts: list[MessagePart]) -> list[dict[str, str]]:
         """Return the text of each part as a message."""
         return [{"role": "assistant", "content": part.text} for part in parts]
 
@@ -114,7 +114,7 @@ def test_arguments_of_a_closed_call_are_an_error() -> None:
 
 def test_whole_messages_have_the_same_parts() -> None:
     """Reasoning, then text, then calls; the last part is marked."""
-    calls = (ToolCall("call_0", "f", "{}"), ToolCall("call_1", "g", "[]"))
+    calls = (ParsedToolCall("call_0", "f", "{}"), ParsedToolCall("call_1", "g", "[]"))
 
     parts = whole_parts(ParsedMessage("a", "hm", calls, "tool_calls"))
 
@@ -129,7 +129,7 @@ def test_whole_messages_have_the_same_parts() -> None:
 
 def test_whitespace_next_to_calls_is_not_text() -> None:
     """In whole messages as in streamed ones; without calls it is text."""
-    call = ToolCall("call_0", "f", "{}")
+    call = ParsedToolCall("call_0", "f", "{}")
 
     assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (call,), "stop"))] == ["reasoning", "tool_call"]
     assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (), "stop"))] == ["reasoning", "text"]

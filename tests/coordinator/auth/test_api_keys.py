@@ -17,7 +17,7 @@ from tokenwire.coordinator.auth.api_keys import (
     parse_keys,
 )
 from tokenwire.coordinator.auth.rate_limit import Limits
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 
@@ -129,11 +129,11 @@ def test_without_keys_none_are_required() -> None:
     assert open_keys(build(AuthSettings, {}, {})) is None
 
 
-@pytest.mark.parametrize("control", [{"rl_routes": True}, {"lora_routes": True}])
-def test_admin_routes_with_api_keys_need_the_admin_key(control: dict[str, Any]) -> None:
+@pytest.mark.parametrize("admin", [{"rl_routes": True}, {"lora_routes": True}])
+def test_admin_routes_with_api_keys_need_the_admin_key(admin: dict[str, Any]) -> None:
     """Otherwise a client without an API key could change the weights."""
     auth = AuthSettings(keys=tuple(parse_keys("sesame", "file")))
 
     with pytest.raises(InvalidRequest, match="--admin-key-file"):
-        CoordinatorSettings(("worker:1",), auth=auth, control=ControlSettings(**control))
-    CoordinatorSettings(("worker:1",), auth=auth, control=ControlSettings(admin_key=AdminKey("admin"), **control))
+        CoordinatorSettings(("worker:1",), auth=auth, admin=AdminSettings(**admin))
+    CoordinatorSettings(("worker:1",), auth=auth, admin=AdminSettings(admin_key=AdminKey("admin"), **admin))

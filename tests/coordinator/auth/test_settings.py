@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tokenwire.cli.options import build
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.errors import InvalidRequest
 
 
@@ -14,14 +14,14 @@ def test_a_key_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("sesame\n")
     environment = {"TOKENWIRE_ADMIN_KEY": "other"}
-    from_file = build(ControlSettings, {"--admin-key-file": path}, environment).admin_key
-    from_environment = build(ControlSettings, {}, environment).admin_key
+    from_file = build(AdminSettings, {"--admin-key-file": path}, environment).admin_key
+    from_environment = build(AdminSettings, {}, environment).admin_key
 
     assert from_file is not None
     assert from_file.matches("sesame")
     assert from_environment is not None
     assert from_environment.matches("other")
-    assert build(ControlSettings, {}, {}).admin_key is None
+    assert build(AdminSettings, {}, {}).admin_key is None
     path.write_text("\n")
     with pytest.raises(InvalidRequest, match="empty"):
-        build(ControlSettings, {"--admin-key-file": path}, {})
+        build(AdminSettings, {"--admin-key-file": path}, {})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.coordinator.fleet.sessions import connected
 from tests.workers import Listener, accept, running_worker, submission, unix_address
-from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
@@ -41,7 +41,7 @@ async def test_ids_are_aborted_on_all_workers(tmp_path: Path) -> None:
         wanted = await running(theirs, "x", 2)
         spared = await running(two, "y")
 
-        count = await Aborts(lambda: [one, two]).by_id(["x", "unknown"])
+        count = await FleetAborts(lambda: [one, two]).by_id(["x", "unknown"])
 
         assert await aborted(*wanted)
         assert count == 2
@@ -60,7 +60,7 @@ async def test_everything_is_aborted(tmp_path: Path) -> None:
     ):
         listeners = [*await running(theirs, "x"), *await running(one, "y"), *await running(two, "z")]
 
-        assert await Aborts(lambda: [one, two]).everything() == 3
+        assert await FleetAborts(lambda: [one, two]).everything() == 3
         assert await aborted(*listeners)
 
 
@@ -71,7 +71,7 @@ async def test_a_disconnected_worker_is_skipped(tmp_path: Path) -> None:
     async with running_worker(address, max_model_len=200_000), connected(address) as session:
         listeners = await running(session, "x")
 
-        assert await Aborts(lambda: [away, session]).by_id(["x"]) == 1
+        assert await FleetAborts(lambda: [away, session]).by_id(["x"]) == 1
         assert await aborted(*listeners)
         with pytest.raises(Unavailable):
-            await Aborts(lambda: [away]).everything()
+            await FleetAborts(lambda: [away]).everything()

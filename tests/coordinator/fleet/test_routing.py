@@ -6,7 +6,7 @@ import pytest
 
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
-from tokenwire.coordinator.fleet.routing import SESSION_TOKENS, Router, TTLCache
+from tokenwire.coordinator.fleet.routing import CONVERSATION_TOKENS, Router, TTLCache
 from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS, Workload
 from tokenwire.v1 import inference_pb2 as pb
@@ -152,14 +152,16 @@ def test_avoided_workers_come_last(router: Router, workers: list[Worker]) -> Non
     assert 'why="no other can take it"' in decision.explain()
 
 
-def test_a_session_keeps_its_worker_unless_another_is_clearly_better(router: Router, workers: list[Worker]) -> None:
+def test_a_conversation_keeps_its_worker_unless_another_is_clearly_better(
+    router: Router, workers: list[Worker]
+) -> None:
     """Even if nothing of the prompt is cached; the discount is limited."""
     first = router.choose(workers, request(prompt(first=1), session_id="s"), NEW).worker
 
-    first.take(prompt=SESSION_TOKENS - 100)
+    first.take(prompt=CONVERSATION_TOKENS - 100)
     stayed = router.choose(workers, request(prompt(first=2), session_id="s"), NEW)
     assert stayed.worker is first
-    assert "had the session last" in stayed.explain()
+    assert "had the conversation last" in stayed.explain()
     first.take(prompt=100)
     assert router.choose(workers, request(prompt(first=3), session_id="s"), NEW).worker is not first
 

@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
-from tokenwire.coordinator.generation.service import Generation
+from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -78,7 +78,7 @@ def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling
 
 async def test_prompts_of_every_kind_become_ids() -> None:
     """Messages go through the template, text through the tokenizer, ids are unchanged."""
-    generation = Generation(Fleet(), Directory(served_model()), token_history())
+    generation = GenerationService(Fleet(), Directory(served_model()), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
     prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
@@ -91,7 +91,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     """The request overrides the model's config, which overrides the built-in defaults; stop ids are merged."""
     fleet = Fleet()
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
-    generation = Generation(fleet, Directory(model), token_history())
+    generation = GenerationService(fleet, Directory(model), token_history())
 
     prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
     await generation.start(prepared, CollectedReply(1))
@@ -113,7 +113,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
 
     monkeypatch.setattr("tokenwire.coordinator.text.stops.StopAutomaton", Counted)
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
     await generation.start(await generation.prepare(wanted), CollectedReply(20))
@@ -126,7 +126,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
 async def test_stop_strings_are_not_sent_to_workers() -> None:
     """The protocol has no field for them; the choice searches for them."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
     await generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
 
@@ -141,7 +141,7 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
 async def test_choices_are_numbered_over_prompts_and_n() -> None:
     """Choice i of prompt p has index p * n + i."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(4)
     await generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
 
@@ -157,7 +157,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
 async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
     fleet = Fleet(capacity=1)
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
 
     with pytest.raises(Unavailable):
@@ -169,7 +169,7 @@ async def test_a_part_without_a_worker_aborts_the_others() -> None:
 async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
     """One invalid prompt of many costs the workers nothing."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
 
     with pytest.raises(InvalidRequest, match="out of vocabulary"):
         await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])))
@@ -179,7 +179,7 @@ async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
 
 async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
     """A minimum above the maximum before out-of-vocabulary ids, and after a prompt that is too long."""
-    generation = Generation(Fleet(), Directory(served_model()), token_history())
+    generation = GenerationService(Fleet(), Directory(served_model()), token_history())
 
     for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
         with pytest.raises(InvalidRequest) as caught:
@@ -190,7 +190,7 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
 async def test_aborting_a_request_aborts_its_parts() -> None:
     """All submissions are aborted together."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     run = await generation.start(
         await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2)
     )
@@ -203,7 +203,7 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
 async def test_the_caller_is_passed_to_the_fleet() -> None:
     """Its tenant and least priority apply to every prompt, and it is charged for them; later ones join the first."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
 
@@ -222,7 +222,7 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
 async def test_workers_are_recorded_and_get_the_trace() -> None:
     """A resumed request has several; a worker's spans are part of the client's trace."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
     await generation.start(
         await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), RequestContext(record)
@@ -238,7 +238,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
 async def test_a_caller_may_be_restricted_to_models() -> None:
     """It may use a model by any allowed name; else nothing runs."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
 
     await generation.start(prepared, CollectedReply(1), RequestContext(caller=Caller(models=frozenset({"alias"}))))
@@ -253,7 +253,7 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
 async def test_a_request_times_out() -> None:
     """The shorter of the client's timeout and the server's counts; what runs or is queued is aborted."""
     fleet = Fleet()
-    generation = Generation(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
+    generation = GenerationService(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
     await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, timeout_s=0.01)
@@ -270,7 +270,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
         def check_open(self, model: str, adapter_id: int) -> None:
             raise Overloaded(f"no capacity for {model} {adapter_id}")
 
-    generation = Generation(Full(), Directory(served_model()), token_history())
+    generation = GenerationService(Full(), Directory(served_model()), token_history())
 
     with pytest.raises(Overloaded, match="no capacity for digits 0"):
         await generation.prepare(request(TokenPrompt([99])))
@@ -279,7 +279,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
     """Neither while they are prepared nor while they are submitted."""
     fleet = Fleet(capacity=1000)
-    generation = Generation(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, Directory(served_model()), token_history())
     turns, sent_before_turns = 0, []
 
     async def stream() -> None:

@@ -12,7 +12,7 @@ from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, ServedModel
 
@@ -67,8 +67,8 @@ class Dialogue:
     def answer(self, prompt: PreparedPrompt, ids: Sequence[int], ending: Ending = "token", **message: Any) -> None:
         """Reply with these ids, as this message, or as their text without special tokens."""
         reply = {"role": "assistant", **(message or {"content": self.model.tokenizer.decode(ids)})}
-        assert prompt.conversation is not None
-        prompt.conversation.record(prompt.token_ids, [reply], ids, ending)
+        assert prompt.history is not None
+        prompt.history.record(prompt.token_ids, [reply], ids, ending)
         self.messages.append(reply)
         self.ids, self.ending = [*prompt.token_ids, *ids], ending
 

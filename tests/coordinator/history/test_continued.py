@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
 USER: Message = {"role": "user", "content": "One?"}
@@ -130,8 +130,8 @@ async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) 
         {"role": "assistant", "content": "b"},
     ]
     ids = encoded(model, "ab<|im_end|>")
-    assert prompt.conversation is not None
-    prompt.conversation.record(prompt.token_ids, reply, ids, "token")
+    assert prompt.history is not None
+    prompt.history.record(prompt.token_ids, reply, ids, "token")
 
     for first, expected in (
         (reply[0], True),
@@ -152,8 +152,8 @@ async def test_a_continued_message_may_be_sent_back_with_others(model: ServedMod
         {"role": "assistant", "content": "s", "tool_calls": [call]},
         {"role": "assistant", "content": "b", "reasoning": "so"},
     ]
-    assert prompt.conversation is not None
-    prompt.conversation.record(prompt.token_ids, reply, ids, "token")
+    assert prompt.history is not None
+    prompt.history.record(prompt.token_ids, reply, ids, "token")
 
     for reasoning in ("so", None):
         messages = [USER, {**unfinished, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]

@@ -11,7 +11,7 @@ from tests.coordinator.text.template.conversations import TOOLS
 from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.turns import Ending
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
 CONVERSATIONS = 84
@@ -86,8 +86,8 @@ async def drift_of_templates(model: ServedModel, case: Case) -> float:
 
 async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: Case) -> bool:
     """Check a prompt that continues ids; return whether the template's own prompt would have continued them too."""
-    assert prompt.conversation is not None
-    assert prompt.conversation.source == "stored"
+    assert prompt.history is not None
+    assert prompt.history.source == "stored"
     assert list(prompt.token_ids[: len(before)]) == before
     tail, rendered = list(prompt.token_ids[len(before) :]), await dialogue.rendered()
     assert rendered[-len(tail) :] == tail

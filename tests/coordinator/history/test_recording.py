@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tokenwire.coordinator.history.conversation import Conversation, Message, Record
 from tokenwire.coordinator.history.digests import Transcript
 from tokenwire.coordinator.history.recording import Recording
+from tokenwire.coordinator.history.request_history import Message, Record, RequestHistory
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Ending, Turn
 from tokenwire.coordinator.output.collect import CollectedReply
@@ -14,7 +14,7 @@ from tokenwire.coordinator.types import Finish, Prefill
 from tokenwire.errors import EngineFailed
 
 
-class RecordingConversation(Conversation):
+class RecordedHistory(RequestHistory):
     """Collects the replies that it is given."""
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class RecordingConversation(Conversation):
 )
 async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending: Ending) -> None:
     """Each choice separately; the wrapped reply receives everything unchanged."""
-    conversation, reply = RecordingConversation(), CollectedReply(2)
-    wrapped = Recording(conversation, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
+    history, reply = RecordedHistory(), CollectedReply(2)
+    wrapped = Recording(history, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
 
     wrapped.delta(1, "a", [5], None)
     wrapped.delta(0, "b", [6], None)
-    assert conversation.kept == []
+    assert history.kept == []
     wrapped.delta(1, "", [7], finish)
 
-    assert conversation.kept == [([{"role": "assistant", "content": "a"}], [5, 7], ending)]
+    assert history.kept == [([{"role": "assistant", "content": "a"}], [5, 7], ending)]
     assert wrapped.tokens_of(1) == 2
     wrapped.delta(0, "", [8], finish)
     assert [choice.token_ids for choice in await reply.wait()] == [[6, 8], [5, 7]]
@@ -59,7 +59,7 @@ async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending:
 async def test_prefills_and_first_tokens_pass_through() -> None:
     """Usage and metrics have them where a reply is recorded too."""
     reply = CollectedReply(1)
-    wrapped = Recording(RecordingConversation(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
+    wrapped = Recording(RecordedHistory(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
 
     wrapped.prefilled(0, Prefill(3))
     wrapped.first_tokens()
@@ -70,30 +70,30 @@ async def test_prefills_and_first_tokens_pass_through() -> None:
 
 async def test_a_failed_choice_is_not_stored() -> None:
     """Its output is no reply that the client would send back."""
-    conversation, reply = RecordingConversation(), CollectedReply(1)
-    wrapped = Recording(conversation, [1], 1, parsed=False).wrap(reply)
+    history, reply = RecordedHistory(), CollectedReply(1)
+    wrapped = Recording(history, [1], 1, parsed=False).wrap(reply)
 
     wrapped.delta(0, "a", [5], None)
     wrapped.fail(EngineFailed("broken"))
 
     with pytest.raises(EngineFailed):
         await reply.wait()
-    assert conversation.kept == []
+    assert history.kept == []
 
 
 async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
     """The route that returns the message stores it; the text of its steps is not used."""
-    conversation = RecordingConversation()
-    recording = Recording(conversation, [1], 1, parsed=True)
+    history = RecordedHistory()
+    recording = Recording(history, [1], 1, parsed=True)
     wrapped = recording.wrap(CollectedReply(1))
     wrapped.delta(0, "<think>so</think>", [5, 6], None)
     wrapped.delta(0, "Yes", [7], Finish("length"))
-    assert conversation.kept == []
+    assert history.kept == []
 
     shown: list[Message] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
     recording.keep(0, shown)
 
-    assert conversation.kept == [(shown, [5, 6, 7], "cut")]
+    assert history.kept == [(shown, [5, 6, 7], "cut")]
 
 
 def test_choices_share_the_turn_of_their_prompt() -> None:
@@ -106,9 +106,9 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
             turns.append(turn)
 
     transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")
-    conversation = Conversation(None, Record(Store(1, 1.0), transcript, None))
+    history = RequestHistory(None, Record(Store(1, 1.0), transcript, None))
     for text in "ab":
-        conversation.record([1, 2], [{"role": "assistant", "content": text}], [3], "token")
+        history.record([1, 2], [{"role": "assistant", "content": text}], [3], "token")
 
     first, second = turns
     assert first.parent is second.parent
@@ -117,10 +117,10 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
 
 async def test_unparsed_text_is_stored_once() -> None:
     """The route's own call stores nothing."""
-    conversation = RecordingConversation()
-    recording = Recording(conversation, [1], 1, parsed=False)
+    history = RecordedHistory()
+    recording = Recording(history, [1], 1, parsed=False)
     recording.wrap(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
 
     recording.keep(0, [{"role": "assistant", "content": "No"}])
 
-    assert conversation.kept == [([{"role": "assistant", "content": "Yes"}], [5], "token")]
+    assert history.kept == [([{"role": "assistant", "content": "Yes"}], [5], "token")]

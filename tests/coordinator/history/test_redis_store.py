@@ -14,14 +14,14 @@ from tokenwire.coordinator.history.open_store import SharedStore, open_store
 from tokenwire.coordinator.history.redis_store import RedisStore
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.history.store import HistoryStore, MemoryStore
-from tokenwire.coordinator.history.turns import Reasoning, Turn
+from tokenwire.coordinator.history.turns import MessageReasoning, Turn
 from tokenwire.errors import InvalidRequest
 
 pytestmark = pytest.mark.npm
 
 PASSWORD = "quite secret"
-ROOT = Turn(array("I", range(50)), reasoning=(Reasoning(1, b"0123456789abcdef", generated=False),))
-REPLY = Turn(array("I", [7, 4_000_000_000]), ROOT, "token", (Reasoning(3, b"fedcba9876543210", generated=True),))
+ROOT = Turn(array("I", range(50)), reasoning=(MessageReasoning(1, b"0123456789abcdef", generated=False),))
+REPLY = Turn(array("I", [7, 4_000_000_000]), ROOT, "token", (MessageReasoning(3, b"fedcba9876543210", generated=True),))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ async def test_a_turn_that_cannot_be_written_does_not_block_others(
     url: str, redis: "Redis", caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as one with more reasoning than the format can hold."""
-    stated = Reasoning(1, b"0123456789abcdef", generated=False)
+    stated = MessageReasoning(1, b"0123456789abcdef", generated=False)
     store = store_of(url)
     store.put([b"odd"], Turn(array("I", [1]), reasoning=(stated,) * 300))
     store.put([b"good"], REPLY)

@@ -26,7 +26,7 @@ from tests.coordinator.history.models import (
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.tail import PLACEHOLDER, TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
 USER: Message = {"role": "user", "content": "One?"}
@@ -44,7 +44,7 @@ async def tail(
     dialogue.answer(await dialogue.ask(USER), encoded(model, text), ending, **message or {"content": "Yes"})
     before = dialogue.ids
     prompt = await dialogue.ask(following)
-    if prompt.conversation is None or prompt.conversation.source is None:
+    if prompt.history is None or prompt.history.source is None:
         return None, prompt
     assert list(prompt.token_ids[: len(before)]) == before
     return decoded(model, list(prompt.token_ids[len(before) :])), prompt

@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.history.dialogues import Dialogue, Message, new_history
 from tests.coordinator.history.models import CHATML, TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ExactHistory, KnownPrefix, ServedModel
 from tokenwire.errors import InvalidRequest
 
@@ -39,8 +39,8 @@ async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
     prompt = await dialogue.ask(MORE)
 
     assert prompt.reused == len(dialogue.ids)
-    assert prompt.conversation is not None
-    assert (prompt.conversation.source, prompt.conversation.is_recorded) == ("stored", True)
+    assert prompt.history is not None
+    assert (prompt.history.source, prompt.history.is_recorded) == ("stored", True)
     assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
     assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
 
@@ -54,7 +54,7 @@ def _salt(dialogue: Dialogue) -> None:
 
 
 def _session(dialogue: Dialogue) -> None:
-    dialogue.exact = replace(dialogue.exact, session_id="other")
+    dialogue.exact = replace(dialogue.exact, conversation_id="other")
 
 
 def _adapter(dialogue: Dialogue) -> None:
@@ -137,14 +137,14 @@ async def test_branches_continue_from_where_they_diverge(model: ServedModel) -> 
     assert (await edited.ask(MORE)).reused == len(dialogue.ids)
 
 
-async def test_sessions_distinguish_equal_replies(model: ServedModel) -> None:
-    """Two rollouts may have the same text in other tokens: each session continues its own."""
+async def test_conversation_ids_distinguish_equal_replies(model: ServedModel) -> None:
+    """Two rollouts may have the same text in other tokens: each conversation continues its own."""
     history = new_history()
-    for session, said in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
-        dialogue = Dialogue(model, history, ExactHistory(session_id=session))
+    for conversation, said in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
+        dialogue = Dialogue(model, history, ExactHistory(conversation_id=conversation))
         dialogue.answer(await dialogue.ask(USER), encoded(model, said), content="Yes")
         ids = dialogue.ids
-        other = Dialogue(model, history, ExactHistory(session_id="c"), messages=list(dialogue.messages))
+        other = Dialogue(model, history, ExactHistory(conversation_id="c"), messages=list(dialogue.messages))
 
         assert list((await dialogue.ask(MORE)).token_ids[: len(ids)]) == ids
         assert (await other.ask(MORE)).reused == 0
@@ -210,8 +210,8 @@ async def test_a_request_may_disable_storing(model: ServedModel) -> None:
     ):
         dialogue = Dialogue(model, exact=exact)
         prompt = await dialogue.ask(USER)
-        assert prompt.conversation is not None
-        assert (prompt.conversation.source, prompt.conversation.is_recorded) == (None, keeps)
+        assert prompt.history is not None
+        assert (prompt.history.source, prompt.history.is_recorded) == (None, keeps)
         dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
         assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
 
@@ -225,8 +225,8 @@ async def test_the_clients_ids_take_precedence_over_stored_ones(model: ServedMod
         again.exact = ExactHistory(prefix=KnownPrefix(known, 1, "required_prefix_token_ids", required))
         prompt = await again.ask(MORE)
 
-        assert prompt.conversation is not None
-        assert prompt.conversation.source == source
+        assert prompt.history is not None
+        assert prompt.history.source == source
         assert list(prompt.token_ids[: len(known)]) == known
 
 

@@ -4,10 +4,10 @@ from array import array
 
 import pytest
 
-from tokenwire.coordinator.history.turns import Reasoning, Turn
+from tokenwire.coordinator.history.turns import MessageReasoning, Turn
 
-PROMPT = Turn(array("I", [1, 2]), reasoning=(Reasoning(1, b"foreign", generated=False),))
-REPLY = Turn(array("I", [3]), PROMPT, "token", (Reasoning(3, b"generated", generated=True),))
+PROMPT = Turn(array("I", [1, 2]), reasoning=(MessageReasoning(1, b"foreign", generated=False),))
+REPLY = Turn(array("I", [3]), PROMPT, "token", (MessageReasoning(3, b"generated", generated=True),))
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from tokenwire.coordinator.parsing.message import MessageDelta
-from tokenwire.coordinator.parsing.rules import ToolCall
+from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 
 class ScriptedParser:
     """Returns text as content, or scripted deltas and exceptions."""
 
-    def __init__(self, *deltas: MessageDelta | Exception | None, calls: tuple[ToolCall, ...] = ()) -> None:
+    def __init__(self, *deltas: MessageDelta | Exception | None, calls: tuple[ParsedToolCall, ...] = ()) -> None:
         self.fed: list[tuple[str, list[int], bool]] = []
         self._deltas = list(deltas)
         self._calls = calls
@@ -23,7 +23,7 @@ class ScriptedParser:
             raise delta
         return delta
 
-    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ToolCall, ...]]:
+    def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
         if not token_ids:
             raise KeyError("nothing")
         return "because", text or None, self._calls

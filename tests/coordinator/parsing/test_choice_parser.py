@@ -5,9 +5,9 @@ import pytest
 from tests.coordinator.parsing.fakes import ScriptedParser
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta, merge
-from tokenwire.coordinator.parsing.rules import MessageRules, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
-CALLS = (ToolCall("1", "a", "{}"), ToolCall("2", "b", "{}"))
+CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
 FIRST, SECOND = ToolCallDelta(0, "1", "a"), ToolCallDelta(1, "2", "b")
 AUTO = MessageRules("auto", parses_tools=True)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.parsing.rules import MessageRules, NoParsers, ToolCall
+from tokenwire.coordinator.parsing.rules import MessageRules, NoParsers, ParsedToolCall
 from tokenwire.errors import InvalidRequest
 
-CALL = ToolCall("1", "a", "{}")
+CALL = ParsedToolCall("1", "a", "{}")
 
 
 @pytest.mark.parametrize(

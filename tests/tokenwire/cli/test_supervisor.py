@@ -90,7 +90,7 @@ def supervise(tmp_path: Path) -> Supervise:
             import os, sys
             from tokenwire.sockets import PublicPort
             from tokenwire.startup import Startup
-            from tokenwire.cli.supervisor import Part, Supervisor, supervise_coordinators
+            from tokenwire.cli.supervisor import ChildProcess, Supervisor, supervise_coordinators
             # From here on `python -m tokenwire` is the fake.
             os.environ.update(PYTHONPATH={str(tmp_path)!r}, PYTHONSAFEPATH="1")
         """
@@ -117,8 +117,9 @@ pytestmark = pytest.mark.timeout(30)
 def test_when_a_part_ends_all_are_stopped(supervise: Supervise, ends_with: int, code: int) -> None:
     """The others get SIGTERM, the log names the part, and its exit code is the supervisor's, but never 0."""
     parts = f"""
-        middle = Part("two", ["end_when_told('two', {ends_with})"])
-        sys.exit(Supervisor([Part("one", ["stay('one')"]), middle, Part("three", ["stay('three')"])]).run())
+        middle = ChildProcess("two", ["end_when_told('two', {ends_with})"])
+        first, last = ChildProcess("one", ["stay('one')"]), ChildProcess("three", ["stay('three')"])
+        sys.exit(Supervisor([first, middle, last]).run())
     """
     with supervise(parts) as supervised:
         lines = supervised.read("one is up", "three is up", "two is ")
@@ -134,7 +135,7 @@ def test_when_a_part_ends_all_are_stopped(supervise: Supervise, ends_with: int, 
 def test_a_signal_stops_parts_in_the_opposite_order(supervise: Supervise, number: signal.Signals) -> None:
     """SIGTERM or Ctrl-C, to the whole process group, reaches the parts one by one as SIGTERM; then the code is 0."""
     parts = """
-        parts = [Part(name, [f"stay({name!r})"]) for name in ("one", "two", "three")]
+        parts = [ChildProcess(name, [f"stay({name!r})"]) for name in ("one", "two", "three")]
         sys.exit(Supervisor(parts).run())
     """
     with supervise(parts) as supervised:
@@ -149,8 +150,8 @@ def test_a_signal_stops_parts_in_the_opposite_order(supervise: Supervise, number
 def test_a_part_that_ignores_sigterm_is_killed(supervise: Supervise) -> None:
     """After its timeout it is killed and logged, and the others are stopped as usual."""
     parts = """
-        parts = [Part("good", ["stay('good')"]), Part("stubborn", ["ignore('stubborn')"], stop_timeout_s=0.2)]
-        sys.exit(Supervisor(parts).run())
+        stubborn = ChildProcess("stubborn", ["ignore('stubborn')"], stop_timeout_s=0.2)
+        sys.exit(Supervisor([ChildProcess("good", ["stay('good')"]), stubborn]).run())
     """
     with supervise(parts) as supervised:
         supervised.read("good is up", "stubborn is up")
@@ -178,7 +179,7 @@ def test_coordinators_have_their_own_stop_timeout(supervise: Supervise) -> None:
 def test_a_second_signal_does_not_wait(supervise: Supervise) -> None:
     """It kills the parts that are still running."""
     parts = """
-        parts = [Part("stubborn", ["ignore('stubborn')"], stop_timeout_s=1000)]
+        parts = [ChildProcess("stubborn", ["ignore('stubborn')"], stop_timeout_s=1000)]
         sys.exit(Supervisor(parts).run())
     """
     with supervise(parts) as supervised:
@@ -195,7 +196,7 @@ def test_a_second_signal_does_not_wait(supervise: Supervise) -> None:
 def test_parts_do_not_outlive_a_killed_supervisor(supervise: Supervise) -> None:
     """kill -9 of the supervisor still stops its parts."""
     parts = """
-        sys.exit(Supervisor([Part("one", ["stay('one')"])]).run())
+        sys.exit(Supervisor([ChildProcess("one", ["stay('one')"])]).run())
     """
     with supervise(parts) as supervised:
         supervised.read("one is up")
@@ -213,7 +214,7 @@ def test_a_part_has_its_own_environment_and_descriptors(supervise: Supervise) ->
         code = "say(os.environ['SHARED'] + os.environ.get('OWN', '-')); "
         code += f"say(str([os.path.exists('/proc/self/fd/%d' % fd) for fd in ({given}, {hidden})])); stay('part')"
         os.environ["SHARED"] = "shared "
-        Supervisor([Part("one", [code], inherit=[given], environment={"OWN": "own"})]).run()
+        Supervisor([ChildProcess("one", [code], inherit=[given], environment={"OWN": "own"})]).run()
     """
     with supervise(parts) as supervised:
         supervised.read("shared own", "[True, False]", "part is up")
@@ -235,7 +236,7 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
             time.sleep(0.1)
         '''
         import textwrap
-        before = [Part("worker", ["stay('worker')"])]
+        before = [ChildProcess("worker", ["stay('worker')"])]
         sys.exit(supervise_coordinators([textwrap.dedent(coordinator)], PublicPort("127.0.0.1", 0), Startup(2), before))
     """
     with supervise(code) as supervised:

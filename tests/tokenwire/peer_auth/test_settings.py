@@ -8,9 +8,9 @@ from tests.certificates import Authority, Pair
 from tokenwire.cli.options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.peer_auth.peer_tokens import PeerTokens
 from tokenwire.peer_auth.server import GuardedPort
 from tokenwire.peer_auth.settings import PeerAuthClientSettings, PeerAuthSettings
-from tokenwire.peer_auth.tokens import Tokens
 
 
 @pytest.fixture
@@ -74,20 +74,20 @@ def test_tokens_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = build(PeerAuthSettings, {})
 
     assert "secret" not in repr(settings)
-    assert "secret" not in repr(Tokens("secret", "a test"))
+    assert "secret" not in repr(PeerTokens("secret", "a test"))
 
 
 @pytest.mark.parametrize("token", ["two words", "tokén", "bell\a"])
 def test_a_token_must_fit_in_a_header(token: str) -> None:
     """Otherwise every call would fail with an unhelpful error. The message does not have the token."""
     with pytest.raises(InvalidRequest, match="printable") as refused:
-        Tokens(token, "a test")
+        PeerTokens(token, "a test")
     assert token not in refused.value.message
 
 
 def test_all_tokens_match_and_the_first_is_sent() -> None:
     """This permits rotation."""
-    tokens = Tokens("new\nold\n\n", "a test")
+    tokens = PeerTokens("new\nold\n\n", "a test")
 
     assert tokens.authorization == "Bearer new"
     assert tokens.match("Bearer new")

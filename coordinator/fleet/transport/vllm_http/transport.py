@@ -11,13 +11,13 @@ from typing import Any
 
 from tokenwire import protocol
 from tokenwire.coordinator.fleet.transport.base import Commands
-from tokenwire.coordinator.fleet.transport.vllm_http.client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import vllm_http_control
-from tokenwire.coordinator.fleet.transport.vllm_http.frame_buffer import FrameBuffer
+from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig
 from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, comes_whole, headers_of
 from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
+from tokenwire.coordinator.fleet.transport.vllm_http.token_buffer import TokenBuffer
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -54,7 +54,7 @@ class VllmHttpTransport:
         self._commands = commands
         self._server = VllmHttpClient(address, settings.key)
         self._instance_id = uuid.uuid4().hex
-        self._frames = FrameBuffer()
+        self._frames = TokenBuffer()
         self._sequences: dict[int, _Sequence] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._directory: ModelDirectoryConfig | None = None

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from tokenwire.coordinator.api.anthropic.response import stop, whole_block
-from tokenwire.coordinator.api.message_parts import Part
+from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.types import Finish
 
 
-def call_part(arguments: str) -> Part:
+def call_part(arguments: str) -> MessagePart:
     """Return a tool call."""
-    return Part("tool_call", 0, "t", "f", [arguments])
+    return MessagePart("tool_call", 0, "t", "f", [arguments])
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def call_part(arguments: str) -> Part:
         ([], Finish("repetition"), "end_turn", None),
     ],
 )
-def test_stop_reasons(parts: list[Part], finish: Finish, reason: str, sequence: str | None) -> None:
+def test_stop_reasons(parts: list[MessagePart], finish: Finish, reason: str, sequence: str | None) -> None:
     """The limit wins, then complete calls, then a stop sequence."""
     assert stop(parts, finish) == {"stop_reason": reason, "stop_sequence": sequence}
 

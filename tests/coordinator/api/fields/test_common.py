@@ -136,7 +136,7 @@ def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
 def test_a_session_in_extra_arguments_is_bounded_too() -> None:
     """In any place."""
     with pytest.raises(InvalidRequest, match="more than 512"):
-        Headers({}).session(body(vllm_xargs={"session_id": "x" * 513}))
+        Headers({}).conversation(body(vllm_xargs={"session_id": "x" * 513}))
 
 
 def test_an_invalid_rank_is_refused() -> None:
@@ -165,14 +165,14 @@ def test_truncation_keeps_an_absent_side() -> None:
 
 
 def test_headers_add_to_the_body() -> None:
-    """A header's priority takes precedence, a body's session does; an invalid priority counts as absent."""
+    """A header's priority takes precedence, a body's conversation id does; an invalid priority counts as absent."""
     headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
-    assert (headers.priority(5), headers.data_parallel_rank, headers.session(body())) == (3, 1, "h")
-    assert headers.session(body(session_id="b")) == "b"
+    assert (headers.priority(5), headers.data_parallel_rank, headers.conversation(body())) == (3, 1, "h")
+    assert headers.conversation(body(session_id="b")) == "b"
 
     nothing = Headers({"x-vllm-priority": "high"})
     assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
-    assert nothing.session(body(vllm_xargs={"session_id": "x"})) == "x"
+    assert nothing.conversation(body(vllm_xargs={"session_id": "x"})) == "x"
 
 
 @pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True}])

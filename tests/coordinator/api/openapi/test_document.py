@@ -19,7 +19,7 @@ from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.settings import ControlSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -119,7 +119,7 @@ def settings(address: str) -> CoordinatorSettings:
     return CoordinatorSettings(
         (address,),
         api=ApiSettings(render_route=True, abort_all=True),
-        control=ControlSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
+        admin=AdminSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
     )
 
 

@@ -46,7 +46,7 @@ def test_names_are_translated() -> None:
     assert (sampling.max_tokens, sampling.min_tokens, sampling.seed, sampling.top_k) == (7, 2, 9, 1 << 30)
     assert sampling.structured_outputs.regex == "a+"
     assert (request.text.stop, request.text.include_stop_str_in_output, request.text.unread) == (("x",), True, False)
-    assert (request.priority, request.session_id, request.data_parallel_rank) == (-3, "s", 1)
+    assert (request.priority, request.conversation_id, request.data_parallel_rank) == (-3, "s", 1)
 
 
 def test_defaults_are_sglangs() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.coordinator.text.template.real_templates import real_templates
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.template.options import TemplateOptions
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 
 pytestmark = pytest.mark.npm
 

@@ -16,8 +16,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tests.coordinator.text.template import conversations
 from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.template.options import TemplateOptions
 from tokenwire.coordinator.text.template.renderer_process import MAX_SOURCE, IsolatedRenderer
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
 
 LIMITS = RenderLimits(seconds=0.2, characters=2_000_000)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.plain_vllm_server import MODEL, FakeVllmServer, fake_vllm_server
 from tests.workers import PROMPT, Listener, accept, running_session, submission, until
-from tokenwire.coordinator.fleet.aborts import Aborts
+from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.session_listener import SessionState
@@ -168,13 +168,13 @@ async def test_a_sequence_without_tokens_is_aborted_by_disconnecting(
 
 
 async def test_own_requests_are_aborted_by_their_ids(server: FakeVllmServer, session: WorkerSession) -> None:
-    """Aborts by id reach this coordinator's requests; their listeners get the finish."""
+    """FleetAborts by id reach this coordinator's requests; their listeners get the finish."""
     listener = Listener()
     session.submit(submission(request_id="mine"), [listener])
     (await server.generations.get()).say(5)
     await listener.moved.wait()
 
-    assert await Aborts(lambda: [session]).by_id(["mine", "another"]) == 1
+    assert await FleetAborts(lambda: [session]).by_id(["mine", "another"]) == 1
 
     await listener.ended.wait()
     assert listener.finish is not None

@@ -8,7 +8,7 @@ from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.settings import TOKEN_VARIABLE, PeerAuthSettings
 
 
-class Tokens:
+class PeerTokens:
     """Coordinators send the first, workers accept all. Neither its repr nor its str reveal them."""
 
     __slots__ = ("_tokens",)
@@ -33,21 +33,21 @@ class Tokens:
         return scheme.lower() == "bearer" and any(matches)
 
     def __repr__(self) -> str:
-        return "Tokens(...)"
+        return "PeerTokens(...)"
 
 
-def open_tokens(settings: PeerAuthSettings) -> Callable[[], Tokens] | None:
+def open_tokens(settings: PeerAuthSettings) -> Callable[[], PeerTokens] | None:
     """Return a function for the current tokens; None without any. Raises InvalidRequest."""
     if settings.token is not None:
-        fixed = Tokens(settings.token, TOKEN_VARIABLE)
+        fixed = PeerTokens(settings.token, TOKEN_VARIABLE)
         return lambda: fixed
     file = settings.token_file
     if file is None:
         return None
 
-    def read() -> Tokens:
+    def read() -> PeerTokens:
         try:
-            return Tokens(file.read_text(), f"--peer-token-file {file}")
+            return PeerTokens(file.read_text(), f"--peer-token-file {file}")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise InvalidRequest(f"--peer-token-file: cannot read {file}: {reason}") from error

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
-from tokenwire.coordinator.fleet.operations import FleetControl
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import FleetFailed, InvalidRequest, NotFound, Unavailable, Unsupported
@@ -26,7 +26,7 @@ class Coordinator:
     def __init__(self, folder: Path) -> None:
         self.desired = DesiredStates()
         self.pool = WorkerPool("test", accept, self.desired)
-        self.control = FleetControl(self.pool, self.desired, timeout_s=10)
+        self.admin = FleetAdmin(self.pool, self.desired, timeout_s=10)
 
     async def wait_ready(self, count: int) -> None:
         """Wait until a number of workers are connected."""
@@ -104,7 +104,7 @@ async def coordinator(tmp_path: Path, fleet: Fleet) -> AsyncIterator[Coordinator
 
 async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> None:
     """Every worker responds, and the state is known when the call returns."""
-    results = await coordinator.control.pause(None, "keep", clear_cache=False)
+    results = await coordinator.admin.pause(None, "keep", clear_cache=False)
 
     assert [result.as_dict()["status"] for result in results] == ["ok"] * 3
     assert all(session.serving.paused for session in coordinator.pool.sessions)
@@ -113,8 +113,8 @@ async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> 
 
 async def test_the_desired_state_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
     """A worker found after all others have gone is brought to the state of the model."""
-    await coordinator.control.pause(None, "keep", clear_cache=False)
-    await coordinator.control.load_lora(None, "red", "/red")
+    await coordinator.admin.pause(None, "keep", clear_cache=False)
+    await coordinator.admin.load_lora(None, "red", "/red")
     coordinator.pool.update([])
     await until(lambda: not coordinator.pool.sessions)
     await fleet.start("new")
@@ -132,7 +132,7 @@ async def test_another_coordinator_derives_the_same_state(coordinator: Coordinat
     """One coordinator's operation is the other's desired state, even for one that starts later."""
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)
-        await coordinator.control.load_lora(None, "red", "/red")
+        await coordinator.admin.load_lora(None, "red", "/red")
         await until(lambda: other.desired.adapter("red") is not None)
         async with coordinating(tmp_path) as later:
             await later.wait_ready(3)
@@ -151,7 +151,7 @@ async def test_a_dead_worker_is_reported_and_reconciled_later(
     await coordinator.wait_ready(2)
 
     with pytest.raises(FleetFailed, match="1 of 3") as caught:
-        await coordinator.control.load_weights(None, str(tmp_path), "v2", reset_prefix_cache=False)
+        await coordinator.admin.load_weights(None, str(tmp_path), "v2", reset_prefix_cache=False)
     assert [worker["status"] for worker in caught.value.workers] == ["ok", "error", "ok"]
     assert await coordinator.takers() == {"one", "three"}
 
@@ -170,14 +170,14 @@ async def test_a_worker_without_transferred_weights_is_out_of_sync(
 ) -> None:
     """It gets no requests, with the reason, until the next update of all workers."""
     for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
-        await coordinator.control.transfer(None, stage, arguments)
+        await coordinator.admin.transfer(None, stage, arguments)
     await fleet.kill("two")
     await fleet.start("two")
     (session,) = [each for each in coordinator.pool.sessions if "two" in each.address]
     await until(lambda: "came by a transfer" in coordinator.pool.out_of_sync(session))
     assert await coordinator.takers() == {"one", "three"}
 
-    await coordinator.control.load_weights(None, str(tmp_path), "v4", reset_prefix_cache=False)
+    await coordinator.admin.load_weights(None, str(tmp_path), "v4", reset_prefix_cache=False)
 
     assert not coordinator.pool.out_of_sync(session)
     assert await coordinator.takers() == set(NAMES)
@@ -185,7 +185,7 @@ async def test_a_worker_without_transferred_weights_is_out_of_sync(
 
 async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator: Coordinator, fleet: Fleet) -> None:
     """All have it under one id, a restarted one before it gets requests; after the unload none has it."""
-    await coordinator.control.load_lora(None, "red", "/red")
+    await coordinator.admin.load_lora(None, "red", "/red")
     adapter = coordinator.desired.adapter("red")
     assert adapter is not None
     assert await coordinator.takers(adapter.lora) == set(NAMES)
@@ -195,7 +195,7 @@ async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator:
     await coordinator.wait_alike(3)
     assert await coordinator.takers(adapter.lora) == set(NAMES)
 
-    await coordinator.control.unload_lora("red")
+    await coordinator.admin.unload_lora("red")
 
     assert await coordinator.takers(adapter.lora) == set()
     assert "the adapter is not loaded" in coordinator.pool.unavailable_reason("simulated", adapter.lora.id)
@@ -203,17 +203,17 @@ async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator:
 
 async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
     """A name in use is rejected unless it is to be replaced, with a new id; an unknown one cannot be unloaded."""
-    control = coordinator.control
-    await control.load_lora(None, "red", "/red")
+    admin = coordinator.admin
+    await admin.load_lora(None, "red", "/red")
     first = coordinator.desired.adapter("red")
     with pytest.raises(InvalidRequest, match="already been loaded"):
-        await control.load_lora(None, "red", "/other")
+        await admin.load_lora(None, "red", "/other")
     with pytest.raises(InvalidRequest, match="served base model"):
-        await control.load_lora(None, "simulated", "/other")
+        await admin.load_lora(None, "simulated", "/other")
     with pytest.raises(NotFound, match="'blue' cannot be found"):
-        await control.unload_lora("blue")
+        await admin.unload_lora("blue")
 
-    await control.load_lora(None, "red", "/other", replace=True)
+    await admin.load_lora(None, "red", "/other", replace=True)
 
     (second,) = coordinator.desired.adapters()
     assert first is not None
@@ -223,13 +223,13 @@ async def test_adapter_names_are_unique(coordinator: Coordinator) -> None:
 async def test_an_invalid_operation_is_the_callers_error(coordinator: Coordinator, tmp_path: Path) -> None:
     """The workers' own error is raised, and nothing has changed."""
     with pytest.raises(NotFound, match="no directory"):
-        await coordinator.control.load_weights(None, str(tmp_path / "missing"), "v", reset_prefix_cache=False)
+        await coordinator.admin.load_weights(None, str(tmp_path / "missing"), "v", reset_prefix_cache=False)
     with pytest.raises(InvalidRequest, match="mode must be one of"):
-        await coordinator.control.pause(None, "later", clear_cache=False)
+        await coordinator.admin.pause(None, "later", clear_cache=False)
     with pytest.raises(Unsupported, match="no method"):
-        await coordinator.control.collective_rpc(None, "profile", [], {}, None)
+        await coordinator.admin.collective_rpc(None, "profile", [], {}, None)
     with pytest.raises(NotFound, match="does not exist"):
-        await coordinator.control.resume("unknown")
+        await coordinator.admin.resume("unknown")
 
     assert coordinator.desired.get("simulated") is None
 
@@ -238,12 +238,12 @@ async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> Non
     """Without a connected worker an operation is unavailable, not a success."""
     async with coordinating(tmp_path) as coordinator:
         with pytest.raises(Unavailable, match="No worker"):
-            await coordinator.control.resume(None)
+            await coordinator.admin.resume(None)
 
 
 async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> None:
     """It gets no requests while it differs from the others, until the next operation."""
-    await coordinator.control.set_weight_version(None, "v1")
+    await coordinator.admin.set_weight_version(None, "v1")
     session = coordinator.pool.sessions[0]
     async with open_channel(session.address) as channel:
         stub = control_pb2_grpc.ControlStub(channel)
@@ -251,7 +251,7 @@ async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> N
     await until(lambda: session.serving.strayed)
     assert await coordinator.takers() == {"two", "three"}
 
-    await coordinator.control.resume(None)
+    await coordinator.admin.resume(None)
 
     assert await coordinator.takers() == set(NAMES)
 
@@ -261,10 +261,10 @@ async def test_concurrent_operations_leave_all_workers_alike(coordinator: Coordi
     async with coordinating(tmp_path) as other:
         await other.wait_ready(3)
         await asyncio.gather(
-            coordinator.control.load_lora(None, "red", "/red"),
-            other.control.pause(None, "keep", clear_cache=False),
-            other.control.load_lora(None, "blue", "/blue"),
-            coordinator.control.set_weight_version(None, "v9"),
+            coordinator.admin.load_lora(None, "red", "/red"),
+            other.admin.pause(None, "keep", clear_cache=False),
+            other.admin.load_lora(None, "blue", "/blue"),
+            coordinator.admin.set_weight_version(None, "v9"),
             return_exceptions=True,
         )
 

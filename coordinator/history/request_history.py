@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tokenwire.coordinator.history.digests import Transcript, reasoning_digest, reasoning_of
 from tokenwire.coordinator.history.store import HistoryStore
-from tokenwire.coordinator.history.turns import Ending, Reasoning, Turn
+from tokenwire.coordinator.history.turns import Ending, MessageReasoning, Turn
 
 Source = Literal["required_prefix_token_ids", "message", "stored"]
 Message = Mapping[str, Any]
@@ -42,8 +42,8 @@ class Record:
         return None if first is None else [first, *reply[1:]]
 
 
-class Conversation:
-    """The conversation of one request."""
+class RequestHistory:
+    """What one request reuses of its conversation, and adds to it."""
 
     def __init__(self, continued: Continuation | None, record: Record | None) -> None:
         """`record`: None stores nothing."""
@@ -85,7 +85,7 @@ class Conversation:
         if self._prompt is None:
             self._prompt = self._prompt_turn(transcript, prompt)
         reasoning = tuple(
-            Reasoning(position, stated, generated=position > transcript.length or not self._given(self._record))
+            MessageReasoning(position, stated, generated=position > transcript.length or not self._given(self._record))
             for position, message in enumerate(messages, transcript.length)
             if (stated := reasoning_digest(message)) is not None
         )
@@ -100,7 +100,7 @@ class Conversation:
 
     def _prompt_turn(self, transcript: Transcript, prompt: Sequence[int]) -> Turn:
         stated = tuple(
-            Reasoning(position, given, generated=False)
+            MessageReasoning(position, given, generated=False)
             for position, given in transcript.reasoning.items()
             if self._continued is None or position > self._continued.position
         )

@@ -17,7 +17,7 @@ class Phase(enum.Enum):
     DONE = enum.auto()
 
 
-class Generation:
+class SimulatedSequence:
     """A sequence's context, its next tokens and the KV blocks it holds."""
 
     __slots__ = (

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tokenwire.coordinator.observability.metrics.requests import RequestMetrics
+from tokenwire.coordinator.observability.metrics.request_metrics import RequestMetrics
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.types import Finish
 

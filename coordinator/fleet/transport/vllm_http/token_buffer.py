@@ -9,18 +9,18 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 @dataclass(slots=True)
-class _Unsent:
+class _UnsentTokens:
     token_ids: list[int] = field(default_factory=list)
     rows: list[pb.LogprobRows] = field(default_factory=list)
     prefill: pb.PrefillInfo | None = None
     finish: pb.Finish | None = None
 
 
-class FrameBuffer:
+class TokenBuffer:
     """Buffers the tokens of all slots until they are taken."""
 
     def __init__(self) -> None:
-        self._unsent: dict[int, _Unsent] = {}
+        self._unsent: dict[int, _UnsentTokens] = {}
         self._refusals: deque[pb.Refusal] = deque()
         self._end: TokenwireError | None = None
         self._arrived = asyncio.Event()
@@ -77,6 +77,6 @@ class FrameBuffer:
         self._unsent.clear()
         return frame
 
-    def _of(self, slot: int) -> _Unsent:
+    def _of(self, slot: int) -> _UnsentTokens:
         self._arrived.set()
-        return self._unsent.setdefault(slot, _Unsent())
+        return self._unsent.setdefault(slot, _UnsentTokens())

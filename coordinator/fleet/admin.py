@@ -47,7 +47,7 @@ class WorkerResult:
 Results = Sequence[WorkerResult]
 
 
-class FleetControl:
+class FleetAdmin:
     """Operations on all workers of a model, by any of its names; no name: the only model.
 
     Every operation raises NotFound or InvalidRequest for the model, Unavailable when no worker of it is connected,

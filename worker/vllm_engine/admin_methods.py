@@ -1,4 +1,4 @@
-"""The engine's control methods, implemented with AsyncLLM's public methods."""
+"""The engine's admin operations, implemented with AsyncLLM's public methods."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.named_params import extension_call
 
 
-class VllmControl:
-    """Control methods of an engine, which sets `_llm` when it has started."""
+class VllmAdmin:
+    """Admin operations of an engine, which sets `_llm` when it has started."""
 
     _llm: Any = None
     model_root = ""

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.fleet.operations import FleetControl
+from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import Unsupported
 
 
@@ -53,7 +53,7 @@ async def _after(previous: "asyncio.Task[object] | None", call: Callable[[], Awa
     return await call()
 
 
-def trl_weight_routes(control: FleetControl, authorization: AdminAuthorization) -> APIRouter:
+def trl_weight_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
     """Return the routes."""
     router = authorization.router()
     broadcasts = Broadcasts()
@@ -61,39 +61,39 @@ def trl_weight_routes(control: FleetControl, authorization: AdminAuthorization) 
     @router.post("/init_communicator/")
     async def init_communicator(request: Request) -> Response:
         form = await read(InitCommunicator, request)
-        await _require_gpus(control, form.model)
-        world = await world_size(control, form.model) + 1
+        await _require_gpus(admin, form.model)
+        world = await world_size(admin, form.model) + 1
         communicator = {"host": form.host, "port": form.port, "world_size": world}
         init = {"init_info": {"communicator": communicator, "rank_offset": 0}}
-        broadcasts.begin(lambda: control.transfer(form.model, "init", init))
+        broadcasts.begin(lambda: admin.transfer(form.model, "init", init))
         return JSONResponse({"message": "Request received, initializing communicator"})
 
     @router.post("/update_named_param/")
     async def update_named_param(request: Request) -> Response:
         form = await read(NamedParameter, request)
-        await _require_gpus(control, form.model)
+        await _require_gpus(admin, form.model)
         named: dict[str, Any] = {"name": form.name, "dtype": form.dtype, "shape": form.shape}
-        broadcasts.begin(lambda: control.transfer(form.model, "update", {"update_info": {"named_param": named}}))
+        broadcasts.begin(lambda: admin.transfer(form.model, "update", {"update_info": {"named_param": named}}))
         return JSONResponse({"message": "Request received, updating named parameter"})
 
     @router.post("/close_communicator/")
     async def close_communicator(request: Request) -> Response:
         form = await read(Form, request)
-        if await _device_without_nccl(control, form.model) is None:  # otherwise none was ever opened
-            broadcasts.begin(lambda: control.transfer(form.model, "shutdown", {"communicator": True}))
+        if await _device_without_nccl(admin, form.model) is None:  # otherwise none was ever opened
+            broadcasts.begin(lambda: admin.transfer(form.model, "shutdown", {"communicator": True}))
         return JSONResponse({"message": "Request received, closing communicator"})
 
     return router
 
 
-async def _device_without_nccl(control: FleetControl, model: str | None) -> str | None:
+async def _device_without_nccl(admin: FleetAdmin, model: str | None) -> str | None:
     """Return the device of a worker without NCCL; None if all have it."""
-    devices = [configuration["device_config"]["device_type"] for configuration in await control.configurations(model)]
+    devices = [configuration["device_config"]["device_type"] for configuration in await admin.configurations(model)]
     return next((device for device in devices if device != "cuda"), None)
 
 
-async def _require_gpus(control: FleetControl, model: str | None) -> None:
-    device = await _device_without_nccl(control, model)
+async def _require_gpus(admin: FleetAdmin, model: str | None) -> None:
+    device = await _device_without_nccl(admin, model)
     if device is not None:
         raise Unsupported(
             f"A communicator needs GPUs (NCCL); a worker of this model runs on {device}. Its weights can be "
