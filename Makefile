@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs parity conformance faults deploy-test bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults deploy-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,7 +51,7 @@ format: .venv/.dev  ## format with ruff and buf
 proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
 
-reference: .venv/.dev  ## write docs/options.md and the chart's schema of options
+reference: .venv/.dev  ## write docs/reference/ and the chart's schema of options
 	$(VENV)/python -m tokenwire.cli.reference
 
 docs: export NO_MKDOCS_2_WARNING := 1
@@ -59,15 +59,18 @@ docs: .venv/.dev  ## build the documentation as a site; a broken link or anchor 
 	$(VENV)/mkdocs build
 	@echo "Look at it: $(VENV)/python -m http.server --bind 127.0.0.1 --directory site 8080"
 
-parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/parity.md
-	$(VENV)/python -m tests.conformance.parity --document docs/parity.md $(ARGS)
+plots: .venv/.dev  ## draw docs/plots from the results of make bench and make faults
+	$(VENV)/python -m benchmarks.plots
+
+parity: .venv/.dev  ## compare with vLLM's server on thousands of requests; writes docs/reference/parity.md
+	$(VENV)/python -m tests.conformance.parity --document docs/reference/parity.md $(ARGS)
 
 conformance: .venv/.dev  ## run clients' own code and coding agents, each in its own environment
 	$(VENV)/python -m tests.conformance.clients $(ARGS)
 	$(VENV)/python -m tests.conformance.agents
 
-faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/faults.md
-	$(VENV)/python -m tests.faults --document docs/faults.md $(ARGS)
+faults: .venv/.dev  ## inject faults into workers, networks and coordinators; writes docs/reference/faults.md and JSON
+	$(VENV)/python -m tests.faults --document docs/reference/faults.md --json benchmarks/results/faults.json $(ARGS)
 
 .venv-deploy/.ready: .venv/.dev scripts/deploy-tools.sh tests/deploy/tools/package.json tests/deploy/tools/requirements.txt
 	@scripts/setup.sh cpu dev deploy

@@ -1,78 +1,116 @@
-"""`python -m benchmarks`: runs the selected parts, prints tables, writes JSON."""
+"""`python -m benchmarks`: runs the selected parts, prints tables, writes one JSON file for each part."""
 
 import json
+import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks import history, history_cost, long_prompts, overload, parsing, per_request, rest, routing, streaming
+from benchmarks import (
+    history,
+    history_cost,
+    long_prompts,
+    overload,
+    parsing,
+    per_request,
+    rest,
+    routing,
+    soak,
+    streaming,
+)
 
-_RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results"
+
+Part = dict[str, Any]
+"""Results by title: a table is a list of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How much is measured."""
+
+    streams: Sequence[int]
+    conversations: int
+    soak_minutes: float
+
+
+def _rest(_: Amounts) -> Part:
+    return {
+        "rest": rest.start_and_rest(),
+        "after_stop_match": rest.after_stop_match(),
+        "after_disconnect": rest.after_disconnect(),
+    }
+
+
+def _streaming(amounts: Amounts) -> Part:
+    rows = []
+    for row in streaming.run(amounts.streams):
+        click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
+        rows.append(row)
+    return {"streaming": rows}
+
+
+def _history(amounts: Amounts) -> Part:
+    return {
+        "history_cost": list(history_cost.turns()),
+        "history_flood": history_cost.flood(),
+        "history_drift": list(history.run(amounts.conversations)),
+    }
+
+
+PARTS: Mapping[str, Callable[[Amounts], Part]] = {
+    "rest": _rest,
+    "streaming": _streaming,
+    "per-request": lambda amounts: {"per_request": list(per_request.run(amounts.streams))},
+    "fleet": lambda _: {"fleet": list(streaming.run_fleets())},
+    "parsing": lambda _: {"parsing": list(parsing.run())},
+    "long-prompts": lambda _: {"long_prompts": list(long_prompts.run())},
+    "overload": lambda _: {"overload": overload.run()},
+    "history": _history,
+    "routing": lambda _: {"routing": list(routing.run())},
+    "soak": lambda amounts: {"soak": list(soak.run(60 * amounts.soak_minutes))},
+}
+"""The benchmarks by name, in their order."""
 
 
 @click.command()
 @click.option("--streams", default="1,16,64,256,1024", show_default=True, help="Numbers of streams, with commas.")
-@click.option(
-    "--only",
-    type=click.Choice(
-        ["streaming", "rest", "parsing", "per-request", "long-prompts", "history", "routing", "fleet", "overload"]
-    ),
-    help="Run one part.",
-)
+@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Run this part; repeat for more.")
 @click.option("--conversations", default=500, show_default=True, help="Conversations to hold with the real engine.")
-@click.option("--output", type=click.Path(path_type=Path), default=_RESULTS / "latest.json", show_default=True)
-def main(streams: str, only: str | None, conversations: int, output: Path) -> None:
+@click.option("--soak-minutes", default=10.0, show_default=True, help="Minutes of load for the memory of processes.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder to write.")
+def main(streams: str, only: Sequence[str], conversations: int, soak_minutes: float, results: Path) -> None:
     """Measure the coordinator and the worker on this machine."""
-    results: dict[str, Any] = {
-        "when": time.strftime("%Y-%m-%d %H:%M"),
+    amounts = Amounts([int(count) for count in streams.split(",")], conversations, soak_minutes)
+    results.mkdir(parents=True, exist_ok=True)
+    for name in only or PARTS:
+        measured = PARTS[name](amounts)
+        for title, values in measured.items():
+            _show(title.replace("_", " "), values)
+        path = results / f"{name}.json"
+        path.write_text(json.dumps(machine() | measured, indent=1) + "\n")
+        click.echo(f"\nwritten to {path}")
+
+
+def machine() -> Part:
+    """Return when and on what the figures were taken."""
+    return {
+        "when": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
-        "cpus": _cpus(),
+        "cpus": len(os.sched_getaffinity(0)),
     }
-    if only in (None, "rest"):
-        results["rest"] = rest.start_and_rest()
-        results["after_stop_match"] = rest.after_stop_match()
-        results["after_leaving"] = rest.after_disconnect()
-        print_mapping("at rest", results["rest"])
-        print_mapping("after a stop match", results["after_stop_match"])
-        print_mapping("after a disconnect", results["after_leaving"])
-    if only in (None, "streaming"):
-        results["streaming"] = []
-        for row in streaming.run([int(count) for count in streams.split(",")]):
-            click.echo(f"  measured: {row['case']}, {row['streams']} streams", err=True)
-            results["streaming"].append(row)
-        print_table("streaming, one token a chunk", results["streaming"])
-    if only in (None, "per-request"):
-        results["per_request"] = per_request.measure()
-        print_mapping("streamed chats of one token", results["per_request"])
-    if only in (None, "fleet"):
-        results["fleet"] = list(streaming.run_fleets())
-        print_table("streaming from one worker and from many", results["fleet"])
-    if only in (None, "parsing"):
-        results["parsing"] = list(parsing.run())
-        print_table("a streamed tool call, by parser", results["parsing"])
-    if only in (None, "long-prompts"):
-        results["long_prompts"] = list(long_prompts.run())
-        print_table("64 streams while long prompts arrive", results["long_prompts"])
-    if only in (None, "overload"):
-        results["overload"] = overload.run()
-        print_mapping("ten times too much load, for a minute", results["overload"])
-    if only in (None, "history"):
-        results["history_cost"] = list(history_cost.turns())
-        print_table("a turn whose history was seen before", results["history_cost"])
-        results["history_flood"] = history_cost.flood()
-        print_mapping("a flood of conversations", results["history_flood"])
-        results["history_drift"] = list(history.run(conversations))
-        print_table("conversations with the embedded model at temperature 1.0", results["history_drift"])
-    if only in (None, "routing"):
-        results["routing"] = list(routing.run())
-        print_table("8 workers, by policy", results["routing"])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=1) + "\n")
-    click.echo(f"\nwritten to {output}")
+
+
+def _show(title: str, values: Any) -> None:
+    if isinstance(values, list):
+        print_table(title, values)
+    else:
+        print_mapping(title, values)
 
 
 def print_mapping(title: str, values: Mapping[str, Any]) -> None:
@@ -93,12 +131,6 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _cell(value: Any) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _cpus() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
 
 
 if __name__ == "__main__":

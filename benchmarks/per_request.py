@@ -1,15 +1,14 @@
-"""What a request costs the coordinator beside its tokens: streamed chats of one token, over connections kept alive.
+"""CPU of the coordinator for a request apart from its tokens: streamed chats of one token, over connections kept alive.
 
 `python -m benchmarks.per_request OTHER_TREE` compares with another checkout, in alternating rounds.
 """
 
 import asyncio
-import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,30 +16,45 @@ from urllib.parse import urlsplit
 import click
 
 from benchmarks.load import http_request
-from benchmarks.processes import Measured, simulated_pair
+from benchmarks.processes import Measured, measured, simulated_pair
 
 _CONNECTIONS = 32
-_WARM_UP, _REQUESTS = 640, 4800
+_REQUESTS = 4800
 _BODY = {"messages": [{"role": "user", "content": "Say hello, please."}], "max_tokens": 1, "stream": True}
 _END = b"0\r\n\r\n"
 
 
-def measure() -> dict[str, Any]:
+def run(streams: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Measure the coordinator, and a bare uvicorn, with these numbers of concurrent requests."""
+    for count in streams:
+        for case, cost in (("coordinator", measure(count)), ("bare uvicorn", _floor(count))):
+            yield {"case": case, "streams": count, "us_per_request": cost}
+
+
+def measure(connections: int = _CONNECTIONS) -> float:
     """Return the CPU time of the coordinator's process per request, in µs."""
-    with simulated_pair("--sim-step-ms", "5", "--sim-prefill-rate", "0") as (_, coordinator, url, _):
-        return asyncio.run(_measure(coordinator, url))
+    options = ("--sim-step-ms", "5", "--sim-prefill-rate", "0", "--sim-max-num-seqs", str(connections))
+    with simulated_pair(*options) as (_, coordinator, url, _):
+        return asyncio.run(_measure(coordinator, url, connections))
 
 
-async def _measure(coordinator: Measured, url: str) -> dict[str, Any]:
-    await _send(url, _WARM_UP)
-    before = coordinator.cpu_seconds()
-    await _send(url, _REQUESTS)
-    used = coordinator.cpu_seconds() - before
-    return {"connections": _CONNECTIONS, "requests": _REQUESTS, "coordinator_us_per_request": 1e6 * used / _REQUESTS}
+def _floor(connections: int) -> float:
+    """Return that of a server that responds with constants; see benchmarks.floor."""
+    with measured(["uvicorn", "5"], module="benchmarks.floor") as server:
+        url = server.wait_for(r"ready: (http://\S+)")[1]
+        return asyncio.run(_measure(server, url, connections))
 
 
-async def _send(url: str, requests: int) -> None:
-    await asyncio.gather(*(_one_connection(url, requests // _CONNECTIONS) for _ in range(_CONNECTIONS)))
+async def _measure(server: Measured, url: str, connections: int) -> float:
+    each = max(4, min(_REQUESTS, 300 * connections) // connections)
+    await _send(url, connections, max(1, each // 8))
+    before = server.cpu_seconds()
+    await _send(url, connections, each)
+    return 1e6 * (server.cpu_seconds() - before) / (each * connections)
+
+
+async def _send(url: str, connections: int, requests: int) -> None:
+    await asyncio.gather(*(_one_connection(url, requests) for _ in range(connections)))
 
 
 async def _one_connection(url: str, requests: int) -> None:
@@ -60,7 +74,7 @@ def _elsewhere(tree: Path) -> float:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, str(Path(__file__).resolve()), "--here"]
     done = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, check=True)
-    return float(json.loads(done.stdout)["coordinator_us_per_request"])
+    return float(done.stdout)
 
 
 def compare(other: Path, rounds: int) -> Iterator[dict[str, Any]]:
@@ -75,11 +89,11 @@ def compare(other: Path, rounds: int) -> Iterator[dict[str, Any]]:
 @click.command()
 @click.argument("other", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--rounds", default=5, show_default=True, help="Rounds, each with both trees.")
-@click.option("--here", is_flag=True, help="Measure the tree on the path only, and print JSON.")
+@click.option("--here", is_flag=True, help="Measure only the tree on the path.")
 def main(other: Path | None, rounds: int, here: bool) -> None:
     """Print the cost of a request of one token, here and in another tree."""
     if here or other is None:
-        click.echo(json.dumps(measure()))
+        click.echo(measure())
         return
     ratios = []
     for row in compare(other.resolve(), rounds):

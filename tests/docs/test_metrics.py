@@ -1,4 +1,4 @@
-"""docs/operations.md and the exported metrics agree."""
+"""docs/reference/metrics.md and the exported metrics agree."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 _ROW = re.compile(r"^\| `(tokenwire_\w+)` \| (\w+) \|", re.MULTILINE)
 
 

@@ -42,8 +42,8 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("[x](behaviour.md#no-such-heading)", "no-such-heading"),
-        ("[x](../examples/no_such.py)", "examples/no_such.py, which does not exist"),
+        ("[x](architecture.md#no-such-heading)", "no-such-heading"),
+        ("[x](../../examples/no_such.py)", "examples/no_such.py, which does not exist"),
     ],
 )
 def test_a_broken_link_is_an_error(tmp_path: Path, broken: str, message: str) -> None:
@@ -52,7 +52,7 @@ def test_a_broken_link_is_an_error(tmp_path: Path, broken: str, message: str) ->
         shutil.copytree(ROOT / name, tmp_path / name)
     for path in [ROOT / "mkdocs.yml", *ROOT.glob("*.md")]:
         shutil.copy(path, tmp_path)
-    with (tmp_path / "docs" / "why.md").open("a") as page:
+    with (tmp_path / "docs" / "explanation" / "why.md").open("a") as page:
         page.write(f"\n{broken}\n")
 
     built = build(tmp_path, tmp_path / "site")

@@ -1,12 +1,15 @@
-"""`make faults`: injects all faults, prints the results, and writes the table of docs/faults.md."""
+"""`make faults`: injects all faults, prints the results, and writes docs/reference/faults.md and a JSON file."""
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.__main__ import machine
 from tests.faults.scenarios import FAULTS, Outcome, outcome_of
 
 _BEGIN, _END = "<!-- table -->\n", "<!-- end -->\n"
@@ -28,14 +31,22 @@ def _write(document: Path, rows: Sequence[str]) -> None:
     document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after)
 
 
+def _record(outcome: Outcome) -> dict[str, object]:
+    """Return what the file has of an outcome."""
+    names = ("streams", "lost", "corrupted", "longest_gap_s")
+    figures = {name: getattr(outcome, name) for name in names}
+    return {"fault": outcome.fault.name, **figures, "gaps": [list(asdict(each).values()) for each in outcome.gaps]}
+
+
 def main() -> int:
     """Run the selected faults, or all; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", help="run faults whose name contains this")
     parser.add_argument("--streams", type=int, help="run them under this many streams")
     parser.add_argument("--document", type=Path, help="write the table into this file")
+    parser.add_argument("--json", type=Path, help="write the results, with the gaps around each fault, into this file")
     arguments = parser.parse_args()
-    rows, holds = [], True
+    rows, records, holds = [], [], True
     sys.stdout.write(_HEAD)
     for fault in FAULTS:
         if arguments.only and arguments.only not in fault.name:
@@ -43,6 +54,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             outcome = asyncio.run(outcome_of(fault, Path(folder), arguments.streams))
         rows.append(_row(outcome))
+        records.append(_record(outcome))
         holds = holds and outcome.holds
         sys.stdout.write(rows[-1])
         for problem in outcome.problems[:3]:
@@ -50,6 +62,8 @@ def main() -> int:
         sys.stdout.flush()
     if arguments.document:
         _write(arguments.document, rows)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(machine() | {"faults": records}) + "\n")
     return 0 if holds else 1
 
 

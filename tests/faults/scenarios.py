@@ -1,9 +1,13 @@
 """The faults: what fails, under how many streams, and the limit for the longest gap."""
 
 import asyncio
+import itertools
+import math
 import signal
+import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ Strike = Callable[[Cluster], Awaitable[None]]
 TOKENS = 250
 _PROMPTS = 20
 _AWAY_S = 30.0
+_INTERVAL_S = 0.05
 _POISON = "\a"
 """Nothing that the simulated engine says: a reply that goes on has its tokens in its prompt."""
 
@@ -35,6 +40,16 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Gaps:
+    """The gaps between tokens of all streams that ended in one interval."""
+
+    at_s: float
+    """The start of the interval, from the fault on; negative before it."""
+    median_ms: float
+    longest_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The results of the streams."""
 
@@ -43,6 +58,7 @@ class Outcome:
     lost: int
     corrupted: int
     longest_gap_s: float
+    gaps: tuple[Gaps, ...]
     problems: tuple[str, ...]
 
     @property
@@ -73,14 +89,15 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
         tasks = cluster.begin(running)
         await asyncio.gather(*(stream.began.wait() for stream in running))
         await asyncio.sleep(10 * STEP_MS / 1000)
+        struck = time.monotonic()
         await fault.strike(cluster)
         await asyncio.gather(*tasks)
         # Afterwards and not before: faults that strike by number of tokens must meet the streams.
         await asyncio.gather(*cluster.begin(undisturbed))
-    return _compare(fault, running, undisturbed)
+    return _compare(fault, running, undisturbed, struck)
 
 
-def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream]) -> Outcome:
+def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream], struck: float) -> Outcome:
     problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
     whole = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
     corrupted = sum(stream.said != undisturbed[number % _PROMPTS].said for number, stream in whole)
@@ -90,7 +107,20 @@ def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream]) -> 
         lost=len(running) - len(whole),
         corrupted=corrupted,
         longest_gap_s=max((stream.longest_gap_s for _, stream in whole), default=0.0),
+        gaps=gaps_around(struck, [stream.arrivals for _, stream in whole]),
         problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def gaps_around(struck: float, streams: Iterable[Sequence[float]]) -> tuple[Gaps, ...]:
+    """Group the gaps between arrivals by when they ended, in seconds from a fault on."""
+    intervals = defaultdict(list)
+    for arrivals in streams:
+        for earlier, later in itertools.pairwise(arrivals):
+            intervals[math.floor((later - struck) / _INTERVAL_S)].append(1000 * (later - earlier))
+    return tuple(
+        Gaps(round(number * _INTERVAL_S, 3), round(statistics.median(gaps), 1), round(max(gaps), 1))
+        for number, gaps in sorted(intervals.items())
     )
 
 

@@ -18,7 +18,7 @@ _LINE = re.compile(r"pip install\s+[`'\"]?tokenwire(?:\[([\w,-]+)\])?")
 
 def named_extras() -> dict[str, str]:
     """Return the extras in install commands ("" for none), each with a file that has one."""
-    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
     files += [path for half in ("tokenwire", "coordinator", "worker") for path in (ROOT / half).rglob("*.py")]
     return {found[1] or "": path.name for path in sorted(files) for found in _LINE.finditer(path.read_text())}
 

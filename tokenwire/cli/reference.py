@@ -1,4 +1,4 @@
-"""Generates what is derived from declared options: docs/options.md, and the chart's schema of `options`.
+"""Generates what is derived from declared options: docs/reference/options.md, and the chart's schema of `options`.
 
 Run in the root of a checkout, by `make reference`.
 """
@@ -14,7 +14,7 @@ from tokenwire.cli.serve import SERVE_OPTIONS
 from tokenwire.cli.worker import WORKER_OPTIONS
 from tokenwire.options import Bounds, Declared, Section
 
-PAGE = Path("docs", "options.md")
+PAGE = Path("docs", "reference", "options.md")
 CHART = Path("deploy", "k8s", "tokenwire")
 SCHEMA = CHART / "values.schema.json"
 

@@ -11,7 +11,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class RequestMetrics:
-    """A listener that counts requests; docs/operations.md describes each metric."""
+    """A listener that counts requests; docs/reference/metrics.md describes each metric."""
 
     def __init__(self, registry: CollectorRegistry, in_flight: Callable[[], float] = lambda: 0) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""Writes docs/parity.md: the comparison, how to run it, and the results of the last full run."""
+"""Writes docs/reference/parity.md: the comparison, how to run it, and the results of the last full run."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,0 +1,33 @@
+"""The plots of the documentation are those of the committed results."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from benchmarks import plots
+
+
+@pytest.mark.parametrize("name", plots.DRAWN)
+def test_a_plot_is_current(name: str) -> None:
+    """After new results: `make plots`. The same results give the same file."""
+    assert (plots.PLOTS / f"{name}.svg").read_text() == plots.drawn(name)
+
+
+def test_no_other_plots_are_kept() -> None:
+    """Each file has results that it is drawn from."""
+    assert {path.stem for path in plots.PLOTS.iterdir()} == set(plots.DRAWN)
+
+
+def test_other_results_give_another_plot(tmp_path: Path) -> None:
+    """It shows the results, not constants."""
+    shutil.copytree(plots.RESULTS, tmp_path / "results")
+    path = tmp_path / "results" / "soak.json"
+    soak = json.loads(path.read_text())
+    soak["soak"][-1]["coordinator_mb"] += 50
+    path.write_text(json.dumps(soak))
+
+    assert plots.drawn("memory", tmp_path / "results") != plots.drawn("memory")
