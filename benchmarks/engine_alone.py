@@ -6,8 +6,8 @@ import time
 import uvloop
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 

@@ -17,8 +17,8 @@ from tokenwire.coordinator.fleet.routing import Candidate, Policy, Router
 from tokenwire.coordinator.fleet.slots import DiscardListener, SlotTable
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.model import SimulatedModel, load_model
 from tokenwire.worker.simulated_engine.requests import RequestPlanner

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -48,11 +49,14 @@ from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.open_tracing import open_tracing
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
+
+if TYPE_CHECKING:
+    from tokenwire.coordinator.observability.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Core:
 def build_app(settings: CoordinatorSettings) -> FastAPI:
     """Return the ASGI application; its lifespan connects to the workers and disconnects."""
     core = build_core(settings)
-    tracing = open_tracing(settings.observability.otlp_traces_endpoint)
+    tracing = _open_tracing(settings.observability.otlp_traces_endpoint)
     finder = WorkerFinder({value: open_source(value, core.pool.serves) for value in settings.workers}, core.pool.update)
 
     @asynccontextmanager
@@ -104,6 +108,17 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         listeners.append(tracing)
     _add_middleware(app, settings, core.readiness, listeners, authenticator)
     return app
+
+
+def _open_tracing(endpoint: str | None) -> "Tracing | None":
+    """Return a listener that exports spans to an endpoint; None without one. Raises InvalidRequest."""
+    if endpoint is None:
+        return None
+    try:
+        from tokenwire.coordinator.observability.tracing import Tracing, otlp_exporter
+    except ImportError as error:
+        raise InvalidRequest("--otlp-traces-endpoint needs OpenTelemetry: pip install 'tokenwire[otel]'") from error
+    return Tracing(otlp_exporter(endpoint))
 
 
 def build_core(settings: CoordinatorSettings) -> Core:

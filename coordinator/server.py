@@ -17,8 +17,8 @@ from tokenwire.coordinator.http.lent_connection import lending_protocol
 from tokenwire.coordinator.http.tls import https_context
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.gc_tuning import freeze_heap
-from tokenwire.sockets import PublicPort
+from tokenwire.process.gc_tuning import freeze_heap
+from tokenwire.process.sockets import PublicPort
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,8 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import REQUIRED, Bounds, Option, Section, Unit, check_bounds, option
-from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
-from tokenwire.shutdown import DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
+from tokenwire.process.shared_options import CACHE_DIR, DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from tests.certificates import Authority
 from tests.clock import Clock
-from tokenwire.gc_tuning import gc_disabled
+from tokenwire.process.gc_tuning import gc_disabled
 
 pytest_plugins = ["tests.skips", "tests.scheduling", "tests.real_services"]
 

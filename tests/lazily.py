@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.gc_tuning import gc_disabled
+from tokenwire.process.gc_tuning import gc_disabled
 
 _OURS = ("tokenwire", "tests")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import grpc
 
-from tokenwire import protocol
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
@@ -15,9 +14,10 @@ from tokenwire.coordinator.fleet.session import FetchFiles, WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import TokenwireError
 from tokenwire.peer_auth.grpc_options import SERVER
+from tokenwire.protocol.version import MAJOR
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.v1 import inference_pb2_grpc
-from tokenwire.worker.engine import Engine
+from tokenwire.worker.engine.interface import Engine
 from tokenwire.worker.server import WorkerServer
 from tokenwire.worker.settings import WorkerSettings
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
@@ -112,9 +112,7 @@ async def scripted_worker(address: str, script: Script) -> AsyncIterator[None]:
         await server.stop(grace=None)
 
 
-def welcome(
-    major: int = protocol.MAJOR, draining: bool = False, names: Sequence[str] = ("scripted",)
-) -> pb.SessionResponse:
+def welcome(major: int = MAJOR, draining: bool = False, names: Sequence[str] = ("scripted",)) -> pb.SessionResponse:
     """Return a scripted worker's first event."""
     return pb.SessionResponse(
         welcome=pb.Welcome(

@@ -10,22 +10,23 @@ from collections.abc import AsyncIterator
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
-from tokenwire import protocol, tokenizer_files
 from tokenwire.errors import EngineFailed
 from tokenwire.peer_auth.server import GuardedPort
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
+from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2, control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.control_service import ControlService
-from tokenwire.worker.engine import Engine, Step
-from tokenwire.worker.engine_cpu import StallCpuTime
-from tokenwire.worker.metrics import MetricsServer, WorkerMetrics
-from tokenwire.worker.prefix_cache import CacheChange, KvEventPublisher
-from tokenwire.worker.probes import HealthServer
-from tokenwire.worker.serving_state import ServingStateController
-from tokenwire.worker.session import Session, SessionContext
+from tokenwire.worker.cache.prefix_cache import CacheChange, KvEventPublisher
+from tokenwire.worker.engine.cpu_time import StallCpuTime
+from tokenwire.worker.engine.interface import Engine, Step
+from tokenwire.worker.engine.stall_detector import StallDetector
+from tokenwire.worker.services.control_service import ControlService
+from tokenwire.worker.services.health import HealthServer
+from tokenwire.worker.services.metrics import MetricsServer, WorkerMetrics
+from tokenwire.worker.services.session import Session, SessionContext
 from tokenwire.worker.settings import WorkerSettings
-from tokenwire.worker.stall_detector import StallDetector
-from tokenwire.worker.weight_roots import WeightRoots
+from tokenwire.worker.state.serving_state import ServingStateController
+from tokenwire.worker.state.weight_roots import WeightRoots
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         files = self._engine.tokenizer_files()
         self._model = self._engine.describe()
         self._capabilities = self._engine.capabilities()
-        self._model.tokenizer_digest = tokenizer_files.digest(files)
+        self._model.tokenizer_digest = tokenizer_digest(files)
         inference_pb2_grpc.add_InferenceServicer_to_server(self, self._server)
         control = ControlService(self._engine, self._controller, self, files, self._model.tokenizer_digest)
         control_pb2_grpc.add_ControlServicer_to_server(control, self._server)
@@ -149,7 +150,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
     def welcome(self) -> pb.Welcome:
         """Describe the worker as it is now."""
         return pb.Welcome(
-            protocol=protocol.version(),
+            protocol=protocol_version(),
             instance_id=self._instance_id,
             model=self._model,
             weight_version=self._controller.state.weight_version,

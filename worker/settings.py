@@ -6,9 +6,8 @@ from typing import Literal
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.options import Option, check_bounds, option
-from tokenwire.paths import CACHE_DIR
 from tokenwire.peer_auth.settings import PeerAuthSettings
-from tokenwire.shutdown import DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
+from tokenwire.process.shared_options import CACHE_DIR, DRAIN_TIMEOUT, DRAIN_TIMEOUT_S
 
 
 def _resolve(paths: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
 from tokenwire.errors import Malformed
-from tokenwire.gc_tuning import gc_disabled
+from tokenwire.process.gc_tuning import gc_disabled
 
 _SMALL_BYTES = 64 * 1024
 """A body of this size is parsed in less than a millisecond, whatever its contents."""

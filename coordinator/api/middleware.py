@@ -15,10 +15,9 @@ from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.http.connection import EXTENSION
 from tokenwire.coordinator.http.readiness import Readiness
-from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener
-from tokenwire.coordinator.observability.trace_context import trace_headers
+from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
 from tokenwire.errors import TokenwireError, TooLarge
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
 _CLIENT_CLOSED_REQUEST = 499

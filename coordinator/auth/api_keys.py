@@ -10,8 +10,8 @@ from typing import Any
 
 from tokenwire.coordinator.auth.rate_limit import Limits
 from tokenwire.errors import InvalidRequest
-from tokenwire.hot_reload import Reloading
 from tokenwire.options import Option, Section, option
+from tokenwire.process.hot_reload import Reloading
 
 VARIABLE = "TOKENWIRE_API_KEY"
 _FLAG = "--api-keys-file"

@@ -21,8 +21,8 @@ from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.transport import VllmHttpTransport
-from tokenwire.for_each import for_each
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tokenwire.prefix_hash import BLOCK_TOKENS
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS
 
 _CAPACITY = 131_072
 """Blocks in one generation of the index: 8 million tokens, at most 20 MB."""

@@ -12,7 +12,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
 from tokenwire.coordinator.fleet.request_handle import Placement
 from tokenwire.coordinator.fleet.workload import Workload
-from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
 
 Policy = Literal["affinity", "load", "round-robin"]

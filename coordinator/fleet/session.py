@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
-from tokenwire import protocol
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.liveness import LivenessMonitor, LivenessSettings, LossReason
@@ -22,6 +21,7 @@ from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, WorkerLost, from_refusal
 from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.protocol.version import check_peer, protocol_version
 from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -220,7 +220,7 @@ class WorkerSession:
             self._on_event(event)
 
     async def _on_welcome(self, welcome: pb.Welcome, transport: WorkerTransport) -> None:
-        protocol.check_peer(welcome.protocol, f"worker {self.address}")
+        check_peer(welcome.protocol, f"worker {self.address}")
         if not welcome.model.names:
             raise ProtocolError("the worker's welcome names no model")
         await self._prepare(welcome.model, transport.fetch_tokenizer)
@@ -240,7 +240,7 @@ class WorkerSession:
         log.info("worker %s: %s on %s, ready", self.address, self.name, welcome.model.engine)
 
     async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:
-        hello = pb.Hello(protocol=protocol.version(), coordinator_id=self._coordinator_id)
+        hello = pb.Hello(protocol=protocol_version(), coordinator_id=self._coordinator_id)
         yield pb.SessionRequest(hello=hello)
         while True:
             yield await commands.get()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tokenwire import tokenizer_files
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
 from tokenwire.coordinator.fleet.session import FetchFiles
@@ -25,6 +24,7 @@ from tokenwire.coordinator.text.template.renderer_process import IsolatedRendere
 from tokenwire.coordinator.text.tokenizer import Tokenizer, read_directory
 from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import NotFound, Unavailable
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -144,7 +144,7 @@ class ModelDirectory:
         if settings.cache_dir is not None and digest.isalnum():
             cached = settings.cache_dir / "tokenizers" / f"{digest}.pb"
             files = _read_cached(cached)
-            if files and tokenizer_files.digest(files) == digest:
+            if files and tokenizer_digest(files) == digest:
                 return files
         files = await fetch()
         if cached is not None:

@@ -17,7 +17,7 @@ from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
 from tokenwire.coordinator.types import GenerationRequest, Prompt, ServedModel, TokenPrompt, Truncation
 from tokenwire.errors import DeadlineExceeded
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 _TURN = 64

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.hot_reload import Reloading
 from tokenwire.options import Bounds, Option, Section, check_bounds, option
 from tokenwire.peer_auth.certificates import read_authorities, read_certificate
+from tokenwire.process.hot_reload import Reloading
 
 
 @dataclass(frozen=True, slots=True)

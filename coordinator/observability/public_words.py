@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
-from tokenwire.request_model import RequestModel
+from tokenwire.coordinator.parsing.request_model import RequestModel
 
 _MORE = frozenset(
     {

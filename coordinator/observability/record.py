@@ -1,7 +1,8 @@
 """The record of one request for metrics, logs and traces: filled in as it proceeds, read at its end."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -19,6 +20,9 @@ _OUTCOMES: dict[int, Outcome] = {
     503: "unavailable",
     504: "deadline",
 }
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_MAX_TRACE_STATE = 512
 
 
 @dataclass(slots=True)
@@ -141,3 +145,15 @@ class StartListener(RequestListener, Protocol):
 
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else end - start
+
+
+def trace_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return traceparent and tracestate of a request; empty without a valid traceparent."""
+    given = {
+        name.decode(): value.decode("latin-1") for name, value in headers if name in (b"traceparent", b"tracestate")
+    }
+    if not _TRACEPARENT.fullmatch(given.get("traceparent", "")):
+        return {}
+    if len(given.get("tracestate", "")) > _MAX_TRACE_STATE:
+        del given["tracestate"]
+    return given

@@ -21,6 +21,7 @@ from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
 from tokenwire.coordinator.parsing.message import MessageParser, ParserPlan, ParserUnusable
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.parsing.rules import (
     MessageRules,
     check_tool_choice,
@@ -31,7 +32,6 @@ from tokenwire.coordinator.parsing.rules import (
 from tokenwire.coordinator.parsing.settings import ModelFacts, ParserSettings
 from tokenwire.coordinator.parsing.vllm_output import VllmParser
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 T = TypeVar("T")

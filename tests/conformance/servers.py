@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from tests.processes import Process, Service
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 MAX_MODEL_LEN = 2048
 ENGINE_ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-model-len", str(MAX_MODEL_LEN))

@@ -18,7 +18,7 @@ from tokenwire.coordinator.http.lent_connection import LentConnection, lending_p
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
-from tokenwire.sockets import bind
+from tokenwire.process.sockets import bind
 
 STALL_TIMEOUT_S = 60.0
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.logs import JsonFormatter, TextFormatter
+from tokenwire.process.logs import JsonFormatter, TextFormatter
 
 EVERYTHING = CoordinatorSettings(
     ("127.0.0.1:1",),

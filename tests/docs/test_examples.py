@@ -14,8 +14,8 @@ import pytest
 from tests.docs.commands import ROOT, Command, commands
 from tests.e2e.checkpoints import adapter, changed_weights
 from tests.processes import Service
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 FOLDER = ROOT / "examples"
 OWN_FLEET = {

@@ -11,8 +11,8 @@ from openai import OpenAI
 from tests.conformance.parity.corpus.prompts_used import STORY, SUM
 from tests.processes import Service
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "scripts" / "smollm2-tools.jinja"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conformance.servers import VllmServer
 from tests.processes import coordinator
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME, prepare_embedded_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(600)]
 

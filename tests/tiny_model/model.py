@@ -14,8 +14,8 @@ from tests.tiny_model.replies import REPLIES, Reply
 from tests.tokenizers import CACHE, making
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import Tokenizer
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 np = Lazily("numpy")
 llama = Lazily("tests.tiny_model.llama")

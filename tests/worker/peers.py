@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tokenwire import protocol
 from tokenwire.errors import EngineFailed
 from tokenwire.peer_auth.grpc_options import open_channel
+from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import control_pb2_grpc, inference_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
@@ -94,7 +94,7 @@ class Peer:
 
     async def hello(self) -> pb.Welcome:
         """Open the session."""
-        await self.send(hello=pb.Hello(protocol=protocol.version(), coordinator_id="peer"))
+        await self.send(hello=pb.Hello(protocol=protocol_version(), coordinator_id="peer"))
         event = await self._next()
         assert event.WhichOneof("event") == "welcome"
         return event.welcome

@@ -6,11 +6,11 @@ from typing import Any
 
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode
-from tokenwire.worker.serving_state import ServingStateController
+from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
-from tokenwire.worker.weight_roots import WeightRoots
+from tokenwire.worker.state.serving_state import ServingStateController
+from tokenwire.worker.state.weight_roots import WeightRoots
 
 ADAPTER = pb.LoraAdapter(name="red", id=7, path="/adapters/red")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from tokenwire.cli.options import Given, build, options_command
 from tokenwire.cli.supervisor import supervise_coordinators
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.gc_tuning import gc_disabled
-from tokenwire.logs import LogSettings, configure_logging
 from tokenwire.options import Option, declared, option
-from tokenwire.paths import default_cache_dir
-from tokenwire.sockets import PublicPort, bind
-from tokenwire.startup import Startup
+from tokenwire.process.gc_tuning import gc_disabled
+from tokenwire.process.logs import LogSettings, configure_logging
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.process.sockets import PublicPort, bind
+from tokenwire.process.startup import Startup
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from tokenwire.cli.model_source import check_model
 from tokenwire.cli.options import Given, Values, arguments, build, options_command
 from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
-from tokenwire.logs import configure_logging
 from tokenwire.options import Section
-from tokenwire.startup import Startup, StartupLine
+from tokenwire.process.logs import configure_logging
+from tokenwire.process.startup import Startup, StartupLine
 
 # There is only one worker, so nothing can fail over, and serve stops if it dies.
 _SINGLE_WORKER = {"--failover-attempts": 0, "--heartbeat-timeout": 0.0, "--engine-stall-timeout": 0.0}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
-from tokenwire.sockets import PublicPort, bind_shared
-from tokenwire.startup import Startup
+from tokenwire.process.sockets import PublicPort, bind_shared
+from tokenwire.process.startup import Startup
 
 log = logging.getLogger(__name__)
 

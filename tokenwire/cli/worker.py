@@ -12,12 +12,12 @@ from pathlib import Path
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.options import Given, build, options_command
 from tokenwire.errors import EngineFailed, InvalidRequest
-from tokenwire.gc_tuning import freeze_heap, gc_disabled
-from tokenwire.logs import LogSettings, configure_logging, is_quiet
 from tokenwire.options import Option, declared, option
-from tokenwire.paths import default_cache_dir
-from tokenwire.startup import reporter
-from tokenwire.worker.engine import Engine
+from tokenwire.process.gc_tuning import freeze_heap, gc_disabled
+from tokenwire.process.logs import LogSettings, configure_logging, is_quiet
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.process.startup import reporter
+from tokenwire.worker.engine.interface import Engine
 from tokenwire.worker.settings import EngineSettings, WorkerSettings
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
@@ -128,7 +128,7 @@ def _vllm(settings: EngineSettings, arguments: Sequence[str], report: Callable[[
             "there are GPUs, by `make serve` in a checkout where there are none, or try `--engine sim`."
         ) from error
     if model is None:
-        from tokenwire.worker.embedded_model import (
+        from tokenwire.worker.vllm_engine.embedded_model import (
             EMBEDDED_MODEL_ENGINE_ARGS,
             EMBEDDED_MODEL_ENVIRONMENT,
             EMBEDDED_MODEL_NAME,

@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.certificates import Certificate, read_authorities, read_certificate
 from tokenwire.peer_auth.grpc_options import CLIENT, is_local
 from tokenwire.peer_auth.peer_tokens import PeerTokens, open_tokens
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
+from tokenwire.process.hot_reload import Reloading
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import hmac
 from collections.abc import Callable
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.hot_reload import Reloading
 from tokenwire.peer_auth.settings import TOKEN_VARIABLE, PeerAuthSettings
+from tokenwire.process.hot_reload import Reloading
 
 
 class PeerTokens:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from tokenwire.worker.prefix_cache import CacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange
 
 
 class KvCache:

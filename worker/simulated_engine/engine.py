@@ -17,8 +17,8 @@ from prometheus_client.core import Metric
 import tokenwire
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Engine, PauseMode, Sequence, Step
-from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.engine.interface import Engine, PauseMode, Sequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.faults import FaultKind, FaultPlan, FaultSchedule
 from tokenwire.worker.simulated_engine.metrics import families

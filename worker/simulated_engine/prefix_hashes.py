@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Sequence
 
-from tokenwire.prefix_hash import BLOCK_TOKENS, chain
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, chain
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 
 _BLOCKS = BLOCK_TOKENS // BLOCK_SIZE

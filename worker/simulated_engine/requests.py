@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.prefix_hash import scope_of
-from tokenwire.seeds import sequence_seed
+from tokenwire.protocol.prefix_hash import scope_of
+from tokenwire.protocol.seeds import sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence
+from tokenwire.worker.engine.interface import Sequence
 from tokenwire.worker.simulated_engine.model import SimulatedModel
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.settings import SimulationSettings

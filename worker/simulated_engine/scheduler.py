@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.simulated_engine.cache import KvCache
 from tokenwire.worker.simulated_engine.settings import BLOCK_SIZE
 from tokenwire.worker.simulated_engine.simulated_sequence import Phase, SimulatedSequence

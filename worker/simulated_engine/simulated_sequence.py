@@ -3,7 +3,7 @@
 import enum
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence
+from tokenwire.worker.engine.interface import Sequence
 from tokenwire.worker.simulated_engine.prefix_hashes import PrefixHashes
 from tokenwire.worker.simulated_engine.tokens import LogprobShape, TokenSource
 

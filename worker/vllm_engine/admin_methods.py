@@ -8,7 +8,7 @@ from vllm.lora.request import LoRARequest
 
 from tokenwire.errors import InvalidRequest, NotFound, Unavailable, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.named_params import extension_call
 

@@ -17,7 +17,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.driver import StepQueue, VllmRequest, aborted, finish, handed_back_error
 from tokenwire.worker.vllm_engine.errors import DEAD, vllm_errors
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tokenwire.protocol.vllm_names import FINISH_REASONS
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.vllm_names import FINISH_REASONS
-from tokenwire.worker.engine import Sequence, Step
+from tokenwire.worker.engine.interface import Sequence, Step
 
 
 @dataclass(frozen=True, slots=True)

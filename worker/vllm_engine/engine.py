@@ -17,10 +17,10 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.metrics.prometheus import get_prometheus_registry
 
 from tokenwire.errors import EngineFailed, InvalidRequest, Unavailable
+from tokenwire.protocol.vllm_names import json_object
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.vllm_names import json_object
-from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background

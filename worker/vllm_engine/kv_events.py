@@ -15,9 +15,9 @@ from vllm.config.kv_events import KVEventsConfig
 from vllm.distributed.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVEventBatch
 
 from tokenwire.errors import EngineFailed
-from tokenwire.prefix_hash import scope_of
-from tokenwire.worker.block_hashes import BlockHashes
-from tokenwire.worker.prefix_cache import CacheChange, OnCacheChange
+from tokenwire.protocol.prefix_hash import scope_of
+from tokenwire.worker.cache.block_hashes import BlockHashes
+from tokenwire.worker.cache.prefix_cache import CacheChange, OnCacheChange
 
 log = logging.getLogger(__name__)
 

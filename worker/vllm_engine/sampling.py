@@ -6,9 +6,9 @@ from vllm import SamplingParams
 from vllm.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingType, StructuredOutputsParams
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.seeds import sequence_seed
+from tokenwire.protocol.seeds import sequence_seed
+from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
 _MAX_LOGIT_BIAS = 100.0
 

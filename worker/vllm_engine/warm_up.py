@@ -10,8 +10,8 @@ from vllm.inputs import tokens_input
 
 from tokenwire.errors import EngineFailed, TokenwireError
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.sampling import to_vllm

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from tokenwire.coordinator.api.body import parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import CONTEXT
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 Fields = TypeVar("Fields", bound="Form")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 Message = Mapping[str, Any]
 

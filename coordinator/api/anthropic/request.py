@@ -9,8 +9,8 @@ from tokenwire.coordinator.api.anthropic.blocks import chat_messages, continues
 from tokenwire.coordinator.api.anthropic.context_management import ContextManagement
 from tokenwire.coordinator.api.chat_translation import ChatTranslator
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 # Fields of Anthropic's API that are not served, with the values that have no effect.
 _NOT_SERVED: dict[str, tuple[Any, ...]] = {

@@ -15,9 +15,9 @@ from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, 
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)

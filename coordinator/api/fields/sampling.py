@@ -14,10 +14,10 @@ from tokenwire.coordinator.api.fields.wire_values import (
     logit_bias,
 )
 from tokenwire.coordinator.generation.limits import MAX_STOP_STRINGS
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
-from tokenwire.seeds import NO_SEED
+from tokenwire.protocol.seeds import NO_SEED
 from tokenwire.v1 import inference_pb2 as pb
 
 INT64_MAX = 2**63 - 1

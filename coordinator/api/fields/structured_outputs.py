@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 # In vLLM's order, which its messages use.

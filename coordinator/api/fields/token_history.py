@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, KnownPrefix
 from tokenwire.errors import InvalidRequest, Malformed
-from tokenwire.request_model import RequestModel
 
 HistoryMode = Literal["auto", "exact", "template"]
 

@@ -8,12 +8,12 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
+from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.fields.wire_values import checked_number
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
 

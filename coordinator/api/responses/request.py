@@ -9,8 +9,8 @@ from tokenwire.coordinator.api.chat_translation import ChatTranslator
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.api.responses.items import continues, messages_of
 from tokenwire.coordinator.api.responses.tools import Tools
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 LOGPROBS = "message.output_text.logprobs"
 

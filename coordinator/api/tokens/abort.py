@@ -8,8 +8,8 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import Forbidden, InvalidRequest
-from tokenwire.request_model import RequestModel
 
 
 class Aborts(Protocol):

@@ -9,8 +9,8 @@ from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.sampling import Int64
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
-from tokenwire.request_model import RequestModel
 
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"features": (None, {}), "content_parts": (None, [])}
 """Of media, which are not supported."""

@@ -10,9 +10,9 @@ from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutput
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.types import GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 from tokenwire.v1 import inference_pb2 as pb
 
 _DEFAULT_MAX_NEW_TOKENS = 128

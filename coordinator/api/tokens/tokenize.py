@@ -9,15 +9,15 @@ from tokenwire.coordinator.api.body import api_router
 from tokenwire.coordinator.api.fields.common import Headers
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
+from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, TextPrompt
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 
 class TokenizeRequest(TokenHistoryFields):

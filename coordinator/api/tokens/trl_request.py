@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, Field, ValidationError
 
+from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
-from tokenwire.request_model import RequestModel
 
 
 class TrlSampling(RequestModel):

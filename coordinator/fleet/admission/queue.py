@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)

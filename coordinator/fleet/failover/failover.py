@@ -26,7 +26,7 @@ from tokenwire.errors import (
     WorkerLost,
     reply_error,
 )
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:

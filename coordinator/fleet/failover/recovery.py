@@ -12,7 +12,7 @@ import enum
 import random
 from collections.abc import Sequence
 
-from tokenwire.seeds import NO_SEED, sequence_seed
+from tokenwire.protocol.seeds import NO_SEED, sequence_seed
 from tokenwire.v1 import inference_pb2 as pb
 
 _GREEDY_BELOW = 1e-5

@@ -10,7 +10,7 @@ from tokenwire.coordinator.fleet.failover.recovery import Recovery, recovery_of,
 from tokenwire.coordinator.fleet.request_handle import Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import Overloaded, TokenwireError, Unavailable, WorkerDraining, WorkerLost
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tokenwire.coordinator.fleet.control_client import call_worker
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import TokenwireError
-from tokenwire.for_each import for_each
+from tokenwire.process.for_each import for_each
 from tokenwire.v1 import control_pb2 as pb
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ from typing import Any, Literal, Protocol
 
 from jinja2 import TemplateError
 
-from tokenwire.coordinator.text.template import continuation
 from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.content_format import ContentFormat
 from tokenwire.coordinator.text.template.jinja import CompiledTemplate, compile_template
@@ -24,6 +23,9 @@ _PLAIN = TemplateOptions()
 
 # Variables that all templates get.
 _ALWAYS = ("add_generation_prompt", "documents", "tools")
+
+# Marks in the prompt where a final message to be continued ends, as in transformers.
+_CONTINUE_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 # A template's error message may contain whole conversations.
 _MAX_REASON = 4096
@@ -122,14 +124,14 @@ class ChatTemplate:
             conversation = developer_as_system(conversation)
         final = ""
         if unfinished:
-            final, conversation[-1] = continuation.mark(conversation[-1], compiled.source)
+            final, conversation[-1] = _mark(conversation[-1], compiled.source)
         variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
         variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
         try:
             text = compiled.environment.render(compiled.template, variables, self._limits)
         except Exception as error:  # a template can raise anything, and the request is the cause
             raise InvalidRequest(_reason(error)) from error
-        return continuation.cut_at_mark(text, final) if unfinished else text
+        return _cut_at_mark(text, final) if unfinished else text
 
     async def _render_untrusted(
         self, template: str, messages: Sequence[Mapping[str, Any]], options: TemplateOptions
@@ -184,6 +186,35 @@ def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:
             isinstance(items, list | tuple) and all(isinstance(item, Mapping) for item in items)
         ):
             raise InvalidRequest(f"{name} must be a list of objects.", param=name)
+
+
+def _mark(message: Message, source: str) -> tuple[str, Message]:
+    """Append a tag to the message's text; return the text and the tagged message. Raises InvalidRequest."""
+    content = message.get("content")
+    if "content" not in source:
+        raise InvalidRequest("The chat template does not use content, so no message can be continued.")
+    if isinstance(content, str):
+        return content, message | {"content": content + _CONTINUE_TAG}
+    parts = [dict(part) for part in content or ()]
+    for part in reversed(parts):
+        if "text" in part:
+            text = part["text"]
+            part["text"] = text + _CONTINUE_TAG
+            return text, message | {"content": parts}
+    raise InvalidRequest("continue_final_message is set, but the final message has no text.", param="messages")
+
+
+def _cut_at_mark(text: str, final: str) -> str:
+    """Return the rendered text up to the message's end. Raises InvalidRequest if that cannot be found."""
+    tag = _CONTINUE_TAG.strip()
+    if tag not in text or final.strip() not in text:
+        raise InvalidRequest(
+            "continue_final_message is set, but the chat template drops or changes the final message.",
+            param="continue_final_message",
+        )
+    end = text.rindex(tag)
+    # A template that trims content has also trimmed the tag's blank, and would have trimmed the text's.
+    return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()
 
 
 def _refused() -> InvalidRequest:

@@ -25,7 +25,7 @@ class TemplateOptions:
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     tools: Sequence[Mapping[str, Any]] | None = None
-    """As parsed by tokenwire.coordinator.text.template.tools."""
+    """As parsed by tokenwire.coordinator.api.fields.tools."""
     documents: Sequence[Mapping[str, Any]] | None = None
     reasoning_effort: str | None = None
     chat_template: str | None = None

@@ -10,8 +10,8 @@ import click
 
 from tests.conformance.clients.environments import CLIENTS, python_of
 from tests.conformance.servers import serving
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _TIMEOUT_S = 600

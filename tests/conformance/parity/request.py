@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tokenwire.worker.embedded_model import EMBEDDED_MODEL_NAME
+from tokenwire.worker.vllm_engine.embedded_model import EMBEDDED_MODEL_NAME
 
 MODEL = EMBEDDED_MODEL_NAME
 CHAT = "/v1/chat/completions"

@@ -1,7 +1,7 @@
 """Block hashes, and the index of the prefixes that workers have cached."""
 
 from tokenwire.coordinator.fleet.prefix_index import PrefixIndex
-from tokenwire.prefix_hash import BLOCK_TOKENS, chain, prefix_hashes, scope_of
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, chain, prefix_hashes, scope_of
 
 PROMPT = list(range(5 * BLOCK_TOKENS))
 HASHES = prefix_hashes(PROMPT)

@@ -8,9 +8,8 @@ import pytest
 pytest.importorskip("opentelemetry.exporter.otlp")
 
 from tests.collector import Collector, running_collector, span_attributes
-from tokenwire.coordinator.observability.open_tracing import open_tracing
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.coordinator.observability.tracing import Tracing
+from tokenwire.coordinator.observability.tracing import Tracing, otlp_exporter
 from tokenwire.coordinator.types import Finish
 
 _TRACE, _CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -25,8 +24,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 async def _trace(collector: Collector, record: RequestRecord) -> str:
     """Observe one request; return the context propagated to its worker."""
-    tracing = open_tracing(collector.endpoint)
-    assert isinstance(tracing, Tracing)
+    tracing = Tracing(otlp_exporter(collector.endpoint))
     tracing.on_start(record)
     parent = record.trace_headers.get("traceparent", "")
     tracing.on_end(record)

@@ -7,8 +7,8 @@ import pytest
 from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.errors import EngineFailed
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 NPM_TOKENIZERS = ("qwen3", "llama3_1", "gemma3", "deepseek_v3", "gptoss")
 

@@ -88,8 +88,8 @@ def supervise(tmp_path: Path) -> Supervise:
     def run(code: str) -> Iterator[Supervised]:
         script = f"""
             import os, sys
-            from tokenwire.sockets import PublicPort
-            from tokenwire.startup import Startup
+            from tokenwire.process.sockets import PublicPort
+            from tokenwire.process.startup import Startup
             from tokenwire.cli.supervisor import ChildProcess, Supervisor, supervise_coordinators
             # From here on `python -m tokenwire` is the fake.
             os.environ.update(PYTHONPATH={str(tmp_path)!r}, PYTHONSAFEPATH="1")

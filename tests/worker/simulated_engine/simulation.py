@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 from tokenwire.worker.simulated_engine.pacing import StepPacer
 

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 from tests.worker.simulated_engine.simulation import EOS, FAST, PROMPT, simulation
 from tokenwire.errors import InvalidRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode, Sequence
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import PauseMode, Sequence
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
 
 RED = pb.Submit(lora=pb.LoraAdapter(name="red", id=7, path="/red"))

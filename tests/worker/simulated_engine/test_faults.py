@@ -10,7 +10,7 @@ from tests.clock import Clock
 from tests.worker.simulated_engine.simulation import PROMPT, simulation
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.simulated_engine.engine import FaultPlan, SimulationSettings
 from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
 from tokenwire.worker.simulated_engine.pacing import StepPacer

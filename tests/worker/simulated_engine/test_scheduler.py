@@ -8,7 +8,7 @@ import pytest
 from tests.worker.simulated_engine.simulation import FAST, LONG, PROMPT, simulation
 from tokenwire.errors import InvalidRequest, Overloaded, Unsupported
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode
+from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.simulated_engine.engine import SimulationSettings
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence, Step
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence, Step
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine

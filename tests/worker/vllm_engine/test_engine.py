@@ -18,10 +18,10 @@ from tests.tiny_model import TINY_MODEL_NAME, tiny_model
 from tests.worker.vllm_engine.running import Result, Run, switch_driver
 from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
-from tokenwire.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
+from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import PauseMode
-from tokenwire.worker.prefix_cache import CacheChange
+from tokenwire.worker.cache.prefix_cache import CacheChange
+from tokenwire.worker.engine.interface import PauseMode
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.engine import VllmEngine

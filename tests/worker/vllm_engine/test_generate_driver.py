@@ -10,8 +10,8 @@ import pytest
 from tests.lazily import Lazily
 from tokenwire.errors import EngineFailed, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.worker.engine import Sequence
-from tokenwire.worker.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Sequence
 from tokenwire.worker.vllm_engine.driver import VllmRequest
 
 generate = Lazily("tokenwire.worker.vllm_engine.generate_driver")

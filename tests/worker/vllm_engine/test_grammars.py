@@ -8,8 +8,8 @@ import pytest
 
 from tests.lazily import Lazily
 from tokenwire.errors import InvalidRequest
-from tokenwire.paths import default_cache_dir
-from tokenwire.worker.embedded_model import prepare_embedded_model
+from tokenwire.process.shared_options import default_cache_dir
+from tokenwire.worker.vllm_engine.embedded_model import prepare_embedded_model
 
 if TYPE_CHECKING:
     from tokenwire.worker.vllm_engine.grammars import GrammarCheck

@@ -3,9 +3,9 @@
 from typing import Any
 
 from tokenwire.errors import InvalidRequest
-from tokenwire.seeds import sequence_seed
+from tokenwire.protocol.seeds import sequence_seed
+from tokenwire.protocol.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.vllm_names import json_object, plain_fields, repetition_detection, structured_outputs
 
 _UNSUPPORTED = ("logprob_token_ids", "prompt_logprob_token_ids", "prompt_logprob_start", "routed_experts_prompt_start")
 _MOST_LOGPROBS = 20

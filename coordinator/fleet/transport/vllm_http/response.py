@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tokenwire.protocol.vllm_names import FINISH_REASONS
 from tokenwire.v1 import inference_pb2 as pb
-from tokenwire.vllm_names import FINISH_REASONS
 
 
 def finish_of(

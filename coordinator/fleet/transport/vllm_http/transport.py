@@ -9,7 +9,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from tokenwire import protocol
 from tokenwire.coordinator.fleet.transport.base import Commands
 from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import vllm_http_control
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
@@ -19,6 +18,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, 
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.token_buffer import TokenBuffer
 from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, Unavailable, Unsupported, WorkerLost
+from tokenwire.protocol.version import protocol_version
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class VllmHttpTransport:
         self._directory, self._model = directory, model.names[0]
         self._spawn(self._closing(self._handle()))
         self._spawn(self._closing(self._watch()))
-        welcome = pb.Welcome(protocol=protocol.version(), instance_id=self._instance_id, model=model)
+        welcome = pb.Welcome(protocol=protocol_version(), instance_id=self._instance_id, model=model)
         return pb.SessionResponse(welcome=welcome)
 
     # Commands.

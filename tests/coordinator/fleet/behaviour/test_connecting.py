@@ -7,10 +7,10 @@ import pytest
 
 from tests.coordinator.fleet.sessions import Requests, connected, connecting
 from tests.workers import Listener, SessionContext, running_worker, scripted_worker, submission, until, welcome
-from tokenwire import tokenizer_files
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import InvalidRequest, WorkerDraining, WorkerLost
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -136,7 +136,7 @@ async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> N
     async with running_worker(address), connecting(address, prepare) as session:
         await until(lambda: bool(fetched))
         assert session.state is SessionState.CONNECTING
-        assert tokenizer_files.digest(fetched) == seen[0].tokenizer_digest
+        assert tokenizer_digest(fetched) == seen[0].tokenizer_digest
 
         prepared.set()
         await until(lambda: session.state is SessionState.READY)

@@ -17,9 +17,9 @@ from tests.workers import (
     unix_address,
     until,
 )
-from tokenwire import protocol
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.protocol.version import MAJOR, MINOR
 from tokenwire.v1 import inference_pb2 as pb
 
 MODEL = pb.Model(names=["scripted"], engine="scripted", max_num_seqs=1)
@@ -51,7 +51,7 @@ async def test_an_older_worker_is_served(tmp_path: Path) -> None:
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR - 1)
+        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR - 1)
         await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
         (slot,) = (await anext(requests)).submit.slots
         await context.write(pb.SessionResponse(frame=pb.StepFrame(slots=[slot], token_ids=[7])))
@@ -70,7 +70,7 @@ async def test_a_newer_worker_is_served(tmp_path: Path) -> None:
 
     async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR + 1)
+        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR + 1)
         first = pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL, instance_id="i"))
         with_unknown_field(first.welcome)
         with_unknown_field(first.welcome.model)
@@ -100,7 +100,7 @@ async def test_a_newer_worker_may_refuse_for_new_reasons(tmp_path: Path) -> None
 
     async def newer(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR + 1)
+        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR + 1)
         await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
         refusal = pb.Refusal(slots=(await anext(requests)).submit.slots, message="for a new reason")
         refusal.MergeFromString(b"\x10\x63")
@@ -118,7 +118,7 @@ async def test_a_worker_without_a_control_call_is_out_of_sync(tmp_path: Path) ->
 
     async def older(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
         await anext(requests)
-        version = pb.ProtocolVersion(major=protocol.MAJOR, minor=protocol.MINOR - 1)
+        version = pb.ProtocolVersion(major=MAJOR, minor=MINOR - 1)
         await context.write(pb.SessionResponse(welcome=pb.Welcome(protocol=version, model=MODEL)))
         await asyncio.Event().wait()
 

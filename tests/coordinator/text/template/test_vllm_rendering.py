@@ -15,9 +15,9 @@ from tests.coordinator.text import requests
 from tests.coordinator.text.template.real_templates import real_templates
 from tests.coordinator.text.template.vllm_renderer import VllmRenderer
 from tests.tokenizers import npm_tokenizer_directory, tokenizer_in
+from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.text.template.tools import parse_tools
 from tokenwire.errors import InvalidRequest
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]

@@ -1,0 +1,41 @@
+"""Loops in which one iteration fails."""
+
+import pytest
+
+from tokenwire.process.for_each import for_each
+
+
+def test_an_error_is_handled_and_the_loop_continues() -> None:
+    """In order, without items that are added during the loop."""
+    items, done, broken = [1, 0, 2], [], []
+
+    def divide(item: int) -> None:
+        items.append(9)
+        done.append(1 / item)
+
+    for_each(items, divide, lambda item, error: broken.append((item, type(error))))
+
+    assert (done, broken) == ([1.0, 0.5], [(0, ZeroDivisionError)])
+
+
+def test_an_error_of_the_handler_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged."""
+    done: list[int] = []
+
+    def refuse(item: int, error: Exception) -> None:
+        raise ValueError("no help")
+
+    for_each([0, 1], lambda item: done.append(1 // item), refuse)
+
+    assert done == [1]
+    assert "no help" in caplog.text
+
+
+def test_a_loop_can_be_cancelled() -> None:
+    """Exceptions that end the process or the task end the loop."""
+
+    def leave(item: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        for_each([1, 2], leave)

@@ -1,0 +1,67 @@
+"""The startup phases shown on a terminal and elsewhere."""
+
+import io
+import os
+import threading
+
+from tokenwire.process.startup import Startup, StartupLine, reporter
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def start(stream: io.StringIO, *reports: bytes, parts: int = 1) -> bool:
+    """Process these reports to the end of the startup; return whether the service was announced."""
+    startup, announced = Startup(parts, StartupLine(stream)), threading.Event()
+    startup.begin(announced.set)
+    for report in reports:
+        os.write(startup.fd, report)
+    if sum(report.count(b"\n\n") + (report == b"\n") for report in reports) == parts:
+        assert announced.wait(10)
+    startup.end()
+    return announced.is_set()
+
+
+def test_without_a_terminal_each_phase_is_a_line() -> None:
+    """Plain text, for logs and pipes."""
+    stream = io.StringIO()
+
+    assert start(stream, b"loading x\n", b"warming", b" up\n", b"\n")
+
+    assert stream.getvalue() == "tokenwire: starting\ntokenwire: loading x\ntokenwire: warming up\n"
+
+
+def test_on_a_terminal_one_line_is_updated_and_cleared() -> None:
+    """It is cleared when the service is announced."""
+    stream = Terminal()
+
+    assert start(stream, b"loading x\n", b"\n")
+
+    assert "\n" not in stream.getvalue()
+    assert "loading x …" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_all_parts_have_to_be_ready() -> None:
+    """One of two is not enough; if one ends before, nothing is announced and the line is cleared."""
+    stream = Terminal()
+
+    assert not start(stream, b"\n", parts=2)
+
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_phases_are_reported_if_there_is_a_reader() -> None:
+    """In one line, whatever a phase is called; without a reader nothing happens."""
+    reports, fd = os.pipe()
+
+    reporter(fd)("loading a\nb")
+    reporter(None)("loading a")
+    os.close(fd)
+
+    assert os.read(reports, 100) == b"loading a\n"
+    os.close(reports)

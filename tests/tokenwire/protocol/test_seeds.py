@@ -1,0 +1,19 @@
+"""The seeds of sequences: vLLM's, except where vLLM has none."""
+
+from tokenwire.protocol.seeds import NO_SEED, sequence_seed
+
+
+def test_sequences_count_up_from_their_requests_seed() -> None:
+    """As in vLLM, whatever the sign."""
+    assert [sequence_seed(7, index) for index in range(3)] == [7, 8, 9]
+    assert [sequence_seed(-9, index) for index in range(3)] == [-9, -8, -7]
+
+
+def test_every_sequence_of_a_seeded_request_has_a_seed() -> None:
+    """Counting skips vLLM's value for none; the sequences around it keep vLLM's seeds."""
+    seeds = [sequence_seed(-3, index) for index in range(5)]
+
+    assert [seeds[0], seeds[1], seeds[3], seeds[4]] == [-3, -2, 0, 1]
+    assert NO_SEED not in seeds
+    assert len(set(seeds)) == 5
+    assert all(-(2**63) <= seed < 2**63 for seed in seeds)

@@ -1,0 +1,19 @@
+"""Protocol versions."""
+
+import pytest
+
+from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.version import MAJOR, MINOR, check_peer
+from tokenwire.v1 import inference_pb2 as pb
+
+
+def test_minor_versions_may_differ() -> None:
+    """A rollout mixes minor versions."""
+    check_peer(pb.ProtocolVersion(major=MAJOR, minor=MINOR + 5), "worker w")
+
+
+@pytest.mark.parametrize(("major", "older"), [(MAJOR + 1, "this side"), (0, "worker w")])
+def test_another_major_version_names_the_side_to_upgrade(major: int, older: str) -> None:
+    """The older one."""
+    with pytest.raises(InvalidRequest, match=f"upgrade tokenwire on {older}"):
+        check_peer(pb.ProtocolVersion(major=major), "worker w")

@@ -1,0 +1,1 @@
+"""What surrounds an engine."""

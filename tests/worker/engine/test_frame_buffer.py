@@ -1,0 +1,138 @@
+"""A frame buffer turns steps into frames."""
+
+import asyncio
+
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+
+LOAD = pb.Load(running=1)
+
+
+def rows(*token_ids: int) -> pb.LogprobRows:
+    """Return rows of one column each."""
+    return pb.LogprobRows(width=1, token_ids=token_ids, logprobs=[-0.5] * len(token_ids), sampled_ranks=token_ids)
+
+
+async def take_frame(buffer: FrameBuffer) -> pb.StepFrame:
+    """Take output that must be exactly one frame."""
+    (event,) = await buffer.take()
+    assert event.WhichOneof("event") == "frame"
+    return event.frame
+
+
+async def test_counts_are_omitted_for_one_token_each() -> None:
+    """Counts are omitted if every slot has exactly one token."""
+    buffer = FrameBuffer()
+    buffer.add_tokens(3, [30])
+    buffer.add_tokens(1, [10])
+    buffer.flush(LOAD, "v1")
+    assert await take_frame(buffer) == pb.StepFrame(slots=[3, 1], token_ids=[30, 10], load=LOAD, weight_version="v1")
+
+
+async def test_counts_are_sent_for_other_numbers_of_tokens() -> None:
+    """Counts are sent as soon as one slot has none or several tokens."""
+    buffer = FrameBuffer()
+    buffer.add_tokens(1, [10, 11])
+    buffer.add_tokens(2, [])
+    buffer.add_tokens(3, [30])
+    buffer.flush(LOAD, "")
+    frame = await take_frame(buffer)
+    assert (list(frame.slots), list(frame.counts), list(frame.token_ids)) == ([1, 2, 3], [2, 0, 1], [10, 11, 30])
+
+
+async def test_unsent_steps_are_merged() -> None:
+    """They are sent as one frame: each slot once, with all of its tokens, and the latest load."""
+    buffer = FrameBuffer()
+    for step in range(3):
+        buffer.add_tokens(1, [10 + step])
+        buffer.add_logprobs(1, rows(10 + step))
+        buffer.add_tokens(2 + step, [20])
+        buffer.flush(pb.Load(running=step), f"v{step}")
+    frame = await take_frame(buffer)
+    assert (list(frame.slots), list(frame.counts)) == ([1, 2, 3, 4], [3, 1, 1, 1])
+    assert list(frame.token_ids) == [10, 11, 12, 20, 20, 20]
+    assert list(frame.logprobs) == [pb.Logprobs(slot=1, rows=rows(10, 11, 12))]
+    assert (frame.load.running, frame.weight_version) == (2, "v2")
+
+
+async def test_a_new_weight_version_ends_a_frame() -> None:
+    """Tokens of two weight versions never share a frame, however late they are taken; an empty frame is not sent."""
+    buffer = FrameBuffer()
+    buffer.end_frame()
+    buffer.add_tokens(1, [10])
+    buffer.flush(LOAD, "v1")
+    buffer.end_frame()
+    buffer.add_tokens(1, [11])
+    buffer.flush(LOAD, "v2")
+
+    frames = [event.frame for event in await buffer.take()]
+
+    assert [(list(frame.token_ids), frame.weight_version) for frame in frames] == [([10], "v1"), ([11], "v2")]
+
+
+async def test_output_is_sent_exactly_once() -> None:
+    """Output that was taken is not in a later frame."""
+    buffer = FrameBuffer()
+    buffer.add_tokens(1, [10])
+    buffer.add_prefill(1, pb.PrefillInfo(cached_tokens=16))
+    buffer.add_logprobs(1, rows(10))
+    buffer.add_finish(1, pb.Finish(reason=pb.FINISH_REASON_LENGTH))
+    buffer.flush(LOAD, "")
+    first = await take_frame(buffer)
+    buffer.add_tokens(2, [20])
+    buffer.flush(LOAD, "")
+    assert list(first.prefills) == [pb.PrefillInfo(slot=1, cached_tokens=16)]
+    assert list(first.finishes) == [pb.Finish(slot=1, reason=pb.FINISH_REASON_LENGTH)]
+    assert await take_frame(buffer) == pb.StepFrame(slots=[2], token_ids=[20], load=LOAD)
+
+
+async def test_a_finish_is_sent_without_tokens() -> None:
+    """A terminal event needs no tokens, and `on_finish` is called with its slot."""
+    finished: list[int] = []
+    buffer = FrameBuffer(finished.append)
+    buffer.add_finish(7, pb.Finish(reason=pb.FINISH_REASON_ABORT))
+    buffer.flush(LOAD, "")
+    frame = await take_frame(buffer)
+    assert list(frame.finishes) == [pb.Finish(slot=7, reason=pb.FINISH_REASON_ABORT)]
+    assert finished == [7]
+
+
+async def test_taking_waits_for_the_end_of_a_step() -> None:
+    """A step without output does not wake the sender."""
+    buffer = FrameBuffer()
+    taking = asyncio.ensure_future(take_frame(buffer))
+    buffer.flush(LOAD, "")
+    await asyncio.sleep(0)
+    buffer.add_tokens(1, [10])
+    await asyncio.sleep(0)
+    assert not taking.done()
+    buffer.flush(LOAD, "")
+    assert list((await taking).token_ids) == [10]
+
+
+async def test_other_events_precede_the_frame() -> None:
+    """Other events are sent in order, before the frame."""
+    buffer = FrameBuffer()
+    buffer.add_tokens(1, [10])
+    buffer.flush(LOAD, "")
+    refusal = pb.SessionResponse(refusal=pb.Refusal(slots=[2]))
+    draining = pb.SessionResponse(draining=pb.Draining(deadline_ms=5))
+    buffer.add_event(refusal)
+    buffer.add_event(draining)
+    events = await buffer.take()
+    assert events[:2] == [refusal, draining]
+    assert events[2].frame.slots == [1]
+
+
+async def test_a_frame_replaces_the_next_heartbeat() -> None:
+    """The first heartbeat after a frame is skipped; the one after that is sent."""
+    buffer = FrameBuffer()
+    buffer.add_tokens(1, [10])
+    buffer.flush(LOAD, "")
+    await take_frame(buffer)
+
+    buffer.add_heartbeat(pb.Heartbeat(steps=1))
+    buffer.add_heartbeat(pb.Heartbeat(steps=2))
+
+    (event,) = await buffer.take()
+    assert event.heartbeat.steps == 2

@@ -1,0 +1,280 @@
+"""The serving state after admin operations, which operations are superseded, and adoption of a fleet's state."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.worker.serving import ADAPTER, ServingWorker
+from tokenwire.errors import CannotAdopt, EngineFailed, InvalidRequest, NotFound, Superseded
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import PauseMode, Sequence
+
+
+async def test_every_operation_is_published_with_its_epoch(one: ServingWorker, tmp_path: Path) -> None:
+    """Each change is published once, with an increasing revision, the operation's epoch and its outcome."""
+    controller = one.controller
+    await controller.pause(1, PauseMode.KEEP, clear_cache=False)
+    await controller.load_weights(2, str(tmp_path), "v2", reset_prefix_cache=False)
+    await controller.load_lora(3, ADAPTER)
+    await controller.resume(4)
+
+    assert [state.revision for state in one.published] == [1, 2, 3, 4, 5]
+    assert [state.epoch for state in one.published] == [0, 1, 2, 3, 4]
+    assert [state.paused for state in one.published] == [False, True, True, True, False]
+    assert (one.state.weight_version, one.state.weights_path, one.state.weights_epoch) == ("v2", str(tmp_path), 2)
+    assert list(one.state.adapters) == [ADAPTER]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "x" * 5000, "a\0b"])
+async def test_a_missing_weights_directory_is_not_found(one: ServingWorker, path: str) -> None:
+    """Also with a path that no file system accepts."""
+    with pytest.raises(NotFound, match="no directory"):
+        await one.controller.load_weights(1, path, "v", False)
+
+
+async def test_an_older_operation_is_superseded(one: ServingWorker) -> None:
+    """One that is older than the last one changes nothing and raises Superseded."""
+    await one.controller.pause(5, PauseMode.KEEP, clear_cache=False)
+
+    with pytest.raises(Superseded, match="operation 5"):
+        await one.controller.resume(4)
+
+    assert one.state.paused
+    assert one.state.epoch == 5
+
+
+async def test_a_change_outside_fleet_operations_is_marked_as_strayed(one: ServingWorker) -> None:
+    """A change without an epoch keeps the state's epoch and marks it, until the next operation."""
+    await one.controller.pause(5, PauseMode.KEEP, clear_cache=False)
+    await one.controller.resume(0)
+    assert (one.state.epoch, one.state.strayed, one.state.paused) == (5, True, False)
+
+    await one.controller.set_weight_version(6, "v6")
+
+    assert (one.state.epoch, one.state.strayed) == (6, False)
+
+
+async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
+    """It does not queue behind the pause, and the state matches the engine's."""
+    sequence = Sequence(FrameBuffer(), 0, "request", 0)
+    submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=5_000))
+    await one.engine.submit(submit, [sequence])
+    steps = one.engine.steps()
+    await anext(steps)
+    pausing = asyncio.create_task(one.controller.pause(1, PauseMode.WAIT, clear_cache=False))
+    await one.engine.pausing.wait()
+
+    await one.controller.resume(2)
+
+    await asyncio.wait_for(pausing, 10)
+    assert not one.state.paused
+
+
+async def test_the_state_has_sleep_level_and_awake_parts(one: ServingWorker) -> None:
+    """They are set while the engine sleeps, and cleared when it is awake."""
+    await one.controller.sleep(1, 1, PauseMode.ABORT)
+    await one.controller.wake_up(2, ["weights"])
+    assert (one.state.sleeping, one.state.sleep_level, list(one.state.awake_parts)) == (True, 1, ["weights"])
+
+    await one.controller.wake_up(3, ["kv_cache"])
+
+    assert (one.state.sleeping, one.state.paused, list(one.state.awake_parts)) == (False, False, [])
+
+
+async def test_an_adapter_replaces_another_of_its_name(one: ServingWorker) -> None:
+    """The engine keeps only the newer one."""
+    newer = pb.LoraAdapter(name="red", id=8, path="/adapters/red-2")
+    await one.controller.load_lora(1, ADAPTER)
+    await one.controller.load_lora(2, newer)
+
+    assert list(one.state.adapters) == [newer]
+    assert await one.engine.list_loras() == [8]
+
+
+async def test_a_call_that_fails_while_reading_weights_records_a_fault(one: ServingWorker) -> None:
+    """As any other way of reading weights does; a call that reads none records nothing."""
+    one.engine.error = "torn"
+    with pytest.raises(EngineFailed):
+        await one.controller.collective_rpc("profile", None, [], {})
+    assert not one.published[-1].weights_fault
+    with pytest.raises(EngineFailed):
+        await one.controller.collective_rpc("reload_weights", None, [None, "/other"], {})
+    assert one.state.weights_fault == "torn"
+
+    one.engine.error = ""
+    await one.controller.collective_rpc("reload_weights", None, [None, "/other"], {})
+    assert one.state.strayed
+
+
+async def test_weights_are_read_only_from_the_roots(tmp_path: Path) -> None:
+    """A path that is missing, or leads out of the roots, is refused before it reaches the engine."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    serving = await ServingWorker((inside,)).start()
+    controller = serving.controller
+
+    for path in (outside, inside / "link", inside / ".." / "outside"):
+        with pytest.raises(InvalidRequest, match="only from"):
+            await controller.load_weights(1, str(path), "v", reset_prefix_cache=False)
+    with pytest.raises(InvalidRequest, match="only from"):
+        await controller.load_lora(1, ADAPTER)
+    with pytest.raises(NotFound, match="no directory"):
+        await controller.load_weights(1, str(inside / "missing"), "v", reset_prefix_cache=False)
+
+    assert not serving.engine.read
+    assert serving.state.epoch == 0
+    assert not serving.state.weights_fault
+    await serving.engine.stop()
+
+
+async def test_a_failed_read_of_weights_is_a_fault_until_the_next_complete_one(
+    one: ServingWorker, tmp_path: Path
+) -> None:
+    """When reading fails, the engine's weights are unknown: the fault stays until a complete read."""
+    one.engine.error = "shapes differ"
+    with pytest.raises(EngineFailed):
+        await one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
+    assert (one.state.epoch, one.state.weights_fault, one.state.weights_epoch) == (0, "shapes differ", 0)
+
+    one.engine.error = ""
+    await one.controller.load_weights(2, str(tmp_path), "v2", reset_prefix_cache=False)
+
+    assert (one.state.epoch, one.state.weights_fault, one.state.weights_epoch) == (2, "", 2)
+
+
+async def test_a_failed_update_before_a_transfer_is_no_fault(one: ServingWorker) -> None:
+    """An update can leave inconsistent weights only between start and finish."""
+    one.engine.error = "not initialized"
+    with pytest.raises(EngineFailed):
+        await one.controller.update_weights(1, "update", {})
+    assert "not initialized" not in one.state.weights_fault
+
+    one.engine.error = ""
+    await one.controller.update_weights(2, "start", {})
+    one.engine.error = "lost a peer"
+    with pytest.raises(EngineFailed):
+        await one.controller.update_weights(3, "update", {})
+
+    assert "lost a peer" in one.state.weights_fault
+
+
+async def test_a_complete_transfer_clears_the_fault_of_an_interrupted_one(one: ServingWorker) -> None:
+    """Updates after a failed one do not clear it; a transfer from start to finish does."""
+    controller = one.controller
+    await controller.update_weights(1, "start", {})
+    one.engine.error = "lost a peer"
+    with pytest.raises(EngineFailed):
+        await controller.update_weights(2, "update", {})
+    one.engine.error = ""
+    await controller.update_weights(3, "update", {})
+    await controller.update_weights(4, "finish", {})
+    assert one.state.weights_fault
+
+    for epoch, stage in enumerate(("start", "update", "finish"), start=5):
+        await controller.update_weights(epoch, stage, {})
+
+    assert not one.state.weights_fault
+
+
+async def test_an_operation_outlives_its_caller(one: ServingWorker, tmp_path: Path) -> None:
+    """If the calling coordinator dies or gives up, the operation completes and its state is published."""
+    one.engine.may_read.clear()
+    loading = asyncio.create_task(one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False))
+    await one.engine.reading.wait()
+
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    one.engine.may_read.set()
+    await one.controller.set_weight_version(2, "v2")
+
+    assert [state.weight_version for state in one.published] == ["default", "v1", "v2"]
+    assert one.state.weights_path == str(tmp_path)
+
+
+def content(state: pb.ServingState) -> pb.ServingState:
+    """Return a copy of a state without its revision."""
+    copy = pb.ServingState()
+    copy.CopyFrom(state)
+    copy.revision = 0
+    return copy
+
+
+async def test_a_new_worker_adopts_the_fleets_state(one: ServingWorker, other: ServingWorker, tmp_path: Path) -> None:
+    """Weights, label, adapters and pause are adopted, extra adapters are unloaded, and the epochs are equal."""
+    await one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
+    await one.controller.load_lora(2, ADAPTER)
+    await one.controller.pause(3, PauseMode.KEEP, clear_cache=False)
+    await other.controller.load_lora(1, pb.LoraAdapter(name="blue", id=9, path="/adapters/blue"))
+
+    await other.controller.adopt(one.state)
+
+    assert content(other.state) == content(one.state)
+    assert other.engine.read == [str(tmp_path)]
+    assert await other.engine.list_loras() == [7]
+    assert await other.engine.is_paused()
+
+
+async def test_a_new_worker_adopts_sleep_part_by_part(one: ServingWorker, other: ServingWorker) -> None:
+    """A partial wake-up is adopted, and so is a full one."""
+    await one.controller.sleep(1, 1, PauseMode.ABORT)
+    await one.controller.wake_up(2, ["weights"])
+    await other.controller.adopt(one.state)
+    assert content(other.state) == content(one.state)
+    assert await other.engine.is_sleeping()
+
+    await one.controller.wake_up(3, [])
+    await other.controller.adopt(one.state)
+
+    assert content(other.state) == content(one.state)
+    assert not await other.engine.is_sleeping()
+
+
+async def test_adoption_is_idempotent(one: ServingWorker, other: ServingWorker, tmp_path: Path) -> None:
+    """Two coordinators may reconcile the same worker at once."""
+    await one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False)
+
+    await asyncio.gather(other.controller.adopt(one.state), other.controller.adopt(one.state))
+
+    assert other.engine.read == [str(tmp_path)]
+
+
+async def test_transferred_weights_cannot_be_adopted(one: ServingWorker, other: ServingWorker) -> None:
+    """The error names the reason and the remedy, and the new worker keeps its epoch."""
+    await one.controller.update_weights(1, "start", {})
+    await one.controller.update_weights(2, "update", {})
+    await one.controller.update_weights(3, "finish", {"weight_version": "v3"})
+
+    with pytest.raises(CannotAdopt, match="update the weights of all workers again"):
+        await other.controller.adopt(one.state)
+
+    assert (other.state.epoch, other.state.weights_epoch) == (0, 0)
+
+
+async def test_a_new_worker_with_a_fault_reloads_its_initial_weights(one: ServingWorker, other: ServingWorker) -> None:
+    """If the fleet still has the initial weights, reloading them clears a weights fault."""
+    await one.controller.set_weight_version(1, "start")
+    other.engine.error = "torn"
+    with pytest.raises(EngineFailed):
+        await other.controller.load_weights(1, "/", "v", reset_prefix_cache=False)
+    other.engine.error = ""
+
+    await other.controller.adopt(one.state)
+
+    assert other.engine.read == ["/", ""]
+    assert content(other.state) == content(one.state)
+
+
+async def test_an_operation_runs_even_if_its_epoch_was_adopted_first(one: ServingWorker, other: ServingWorker) -> None:
+    """A state is less than an operation: a transfer that another worker has started must start here too."""
+    await one.controller.update_weights(1, "start", {})
+    await other.controller.adopt(one.state)
+
+    await other.controller.update_weights(1, "start", {})
+    await other.controller.update_weights(2, "update", {})
+
+    assert other.state.weights_epoch == 2

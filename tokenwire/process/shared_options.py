@@ -1,0 +1,24 @@
+"""Options that coordinators and workers share: how long they drain, and the cache directory."""
+
+from pathlib import Path
+
+import platformdirs
+
+from tokenwire.options import Bounds, Option
+
+DRAIN_TIMEOUT_S = 30.0
+DRAIN_TIMEOUT = Option(
+    "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
+)
+
+CACHE_DIR = Option(
+    "--cache-dir",
+    "Where prepared models and tokenizers are kept.",
+    path="any",
+    default_text="the user's cache directory",
+)
+
+
+def default_cache_dir() -> Path:
+    """Return the user's cache directory for tokenwire; it may not exist yet."""
+    return Path(platformdirs.user_cache_dir("tokenwire"))

@@ -1,0 +1,23 @@
+"""The protocol version and the compatibility check of peers."""
+
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+
+MAJOR = 1
+MINOR = 4
+
+
+def protocol_version() -> pb.ProtocolVersion:
+    """Return this build's protocol version."""
+    return pb.ProtocolVersion(major=MAJOR, minor=MINOR)
+
+
+def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:
+    """Raise InvalidRequest that says which side to upgrade if `peer` has another major version."""
+    if peer.major == MAJOR:
+        return
+    older = peer_name if peer.major < MAJOR else "this side"
+    raise InvalidRequest(
+        f"{peer_name} has protocol version {peer.major}.{peer.minor}, this side {MAJOR}.{MINOR}; "
+        f"upgrade tokenwire on {older}."
+    )

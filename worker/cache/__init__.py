@@ -1,0 +1,1 @@
+"""What an engine's prefix cache holds, for coordinators."""

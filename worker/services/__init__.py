@@ -1,0 +1,1 @@
+"""What a worker serves: sessions, control calls, health and metrics."""

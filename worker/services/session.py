@@ -1,0 +1,154 @@
+"""One coordinator's session: commands in, frames out, and every open slot aborted when it ends."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from tokenwire.errors import EngineFailed, InvalidRequest, TokenwireError, WorkerDraining
+from tokenwire.protocol.version import check_peer
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.frame_buffer import FrameBuffer
+from tokenwire.worker.engine.interface import Engine, Sequence
+
+log = logging.getLogger(__name__)
+
+SessionContext = grpc.aio.ServicerContext[pb.SessionRequest, pb.SessionResponse]
+
+
+class Session:
+    """The worker's side of one stream: owns its slots, each of which gets one terminal event."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        welcome: Callable[[], pb.Welcome],
+        is_draining: Callable[[], bool],
+        on_submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
+        check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
+    ) -> None:
+        """`on_submitted` is called with sequences that the engine accepted, and the length of their prompt.
+
+        `check_adapter` raises InvalidRequest if an adapter may not be read from its path.
+        """
+        self._engine = engine
+        self._welcome = welcome
+        self._is_draining = is_draining
+        self._on_submitted = on_submitted
+        self._check_adapter = check_adapter
+        self._slots: dict[int, Sequence] = {}
+        self._frame_buffer = FrameBuffer(self._close_slot)
+        self.coordinator_id = "?"
+
+    @property
+    def open_slots(self) -> int:
+        """Number of slots whose terminal event is not in the frame buffer yet."""
+        return len(self._slots)
+
+    @property
+    def frame_buffer(self) -> FrameBuffer:
+        """Buffer of this session's output."""
+        return self._frame_buffer
+
+    def announce_drain(self, deadline_s: float) -> None:
+        """Send a Draining event, so that the coordinator sends new requests elsewhere."""
+        draining = pb.Draining(deadline_ms=int(deadline_s * 1000))
+        self._frame_buffer.add_event(pb.SessionResponse(draining=draining))
+
+    def _close_slot(self, slot: int) -> None:
+        self._slots.pop(slot, None)
+
+    async def run(self, requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        """Serve the stream until either side ends it, then abort every open slot."""
+        sender: asyncio.Task[None] | None = None
+        try:
+            self._accept_hello(await anext(requests, pb.SessionRequest()))
+            await context.write(pb.SessionResponse(welcome=self._welcome()))
+            sender = asyncio.create_task(self._send(context))
+            async for request in requests:
+                await self._execute(request)
+        except InvalidRequest as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message)
+        finally:
+            if sender is not None:
+                sender.cancel()
+                with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError):
+                    await sender
+            await self.abort_all()
+
+    async def abort_requests(self, request_ids: set[str] | None) -> int:
+        """Abort requests by id, all for None; return the number of this session's slots that were aborted."""
+        open_sequences = self._slots.values()
+        sequences = [each for each in open_sequences if request_ids is None or each.request_id in request_ids]
+        if sequences:
+            await self._engine.abort(sequences)
+        return len(sequences)
+
+    async def abort_all(self) -> None:
+        """Abort every open slot."""
+        sequences = list(self._slots.values())
+        if sequences:
+            log.info("session of %s ended: aborting %d open slots", self.coordinator_id, len(sequences))
+            await self._engine.abort(sequences)
+
+    def _accept_hello(self, first: pb.SessionRequest) -> None:
+        if first.WhichOneof("command") != "hello":
+            raise InvalidRequest("The first command of a session must be a Hello.")
+        self.coordinator_id = first.hello.coordinator_id or "?"
+        check_peer(first.hello.protocol, f"coordinator {self.coordinator_id}")
+
+    async def _send(self, context: SessionContext) -> None:
+        while True:
+            for event in await self._frame_buffer.take():
+                await context.write(event)
+
+    async def _execute(self, request: pb.SessionRequest) -> None:
+        match request.WhichOneof("command"):
+            case "submit":
+                await self._submit(request.submit)
+            case "abort":
+                slots = self._slots
+                sequences = [slots[slot] for slot in request.abort.slots if slot in slots]
+                if sequences:
+                    await self._engine.abort(sequences)
+            case other:
+                log.warning("session of %s sent an unexpected command: %s", self.coordinator_id, other)
+
+    async def _submit(self, submit: pb.Submit) -> None:
+        self._check_slots(submit)
+        sequences = [
+            Sequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
+            for index, slot in enumerate(submit.slots)
+        ]
+        try:
+            if submit.lora.id:
+                self._check_adapter(submit.lora)  # the engine reads it if it is not loaded
+            self._admit(sequences)
+            await self._engine.submit(submit, sequences)
+            # Some may already have ended.
+            started = [sequence for sequence in sequences if sequence.slot in self._slots]
+            self._on_submitted(started, len(submit.prompt_token_ids))
+        except TokenwireError as error:
+            self._refuse(submit, sequences, error)
+        except Exception as error:
+            log.exception("engine failed on submitting request %s", submit.request_id)
+            self._refuse(submit, sequences, EngineFailed(f"The engine could not accept the request: {error}"))
+
+    def _check_slots(self, submit: pb.Submit) -> None:
+        # A refusal would end another request's slots, so a coordinator that reuses slots loses its session.
+        slots = list(submit.slots)
+        if not slots or len(set(slots)) != len(slots) or not self._slots.keys().isdisjoint(slots):
+            raise InvalidRequest(f"Request {submit.request_id} names no slots or slots in use: {slots}.")
+
+    def _admit(self, sequences: list[Sequence]) -> None:
+        if self._is_draining():
+            raise WorkerDraining("The worker is draining; send the request to another one.")
+        self._slots.update((sequence.slot, sequence) for sequence in sequences)
+
+    def _refuse(self, submit: pb.Submit, sequences: list[Sequence], error: TokenwireError) -> None:
+        for sequence in sequences:
+            self._slots.pop(sequence.slot, None)
+        refusal = pb.Refusal(slots=submit.slots, code=error.refusal_code, message=error.message, param=error.param)
+        self._frame_buffer.add_event(pb.SessionResponse(refusal=refusal))

@@ -1,0 +1,1 @@
+"""The serving state of a worker, and the operations that change it."""
