@@ -18,9 +18,10 @@ class WorkerMetrics:
 
     def __init__(self, engine: Engine, sessions: Callable[[], int]) -> None:
         self._engine = engine
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        connected = Gauge("tokenwire_worker_sessions", "Connected coordinators.", registry=self._registry)
+        self.registry = CollectorRegistry()
+        """The metrics of the process."""
+        ProcessCollector(registry=self.registry)
+        connected = Gauge("tokenwire_worker_sessions", "Connected coordinators.", registry=self.registry)
         connected.set_function(sessions)
 
     async def text(self) -> bytes:
@@ -31,7 +32,7 @@ class WorkerMetrics:
     def collect(self) -> Iterable[Metric]:
         """Yield the metric families of the engine and of the process."""
         yield from self._engine.metrics()
-        yield from self._registry.collect()
+        yield from self.registry.collect()
 
 
 class MetricsServer:

@@ -28,14 +28,16 @@ class FleetCollector(Collector):
         yield self._states()
         yield self._losses()
         yield self._of_workers(
-            "requests_running", "Sequences running on a worker.", lambda session: session.workload.load.running
+            "requests_running",
+            "Sequences running on a worker, as it reports.",
+            lambda session: session.workload.load.running,
         )
         yield self._of_workers(
             "requests_waiting", "Sequences in a worker's own queue.", lambda session: session.workload.load.waiting
         )
         yield self._of_workers(
             "kv_cache_usage_ratio",
-            "Fraction of a worker's KV cache in use.",
+            "Fraction of a worker's KV cache in use, 0 to 1.",
             lambda session: session.workload.load.kv_cache_usage,
         )
         yield self._of_workers(
@@ -44,7 +46,9 @@ class FleetCollector(Collector):
         yield from self._queues()
         yield from self._stats_by_model()
         failover = CounterMetricFamily(
-            "tokenwire_failover_sequences", "Sequences whose worker was lost.", labels=("result",)
+            "tokenwire_failover_sequences",
+            "Sequences whose worker was lost: resumed, replayed, failed or poisoned.",
+            labels=("result",),
         )
         for result in ("resumed", "replayed", "failed", "poisoned"):
             failover.add_metric((result,), getattr(self._failover, result))
@@ -52,7 +56,10 @@ class FleetCollector(Collector):
 
     def _states(self) -> Metric:
         family = GaugeMetricFamily(
-            "tokenwire_worker_state", "1 for the current state of a worker.", labels=("worker", "model", "state")
+            "tokenwire_worker_state",
+            "1 for the current state of a worker: connecting, ready, stalled (connected, but its engine makes no "
+            "step), draining, or out_of_sync (connected, but it differs from its model's desired state).",
+            labels=("worker", "model", "state"),
         )
         for session in self._pool.sessions:
             current = self._state(session)
@@ -62,7 +69,10 @@ class FleetCollector(Collector):
 
     def _losses(self) -> Metric:
         family = CounterMetricFamily(
-            "tokenwire_worker_losses", "Lost sessions with a worker, by reason.", labels=("worker", "model", "reason")
+            "tokenwire_worker_losses",
+            "Lost sessions with a worker: closed (its process or connection ended), heartbeat_timeout, protocol_error, "
+            "or stalled (heartbeats, but no engine step).",
+            labels=("worker", "model", "reason"),
         )
         for session in self._pool.sessions:
             for reason, count in session.losses.items():
@@ -88,7 +98,9 @@ class FleetCollector(Collector):
             requests.add_metric((model,), request_count)
             sequences.add_metric((model,), sequence_count)
         rejected = CounterMetricFamily(
-            "tokenwire_queue_rejected", "Requests rejected by admission.", labels=("model", "reason")
+            "tokenwire_queue_rejected",
+            "Requests rejected by admission: full, no_worker or timeout.",
+            labels=("model", "reason"),
         )
         for (model, reason), count in self._queue.rejections.items():
             rejected.add_metric((model, reason), count)
@@ -96,11 +108,13 @@ class FleetCollector(Collector):
 
     def _stats_by_model(self) -> Iterator[Metric]:
         gaps = HistogramMetricFamily(
-            "tokenwire_inter_token_latency_seconds", "Time between tokens of a sequence.", labels=("model",)
+            "tokenwire_inter_token_latency_seconds",
+            "Time between tokens of a sequence, for each token but the first; not for plain vLLM servers.",
+            labels=("model",),
         )
         overshoot = CounterMetricFamily(
             "tokenwire_overshoot_tokens",
-            "Tokens received for sequences that had already ended or been aborted.",
+            "Tokens received for sequences that had already ended: after a stop string, or without a client.",
             labels=("model",),
         )
         for model, stats in self._pool.stats_by_model.items():

@@ -61,7 +61,10 @@ class _LoopLag:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lag = Histogram(
-            "tokenwire_event_loop_lag_seconds", "Delay of a timer.", registry=registry, buckets=_LAG_BUCKETS_S
+            "tokenwire_event_loop_lag_seconds",
+            "Delay of a timer: a blocked event loop delays every stream.",
+            registry=registry,
+            buckets=_LAG_BUCKETS_S,
         )
         self._timer: asyncio.TimerHandle | None = None
 

@@ -21,20 +21,31 @@ class RequestMetrics:
             return Histogram(f"tokenwire_{name}_seconds", text, ("model",), registry=registry, buckets=buckets)
 
         labels = ("route", "model", "code", "outcome")
-        self._requests = counter("requests", "Finished HTTP requests.", *labels)
+        self._requests = counter(
+            "requests",
+            "Finished HTTP requests. The route is a template, or none for unknown paths and missing keys; the model is "
+            "that of an adapter's base, and empty if none was reached.",
+            *labels,
+        )
         gauge = Gauge("tokenwire_requests_in_flight", "HTTP requests in flight.", registry=registry)
         gauge.set_function(in_flight)
         self._duration = histogram("request_duration", "Time from a request to the end of its response.")
         self._first_token = histogram("time_to_first_token", "Time from a request to its first token.")
         self._per_token = histogram(
-            "time_per_output_token", "Mean time per output token after the first.", TOKEN_GAP_BOUNDS_S
+            "time_per_output_token", "Mean time per output token of a request after the first.", TOKEN_GAP_BOUNDS_S
         )
         self._queue = histogram("queue_time", "Time from the prepared prompt to its dispatch to a worker.")
-        self._prompt = counter("prompt_tokens", "Prompt tokens.", "model")
+        self._prompt = counter("prompt_tokens", "Prompt tokens of requests that were dispatched to a worker.", "model")
         self._cached = counter("prompt_tokens_cached", "Prompt tokens found in a worker's prefix cache.", "model")
         self._reused = counter("prompt_tokens_reused", "Prompt tokens reused from the history of chats.", "model")
-        self._completion = counter("completion_tokens", "Completion tokens.", "model")
-        self._finished = counter("sequences_finished", "Finished sequences.", "model", "reason")
+        self._completion = counter("completion_tokens", "Tokens sent to clients.", "model")
+        self._finished = counter(
+            "sequences_finished",
+            "Dispatched sequences that ended, by finish reason (stop, stop_string, length, repetition, abort), or by "
+            "the outcome of a request that ended before them.",
+            "model",
+            "reason",
+        )
 
     def on_end(self, record: RequestRecord) -> None:
         """Count a finished request."""

@@ -1,0 +1,1 @@
+"""Scripts of the repository, which are no part of the package."""

@@ -1,0 +1,1 @@
+"""Generates pages of docs/reference/ from what the code declares; `make reference` writes them."""
