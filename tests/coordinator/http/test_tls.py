@@ -127,19 +127,22 @@ async def test_a_client_that_reads_slowly_is_not_cut(https: ssl.SSLContext, auth
 
 async def test_a_stalled_reader_is_cut(https: ssl.SSLContext, authority: Authority) -> None:
     """The reply is incomplete."""
+    cut = asyncio.Event()
 
     async def route(exchange: Exchange) -> None:
         exchange.watch()
         await exchange.begin()
         await exchange.congest()
         await exchange.lost.wait()
+        cut.set()
 
     async with (
         serving(route, lent=True, stall_timeout_s=0.2, context=https) as port,
         connected_to(port, trust(authority)) as client,
     ):
         await client.send("/")
-        await asyncio.sleep(0.5)
+        await cut.wait()
+
         assert not (await client.read_reply()).complete
 
 
