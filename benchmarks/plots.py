@@ -46,7 +46,7 @@ def cost(per_token: Results, per_request: Results) -> Figure:
     left.yaxis.set_major_formatter("{x:g}")
     names = {"coordinator": "tokenwire", "bare uvicorn": "bare uvicorn, constants"}
     _lines(right, per_request["per_request"], names, "us_per_request")
-    right.set(title="per request, beside its tokens", ylabel="CPU, µs")
+    right.set(title="per request of one token", ylabel="CPU, µs")
     right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xscale("log", base=2)

@@ -89,7 +89,7 @@ def test_paths_of_commands_exist(command: Command) -> None:
 
 
 def test_certificates_are_made_as_shown(tmp_path: Path) -> None:
-    """The block of openssl commands runs, and the certificates verify."""
+    """The first block of openssl commands runs, and the certificates verify."""
     (block,) = re.findall(
         r"^```sh\n(openssl req -x509.*?)^```", (ROOT / "docs" / "guides" / "tls.md").read_text(), re.M | re.S
     )

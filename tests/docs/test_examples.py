@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.docs.commands import ROOT, Command, commands
+from tests.docs.test_guides import PAGES
 from tests.e2e.checkpoints import adapter, changed_weights
 from tests.processes import Service
 from tokenwire.process.shared_options import default_cache_dir
@@ -56,14 +57,13 @@ def run(name: str, url: str = "http://127.0.0.1:9") -> str:
 
 
 NOT_RUN = (
-    "HOST:8000",
     "_weight_transfer_engine",
     "/start_weight_update",
     "update_info",
     "/finish_weight_update",
     "/get_sequence_logprobs/",
 )
-"""Parts of curl commands that need certificates, GPUs that transfer weights, or a CPU engine without adapters."""
+"""Parts of curl commands that need GPUs that transfer weights, or a CPU engine without adapters."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,11 @@ def curls() -> dict[str, list[Command]]:
     """Return the curl commands of each page, in order: some undo what others did."""
     found: dict[str, list[Command]] = {}
     for command in commands():
-        if command.program == "curl" and not any(part in command.text for part in NOT_RUN):
+        if (
+            command.program == "curl"
+            and command.page not in PAGES
+            and not any(part in command.text for part in NOT_RUN)
+        ):
             found.setdefault(command.page, []).append(command)
     return found
 

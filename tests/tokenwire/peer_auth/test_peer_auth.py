@@ -54,7 +54,7 @@ async def test_a_token_over_tls_needs_no_client_certificate(site: Site) -> None:
 async def test_the_documented_commands_create_working_certificates(tmp_path: Path) -> None:
     """The commands of docs/guides/tls.md, unchanged."""
     document = (Path(__file__).parents[3] / "docs/guides/tls.md").read_text()
-    commands = document.partition("### Certificates")[2].partition("```sh\n")[2].partition("```")[0]
+    commands = document.partition("## Make certificates")[2].partition("```sh\n")[2].partition("```")[0]
     running = await asyncio.create_subprocess_exec(
         "bash", "-ec", commands, cwd=tmp_path, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
