@@ -9,7 +9,7 @@ TOOLS := --enable-auto-tool-choice --tool-call-parser hermes --chat-template scr
 # Byte-compile modules even if the environment disables it: otherwise vLLM's take 12 s of every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults deploy-test bench clean
+.PHONY: help setup serve test test-fast test-long lint format proto reference docs plots parity conformance faults deploy-test vendor pictures bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -80,6 +80,12 @@ faults: .venv/.dev  ## inject faults into workers, networks and coordinators; wr
 
 deploy-test: .venv-deploy/.ready  ## render and check the chart, build and run images, simulate a rolling update
 	TOKENWIRE_BUILD_IMAGES=1 $(VENV)/pytest tests/deploy $(ARGS)
+
+vendor:  ## fetch the library of the status page's charts anew
+	@scripts/vendor-uplot.sh
+
+pictures: .venv/.dev  ## take the pictures of the status page in docs/images: about five minutes
+	TOKENWIRE_PICTURES=docs/images $(VENV)/pytest -n 0 tests/page/test_look.py
 
 bench: .venv/.dev  ## run the benchmarks; prints tables and writes JSON
 	$(VENV)/python -m benchmarks $(ARGS)

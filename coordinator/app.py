@@ -49,8 +49,11 @@ from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
+from tokenwire.coordinator.observability.observers import Observers
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.request_log import RequestLog
+from tokenwire.coordinator.observability.siblings import Siblings
+from tokenwire.coordinator.observability.traffic import TrafficSamples
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
@@ -73,7 +76,7 @@ class Core:
     generation: GenerationService
     admin: FleetAdmin
     status: FleetStatus
-    metrics: Metrics
+    observers: Observers
 
 
 def build_app(settings: CoordinatorSettings) -> FastAPI:
@@ -85,9 +88,9 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         finder.start()
-        await core.metrics.start()
+        await core.observers.start()
         yield
-        await core.metrics.stop()
+        await core.observers.stop()
         await finder.stop()
         core.failover.stop()
         await core.pool.stop()
@@ -101,7 +104,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
     app.state.readiness = core.readiness
     authenticator = _add_routes(app, settings, core)
     install_error_handlers(app)
-    listeners: list[RequestListener] = [core.metrics.requests]
+    listeners = core.observers.listeners()
     if settings.observability.request_log:
         listeners.append(RequestLog())
     if tracing is not None:
@@ -150,9 +153,17 @@ def build_core(settings: CoordinatorSettings) -> Core:
     )
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s)
     status = FleetStatus(pool, admin)
-    collector, relay = FleetCollector(pool, queue, failover.stats), Relay(lambda: pool.sessions)
-    metrics = Metrics(collector, relay, settings.siblings_dir, lambda: readiness.in_flight)
-    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, admin, status, metrics)
+    observers = _observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness)
+    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, admin, status, observers)
+
+
+def _observers(
+    settings: CoordinatorSettings, pool: WorkerPool, collector: FleetCollector, readiness: Readiness
+) -> Observers:
+    siblings = Siblings(settings.siblings_dir)
+    metrics = Metrics(collector, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight)
+    traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None
+    return Observers(metrics, siblings, traffic)
 
 
 def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
@@ -180,10 +191,10 @@ def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Auth
     app.include_router(token_routes(chat, generation, models, aborts, settings.api, authorization))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     app.include_router(admin)
-    app.include_router(service_routes(pool, models, core.readiness, core.metrics))
-    if settings.status_page:
+    app.include_router(service_routes(pool, models, core.readiness, core.observers.metrics))
+    if core.observers.traffic is not None:
         snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness)
-        app.include_router(page_routes(snapshot))
+        app.include_router(page_routes(snapshot, core.observers.traffic, core.observers.siblings))
     keys = open_keys(settings.auth)
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
     security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)

@@ -207,7 +207,7 @@ class CoordinatorSettings:
         ),
     )
     status_page: bool = option(
-        True, Option("--no-status-page", "Disable the status page at / and /status.json.", Section.HTTP)
+        True, Option("--no-status-page", "Disable the status page at / and its data.", Section.HTTP)
     )
     auth: AuthSettings = field(default_factory=AuthSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-# Browsers and container tools are the machine's own affair; these come with `make setup` and a network.
+# Container tools are the machine's own affair; these come with `make setup` and a network.
 _MISSING = re.compile(r"could not import|cannot be (fetched|made)|npm is not installed")
 
 

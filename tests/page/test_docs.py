@@ -6,19 +6,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.page.browser import CHROMIUM, Page, chromium
+from tests.page.browser import Page, chromium
 from tests.processes import Service, simulated_service
 
-CHAT = (
-    "[...document.querySelectorAll('.operation')].find(each => each.textContent.includes('/v1/chat/completionsReply'))"
-)
+CHAT = "[...document.querySelectorAll('.operation')].find(each => each.textContent.includes('/v1/chat/completionsC'))"
 STATUS = f"{CHAT}.querySelector('[role=status]').textContent"
 ANSWER = f"{CHAT}.querySelector('pre').textContent"
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
-]
 
 
 @pytest.fixture(scope="module")

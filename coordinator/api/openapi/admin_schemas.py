@@ -176,8 +176,8 @@ class PageModel(BaseModel):
     waiting_sequences: int
 
 
-class PageStatus(BaseModel):
-    """The state of the fleet in this process, for the status page."""
+class PageProcess(BaseModel):
+    """The state of the fleet as one process sees it."""
 
     process: str
     version: str
@@ -185,3 +185,27 @@ class PageStatus(BaseModel):
     uptime_s: float
     models: list[PageModel]
     workers: list[PageWorker]
+
+
+class PageStatus(BaseModel):
+    """The state of the fleet in each process of the port, for the status page."""
+
+    processes: list[PageProcess]
+
+
+class PageSamples(BaseModel):
+    """Samples of one process, each an array: `coordinator/observability/traffic.py` lists its columns."""
+
+    process: str
+    samples: list[list[Any]]
+
+
+class PageTraffic(BaseModel):
+    """Samples of the last hour of each process of the port, for the charts of the status page."""
+
+    time_s: float
+    period: int
+    period_s: int
+    first_token_bounds_s: list[float]
+    token_gap_bounds_s: list[float]
+    processes: list[PageSamples]

@@ -17,6 +17,7 @@ _FILES = {
     "/docs/style.css": ("style.css", "text/css"),
     "/docs/docs.js": ("docs.js", "text/javascript"),
     "/docs/attempt.js": ("attempt.js", "text/javascript"),
+    "/docs/theme.js": ("theme.js", "text/javascript"),
     "/docs/schema.js": ("schema.js", "text/javascript"),
     "/docs/elements.js": ("elements.js", "text/javascript"),
     "/docs/server.js": ("server.js", "text/javascript"),

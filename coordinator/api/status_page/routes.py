@@ -1,31 +1,69 @@
-"""GET /, its files and /status.json. The files hold no data: the page fetches it with its user's API key."""
+"""GET /, its files and its data. The files hold no data: the page fetches it with its user's API key."""
+
+import json
+import time
+from collections.abc import Sequence
 
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from tokenwire.coordinator.api.status_page.files import add_files
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
+from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
+from tokenwire.coordinator.observability.siblings import Siblings
+from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples
 
 _FILES = {
     "/": ("index.html", "text/html"),
     "/page/style.css": ("style.css", "text/css"),
-    "/page/main.js": ("main.js", "text/javascript"),
-    "/page/elements.js": ("elements.js", "text/javascript"),
-    "/page/server.js": ("server.js", "text/javascript"),
-    "/page/status.js": ("status.js", "text/javascript"),
-    "/page/chat.js": ("chat.js", "text/javascript"),
+    "/page/charts.css": ("charts.css", "text/css"),
+    "/page/uPlot.min.css": ("vendor/uplot/uPlot.min.css", "text/css"),
+    "/page/uPlot.iife.min.js": ("vendor/uplot/uPlot.iife.min.js", "text/javascript"),
+    **{
+        f"/page/{name}.js": (f"{name}.js", "text/javascript")
+        for name in (
+            *("main", "theme", "elements", "server", "status", "fleet", "table", "traffic", "charts"),
+            *("chat", "conversation", "reply"),
+        )
+    },
 }
 PAGE_PATHS = frozenset(_FILES)
 """Paths that need no API key."""
+_STATUS, _TRAFFIC = "status", "traffic"
 
 
-def page_routes(snapshot: Snapshot) -> APIRouter:
-    """Return the routes of the status page."""
+def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings) -> APIRouter:
+    """Return the routes of the status page. Its data are of all processes of the port."""
     router = APIRouter()
     add_files(router, _FILES)
+    process = json.dumps(snapshot.process)
+
+    def traffic_since(period: str) -> bytes:
+        return b'{"process":%b,"samples":%b}' % (process.encode(), samples.since(int(period)))
+
+    siblings.provide(_STATUS, lambda _: snapshot.json())
+    siblings.provide(_TRAFFIC, traffic_since)
 
     @router.get("/status.json")
     async def status() -> Response:
-        return JSONResponse(snapshot.take(), headers={"Cache-Control": "no-store"})
+        return _response("{", [snapshot.json(), *await siblings.fetch(_STATUS)])
+
+    @router.get("/status/traffic.json")
+    async def traffic(since: int = 0) -> Response:
+        now = {
+            "time_s": time.time(),
+            "period": time.monotonic() // PERIOD_S,
+            "period_s": PERIOD_S,
+            "first_token_bounds_s": FIRST_TOKEN_BOUNDS_S,
+            "token_gap_bounds_s": TOKEN_GAP_BOUNDS_S,
+        }
+        own = traffic_since(str(since))
+        return _response(json.dumps(now)[:-1] + ",", [own, *await siblings.fetch(_TRAFFIC, str(since))])
 
     return router
+
+
+def _response(beginning: str, processes: Sequence[bytes]) -> Response:
+    """Add the JSON of each process to the beginning of an object."""
+    content = beginning.encode() + b'"processes":[' + b",".join(processes) + b"]}"
+    return Response(content, media_type="application/json", headers={"Cache-Control": "no-store"})

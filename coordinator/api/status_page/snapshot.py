@@ -1,5 +1,6 @@
 """The state of the fleet in this process, for the status page, without querying workers."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ class Snapshot:
         readiness: Readiness,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._process = process
+        self.process = process
         self._pool = pool
         self._fleet = fleet
         self._models = models
@@ -36,11 +37,14 @@ class Snapshot:
         self._clock = clock
         self._started = clock()
 
-    def take(self) -> dict[str, Any]:
-        """Return the snapshot."""
+    def json(self) -> bytes:
+        """Return the snapshot as JSON."""
+        return json.dumps(self._take(), separators=(",", ":")).encode()
+
+    def _take(self) -> dict[str, Any]:
         ready = "ready" if self._pool.is_ready() else "no worker is ready"
         return {
-            "process": self._process,
+            "process": self.process,
             "version": __version__,
             "state": "stopping" if self._readiness.stopping else ready,
             # Counters are read together with the time, so that two snapshots give a rate.

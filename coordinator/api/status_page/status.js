@@ -1,103 +1,116 @@
-// Renders a snapshot (/status.json): figures, workers, models. Rates are differences between two snapshots of one process.
+// Renders the state of the fleet: figures, and tables of workers, models and processes.
 
-import { byId, setClass, make, setText, showRows } from "./elements.js";
+import { byId, make, setClass, setText } from "./elements.js";
+import { merge, sum } from "./fleet.js";
+import { Table } from "./table.js";
 
-const KEPT = 120;
 const number = new Intl.NumberFormat("en");
-const rates = [];
-/** The last snapshot of each process: several may answer in turn. */
-const last = new Map();
+const rounded = (value) => (value === null ? "–" : number.format(Math.round(value)));
 
-/** Render a snapshot. */
-export function showStatus(snapshot) {
-  const before = last.get(snapshot.process);
-  last.set(snapshot.process, snapshot);
-  const perWorker = snapshot.workers.map((worker) => rateOf(worker, before, snapshot));
-  const ready = snapshot.workers.filter((worker) => worker.session === "ready" && worker.routable).length;
+const workers = new Table(
+  byId("workers"),
+  [
+    { label: "address", value: (worker) => worker.worker },
+    {
+      label: "model",
+      value: (worker) => worker.model,
+      cell: (worker) => ({ text: worker.model ?? "–", note: worker.weight_version ? `weights ${worker.weight_version}` : "" }),
+    },
+    { label: "state", value: stateOf, cell: (worker) => ({ text: stateOf(worker), tone: `dot ${toneOf(worker)}`, note: reasonOf(worker) }) },
+    { label: "running", numeric: true, value: (worker) => worker.running ?? worker.open_slots, cell: runningOf },
+    { label: "waiting", numeric: true, value: (worker) => worker.waiting },
+    {
+      label: "KV cache",
+      numeric: true,
+      value: (worker) => worker.kv_cache_usage,
+      cell: ({ kv_cache_usage: usage }) => ({ text: usage === null ? "–" : `${(100 * usage).toFixed(1)} %` }),
+    },
+    { label: "tokens/s", numeric: true, value: (worker) => worker.rate, cell: (worker) => ({ text: rounded(worker.rate) }) },
+  ],
+  true,
+);
+const models = new Table(byId("models"), [
+  {
+    label: "name",
+    value: (model) => model.key,
+    cell: ({ names: [name, ...others] }) => ({ text: name, note: others.length ? `also ${others.join(", ")}` : "" }),
+  },
+  { label: "adapters", value: (model) => model.adapters.join(", ") || null },
+  {
+    label: "context",
+    numeric: true,
+    value: (model) => model.max_model_len,
+    cell: (model) => ({ text: model.max_model_len ? `${number.format(model.max_model_len)} tokens` : "–" }),
+  },
+  { label: "queued requests", numeric: true, value: (model) => model.waiting_requests },
+]);
+const processes = new Table(byId("processes"), [
+  { label: "process", value: (process) => process.key },
+  { label: "state", value: (process) => process.state },
+  { label: "up", numeric: true, value: (process) => process.uptime, cell: (process) => ({ text: durationOf(process.uptime) }) },
+  { label: "open sequences", numeric: true, value: (process) => process.open },
+  { label: "tokens/s", numeric: true, value: (process) => process.rate, cell: (process) => ({ text: rounded(process.rate) }) },
+]);
 
-  setText(byId("version"), snapshot.version);
-  setText(byId("process"), snapshot.process);
-  setText(byId("state"), `${snapshot.state}, ${ready} of ${snapshot.workers.length} workers ready`);
-  setClass(byId("state"), `state ${snapshot.state !== "ready" ? "bad" : ready < snapshot.workers.length ? "wait" : "good"}`);
+/** Render the snapshots of all processes. */
+export function showStatus(snapshots) {
+  const fleet = merge(snapshots);
+  const ready = fleet.workers.filter((worker) => worker.ready).length;
+  const all = fleet.workers.length;
+  setText(byId("version"), fleet.version);
+  setText(byId("state"), `${fleet.state}, ${ready} of ${all} workers ready`);
+  setClass(byId("state"), `state dot ${fleet.state !== "ready" ? "bad" : ready < all ? "wait" : "good"}`);
 
-  showFigures(snapshot, before ? sum(perWorker) : null);
-  byId("no-workers").hidden = snapshot.workers.length > 0;
-  showRows(byId("workers"), snapshot.workers.map((worker, index) => workerRow(worker, perWorker[index])));
-  showRows(byId("models"), snapshot.models.map(modelRow));
-  showChoices(snapshot.models);
+  const rates = fleet.processes.map((process) => process.rate);
+  setText(byId("rate"), rates.includes(null) ? "–" : rounded(sum(rates)));
+  setText(byId("running"), number.format(sum(fleet.workers.map((worker) => worker.running ?? worker.open_slots))));
+  setText(byId("waiting"), number.format(sum(fleet.workers.map((worker) => worker.waiting ?? 0))));
+  setText(byId("queued"), number.format(sum(fleet.models.map((model) => model.waiting_requests))));
+
+  byId("no-workers").hidden = all > 0;
+  byId("processes-section").hidden = fleet.processes.length < 2;
+  workers.show(fleet.workers);
+  models.show(fleet.models);
+  processes.show(fleet.processes);
+  offerModels(fleet.models);
 }
 
 /** Show that there is no snapshot, and why. */
 export function showUnavailable(reason) {
   setText(byId("state"), reason);
-  setClass(byId("state"), "state bad");
+  setClass(byId("state"), "state dot bad");
 }
 
-function rateOf(worker, before, now) {
-  const then = before?.workers.find((each) => each.worker === worker.worker);
-  const seconds = now.uptime_s - (before?.uptime_s ?? now.uptime_s);
-  return then && seconds > 0 ? Math.max(0, worker.tokens - then.tokens) / seconds : 0;
+function stateOf(worker) {
+  const paused = worker.session !== "connecting" && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
+  return worker.session + paused;
 }
 
-function showFigures(snapshot, rate) {
-  setText(byId("rate"), rate === null ? "–" : number.format(Math.round(rate)));
-  setText(byId("running"), number.format(sum(snapshot.workers.map((worker) => worker.running ?? worker.open_slots))));
-  setText(byId("waiting"), number.format(sum(snapshot.workers.map((worker) => worker.waiting ?? 0))));
-  setText(byId("queued"), number.format(sum(snapshot.models.map((model) => model.waiting_requests))));
-  if (rate === null) return;
-  rates.push(rate);
-  if (rates.length > KEPT) rates.shift();
-  const top = Math.max(1, ...rates);
-  const points = rates.map((each, index) => `${KEPT - rates.length + index},${29 - (28 * each) / top}`);
-  byId("history-line").setAttribute("points", points.join(" "));
-}
-
-function workerRow(worker, rate) {
-  const connected = worker.session !== "connecting";
-  const paused = connected && worker.pause_state !== "running" ? `, ${worker.pause_state}` : "";
-  const tone = worker.session === "ready" && worker.routable ? "good" : ["draining", "stalled"].includes(worker.session) ? "wait" : "bad";
-  const usage = worker.kv_cache_usage === null ? "–" : `${(100 * worker.kv_cache_usage).toFixed(1)} %`;
-  return {
-    key: worker.worker,
-    cells: [
-      { label: "address", text: worker.worker },
-      { label: "model", text: worker.model ?? "–", note: worker.weight_version ? `weights ${worker.weight_version}` : "" },
-      { label: "state", text: worker.session + paused, tone, note: reasonOf(worker) },
-      { label: "running", text: runningOf(worker, connected), className: "number" },
-      { label: "waiting", text: worker.waiting === null ? "–" : number.format(worker.waiting), className: "number" },
-      { label: "KV cache", text: usage, className: "number" },
-      { label: "tokens/s", text: number.format(Math.round(rate)), className: "number" },
-    ],
-  };
-}
-
-/** For servers that do not report what they run: the sequences sent by this process. */
-function runningOf(worker, connected) {
-  if (worker.running === null) return connected ? `${number.format(worker.open_slots)} from here` : "–";
-  return `${number.format(worker.running)} of ${number.format(worker.max_num_seqs)}`;
+function toneOf(worker) {
+  return worker.ready ? "good" : ["draining", "stalled"].includes(worker.session) ? "wait" : "bad";
 }
 
 function reasonOf(worker) {
-  const reasons = new Set([worker.reason, worker.reconcile_error].filter(Boolean));
-  return [...reasons].join("; ");
+  return [...new Set([worker.only, worker.reason, worker.reconcile_error].filter(Boolean))].join("; ");
 }
 
-function modelRow(model) {
-  const [name, ...others] = model.names;
-  return {
-    key: name,
-    cells: [
-      { label: "name", text: name, note: others.length ? `also ${others.join(", ")}` : "" },
-      { label: "adapters", text: model.adapters.join(", ") || "–" },
-      { label: "context", text: model.max_model_len ? number.format(model.max_model_len) : "–", className: "number" },
-      { label: "queued requests", text: number.format(model.waiting_requests), className: "number" },
-    ],
-  };
+/** For servers that do not report what they run: the sequences sent by this coordinator. */
+function runningOf(worker) {
+  const { session, running, max_num_seqs: most, open_slots: own } = worker;
+  if (running === null) return { text: session === "connecting" ? "–" : `${number.format(own)} from here` };
+  return { text: `${number.format(running)} of ${number.format(most)}` };
+}
+
+function durationOf(seconds) {
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) return `${Math.floor(seconds)} s`;
+  if (minutes < 60) return `${minutes} min`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** List the models in the playground, keeping the selected one if it is still served. */
-function showChoices(models) {
-  const names = models.flatMap((model) => [model.names[0], ...model.adapters]);
+function offerModels(served) {
+  const names = served.flatMap((model) => [model.names[0], ...model.adapters]);
   const select = byId("chat-model");
   const shown = [...select.options].map((option) => option.value);
   if (names.length === shown.length && names.every((name, index) => name === shown[index])) return;
@@ -105,5 +118,3 @@ function showChoices(models) {
   select.replaceChildren(...names.map((name) => make("option", "", name)));
   if (names.includes(chosen)) select.value = chosen;
 }
-
-const sum = (values) => values.reduce((total, value) => total + value, 0);

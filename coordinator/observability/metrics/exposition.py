@@ -6,17 +6,20 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
+from tokenwire.coordinator.observability.metrics.families import dumped, loaded
 from tokenwire.coordinator.observability.metrics.merge import merged
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
+from tokenwire.coordinator.observability.siblings import Siblings
 
+_TOPIC = "metrics"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exposition:
     """Composes the response."""
 
-    def __init__(self, registry: CollectorRegistry, siblings: SiblingSockets | None, workers: Relay | None) -> None:
+    def __init__(self, registry: CollectorRegistry, siblings: Siblings, workers: Relay | None) -> None:
+        siblings.provide(_TOPIC, lambda _: dumped(registry.collect()))
         self._registry = registry
         self._siblings = siblings
         self._workers = workers
@@ -27,7 +30,7 @@ class Exposition:
         return generate_latest(_Families(merged([list(self._registry.collect()), *others]))) + relayed
 
     async def _others(self) -> Sequence[Sequence[Metric]]:
-        return () if self._siblings is None else await self._siblings.families()
+        return [loaded(families) for families in await self._siblings.fetch(_TOPIC)]
 
     async def _relayed(self) -> bytes:
         return b"" if self._workers is None else await self._workers.text()

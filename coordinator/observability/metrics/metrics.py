@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 
@@ -11,23 +10,23 @@ from tokenwire.coordinator.observability.metrics.exposition import Exposition
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.metrics.request_metrics import RequestMetrics
-from tokenwire.coordinator.observability.metrics.siblings import SiblingSockets
+from tokenwire.coordinator.observability.siblings import Siblings
 
 _LAG_INTERVAL_S = 0.25
 _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Metrics:
-    """The registry of one coordinator process, with its collectors and sockets."""
+    """The registry of one coordinator process, with its collectors."""
 
     def __init__(
         self,
         fleet: FleetCollector,
         workers: Relay | None = None,
-        siblings: Path | None = None,
+        siblings: Siblings | None = None,
         in_flight: Callable[[], float] = lambda: 0,
     ) -> None:
-        """`siblings` is a directory shared by the processes of one port, `in_flight` counts requests."""
+        """`siblings` are the other processes of the port, `in_flight` counts requests."""
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry, in_flight)
         """The listener for requests."""
@@ -36,20 +35,15 @@ class Metrics:
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)
         info.labels(__version__).set(1)
         self._lag = _LoopLag(self.registry)
-        self._siblings = None if siblings is None else SiblingSockets(siblings, self.registry.collect)
-        self._exposition = Exposition(self.registry, self._siblings, workers)
+        self._exposition = Exposition(self.registry, siblings or Siblings(), workers)
 
-    async def start(self) -> None:
-        """Start measuring the event loop's lag and serving the sibling processes."""
+    def start(self) -> None:
+        """Start measuring the event loop's lag."""
         self._lag.start()
-        if self._siblings is not None:
-            await self._siblings.start()
 
-    async def stop(self) -> None:
-        """Stop both."""
+    def stop(self) -> None:
+        """Stop measuring it."""
         self._lag.stop()
-        if self._siblings is not None:
-            await self._siblings.stop()
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -1,0 +1,29 @@
+// The conversation of the playground, kept in this tab until it is closed; the server stores none of it.
+
+const KEY = "tokenwire-conversation";
+const turns = load();
+
+/** Turns are {role: "user", content} or {role: "assistant", content, reasoning, name, note, tokens}. */
+export const allTurns = () => turns;
+
+/** Return what the model gets. */
+export const messages = () => turns.map(({ role, content }) => ({ role, content }));
+
+export function addTurns(...added) {
+  turns.push(...added);
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify(turns));
+  } catch {
+    // The browser limits the size: the conversation goes on, and does not outlive a reload.
+    sessionStorage.removeItem(KEY);
+  }
+}
+
+export function clearTurns() {
+  turns.length = 0;
+  sessionStorage.removeItem(KEY);
+}
+
+function load() {
+  return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
+}

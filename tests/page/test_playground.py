@@ -1,0 +1,102 @@
+"""The playground in a real browser, with real processes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.page.browser import Page
+from tests.page.conftest import shown
+from tests.page.playground import IDLE, notes, send, wait_replies
+from tests.processes import Service, simulated_service
+
+LOG = "document.querySelector('#chat-log').innerText"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A worker whose tokens are bytes."""
+    folder = tmp_path_factory.mktemp("service")
+    with simulated_service(folder, "--sim-step-ms", "10", coordinator_options=["--enable-debug-headers"]) as service:
+        yield service
+
+
+@pytest.fixture
+def playground(page: Page, service: Service) -> Iterator[Page]:
+    """An empty conversation."""
+    with shown(page, f"{service.url}/#playground"):
+        page.click("#chat-clear")
+        yield page
+
+
+def test_a_reply_is_streamed_and_stopped(playground: Page, service: Service) -> None:
+    """It grows; stopping aborts it on the worker, and what arrived stays in the conversation."""
+    send(playground, "Go on", max_tokens=20_000)
+    playground.wait_for("document.querySelector('.assistant .said').textContent.length > 20")
+
+    playground.click("#chat-cancel")
+
+    playground.wait_for(IDLE)
+    assert playground.text("#chat-note") == "Stopped."
+    service.wait_slots(0)
+    assert playground.evaluate("JSON.parse(sessionStorage['tokenwire-conversation'])[1].content.length") > 20
+
+
+def test_a_reply_shows_its_tokens(playground: Page, service: Service) -> None:
+    """Each with its id and log-probability, its worker, and the finish reason."""
+    send(playground, "Hello", max_tokens=12, tokens=True)
+    wait_replies(playground, 1)
+
+    tokens = playground.evaluate(
+        "[...document.querySelectorAll('.tokens li')].map(each => each.innerText.split('\\n'))"
+    )
+    said = playground.evaluate("document.querySelector('.assistant .said').textContent")
+    (note,) = notes(playground)
+    assert len(tokens) == 12
+    assert "".join(text for text, _, _ in tokens).replace("␣", " ") == said
+    for text, token_id, logprob in tokens:
+        assert int(token_id) == ord(text.replace("␣", " "))  # the simulated tokenizer's tokens are bytes
+        assert float(logprob.replace("−", "-")) <= 0
+    assert f"from {service.addresses[0]}" in note
+    assert "ended by length" in note
+    assert "12 made" in note
+
+
+def test_tokens_are_requested_only_on_demand(playground: Page) -> None:
+    """Without the box there are none."""
+    send(playground, "Hello", max_tokens=5)
+    wait_replies(playground, 1)
+
+    assert playground.evaluate("document.querySelector('.tokens')") is None
+
+
+def test_a_conversation_continues_until_it_is_cleared(playground: Page, service: Service) -> None:
+    """Later requests have the earlier turns, also after a reload; a stop string ends a reply."""
+    send(playground, "One", max_tokens=30, tokens=True)
+    wait_replies(playground, 1)
+    first = playground.evaluate("document.querySelector('.assistant .said').textContent")
+    log = playground.evaluate(LOG)
+
+    playground.open("about:blank")
+    playground.open(f"{service.url}/#playground")
+    playground.wait_for("document.querySelector('#chat-model').value")
+    playground.evaluate("document.querySelector('.assistant details').open = true")
+    assert playground.evaluate(LOG) == log
+
+    send(playground, "One", max_tokens=30, stop=first[:1])
+    wait_replies(playground, 2)
+    before = [int(note.split(" prompt tokens")[0].split()[-1]) for note in notes(playground)]
+    assert before[1] > before[0] + 30
+
+    playground.click("#chat-clear")
+    assert playground.evaluate("document.querySelector('#chat-log').children.length") == 0
+    assert playground.evaluate("sessionStorage.length") == 0
+
+
+def test_errors_are_the_servers_messages(playground: Page) -> None:
+    """The next request works."""
+    send(playground, "Hello", max_tokens=3, stop="x" * 5000)
+    playground.wait_for("document.querySelector('#chat-note').textContent.includes('4096')")
+    playground.problems.clear()  # the browser itself names every 400
+
+    send(playground, "Hello", max_tokens=3)
+    wait_replies(playground, 1)
