@@ -22,6 +22,13 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 _ROOT = Path(__file__).resolve().parents[1]
 _WARM_UP, _WALKS = 3, 5
 _CHAT = {"messages": [{"role": "user", "content": "Say hello, please."}], "max_tokens": 3, "stream": True}
+BODIES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "stop": {"stop": ["###"], "temperature": 0.7},
+    "choices": {"n": 2, "logprobs": True, "temperature": 0.7},
+    "conversation": {"session_id": "walk"},
+}
+"""Fields that a chat has besides its message."""
 
 _JSON = {"Content-Type": "application/json"}
 
@@ -65,9 +72,9 @@ class Walk:
         return self._names[path]
 
 
-def _ask(port: int, model: str) -> None:
+def _ask(port: int, body: dict[str, Any]) -> None:
     connection = HTTPConnection("127.0.0.1", port)
-    connection.request("POST", "/v1/chat/completions", json.dumps({**_CHAT, "model": model}), _JSON)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), _JSON)
     reply = connection.getresponse()
     text = reply.read().decode()
     if reply.status != 200:
@@ -84,10 +91,10 @@ def _model(port: int) -> str:
         time.sleep(0.05)
 
 
-def walk() -> list[Step]:
-    """Return the shortest of a few walks: the others include background work, such as heartbeats."""
+def walks() -> dict[str, list[Step]]:
+    """Return the shortest of a few walks of each body: the others include background work, such as heartbeats."""
     walked = Walk()
-    walks: list[list[Step]] = []
+    shortest: dict[str, list[Step]] = {}
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as bound:
         address = f"unix:{folder}/worker.sock"
         server = CoordinatorServer(CoordinatorSettings((address,)), bound)
@@ -96,11 +103,13 @@ def walk() -> list[Step]:
             port = bound.getsockname()[1]
             model = _model(port)
             try:
-                for index in range(_WARM_UP + _WALKS):
-                    walked.begin()
-                    _ask(port, model)
-                    if index >= _WARM_UP:
-                        walks.append(walked.steps)
+                for name, fields in BODIES.items():
+                    taken = []
+                    for _ in range(_WARM_UP + _WALKS):
+                        walked.begin()
+                        _ask(port, {**_CHAT, **fields, "model": model})
+                        taken.append(walked.steps)
+                    shortest[name] = min(taken[_WARM_UP:], key=len)
             finally:
                 server.should_exit = True
 
@@ -113,7 +122,7 @@ def walk() -> list[Step]:
             finally:
                 sys.setprofile(None)
                 client.join()
-    return min(walks, key=len)
+    return shortest
 
 
 def files(steps: Sequence[Step]) -> list[str]:
@@ -122,12 +131,14 @@ def files(steps: Sequence[Step]) -> list[str]:
 
 
 @click.command()
-def main() -> None:
-    """Print a chat's calls from its arrival to its submission, and the number of files and moves between files."""
-    steps = walk()
-    for name, function in steps:
+@click.option("--body", type=click.Choice(list(BODIES)), default="plain", help="The chat whose calls are printed.")
+def main(body: str) -> None:
+    """Print a chat's calls from its arrival to its submission, and how many files and moves each kind of chat takes."""
+    taken = walks()
+    for name, function in taken[body]:
         click.echo(f"{name:50} {function}")
-    click.echo(f"{len(files(steps))} files, {len(steps) - 1} moves between files")
+    for kind, steps in taken.items():
+        click.echo(f"{kind}: {len(files(steps))} files, {len(steps) - 1} moves between files")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Composes the coordinator: pool, models, generation, routes."""
 
 import asyncio
+import ipaddress
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import admin_routes
 from tokenwire.coordinator.api.anthropic.routes import messages_routes
 from tokenwire.coordinator.api.errors import install_error_handlers
-from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.middleware import AllowedHosts, RequestMiddleware
 from tokenwire.coordinator.api.openai.chat import ChatService, chat_routes
 from tokenwire.coordinator.api.openai.completions import completion_routes
 from tokenwire.coordinator.api.openai.render import render_routes
@@ -25,7 +26,6 @@ from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.tokens.routes import token_routes
-from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts, is_loopback
 from tokenwire.coordinator.auth.api_keys import open_keys
 from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
 from tokenwire.coordinator.fleet.aborts import FleetAborts
@@ -200,6 +200,11 @@ def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Auth
     security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)
     app.include_router(documentation_routes(app.routes, security))
     return None if keys is None else Authenticator(keys, free_paths, admin.routes)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is reachable only from this machine."""
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _add_middleware(

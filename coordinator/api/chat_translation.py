@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.fields.common import UnsupportedFields
+from tokenwire.coordinator.api.api_request import UnsupportedFields
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 

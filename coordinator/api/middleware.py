@@ -1,27 +1,72 @@
-"""The only ASGI middleware: request context and record, authentication, response headers, the end of a drain."""
+"""The only ASGI middleware: request context and record, host and key, response headers, the end of a drain."""
 
 import asyncio
+import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tokenwire.coordinator.api.errors import error_response
 from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
-from tokenwire.coordinator.auth.allowed_hosts import AllowedHosts
 from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
-from tokenwire.coordinator.http.connection import EXTENSION
+from tokenwire.coordinator.http.connection import EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
-from tokenwire.errors import TokenwireError, TooLarge
+from tokenwire.errors import Forbidden, TokenwireError, TooLarge
 from tokenwire.process.for_each import for_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
 _CLIENT_CLOSED_REQUEST = 499
 _SMALL_BODY_BYTES = 64 * 1024
+_LOCAL_DOMAINS = (".localhost", ".internal")
+"""Domains that cannot be registered; containers use the second one for their host."""
+
+
+class AllowedHosts:
+    """Rejects requests to other hosts, such as those of a page whose domain resolves to this machine (DNS rebinding).
+
+    Addresses and host names that cannot be registered are accepted.
+    """
+
+    def __init__(self, allowed: Collection[str] = ()) -> None:
+        """`allowed` are additional names, in lower case."""
+        self._allowed = frozenset({"", "localhost", *allowed})
+
+    def check(self, scope: Scope) -> None:
+        """Check every Host header of a request. Raises Forbidden."""
+        for name, value in scope["headers"]:
+            if name == b"host" and not self._allows(_host_name(value)):
+                raise _foreign_host(_host_name(value))
+
+    def _allows(self, host: str) -> bool:
+        return host in self._allowed or host.endswith(_LOCAL_DOMAINS) or _is_address(host)
+
+
+def _host_name(header: bytes) -> str:
+    """Return the host of a Host header, without its port."""
+    host = header.decode("latin-1").strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True  # no DNS is involved
+
+
+def _foreign_host(host: str) -> Forbidden:
+    return Forbidden(
+        f"This server listens on loopback and does not accept the host {host[:100]!r}. To allow it, start the server "
+        "with --allowed-host and the name."
+    )
 
 
 class RequestMiddleware:
@@ -61,8 +106,8 @@ class RequestMiddleware:
         record = RequestRecord(scope["method"], keeps_prompt=self._records_prompts)
         if b"traceparent" in headers:
             record.trace_headers = trace_headers(scope["headers"])
-        connection = scope.get("extensions", {}).get(EXTENSION)
-        context = RequestContext(record, headers, connection, self._readiness, self._max_body_bytes)
+        connection = scope.get("extensions", {}).get(EXTENSION) or AsgiConnection(receive, send)
+        context = RequestContext(connection, record, headers, self._readiness, self._max_body_bytes)
         scope[CONTEXT] = context
         self._readiness.in_flight += 1
         if self._start_listeners:

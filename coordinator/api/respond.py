@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, timeout_of
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
-from tokenwire.coordinator.http.connection import Connection, connection_of
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
 from tokenwire.coordinator.output.sse import ChunkEncoder, StreamedReply
 
@@ -41,13 +40,11 @@ async def _start(
     context.handle = await generation.start(prepared, reply, context, timeout_s)
 
 
-def _end(
-    context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply, connection: Connection
-) -> None:
+def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply) -> None:
     """Abort what is still running of a request, and complete its record."""
     if context.handle is not None:
         context.handle.abort()
-    record, progress = context.record, reply.progress
+    record, progress, connection = context.record, reply.progress, context.connection
     record.first_token_at, record.last_token_at = progress.first_at, progress.last_at
     record.finishes, record.error = progress.finishes, progress.failure
     # Choices of one prompt have the same cached tokens.
@@ -61,8 +58,8 @@ def _end(
 
 async def collect(generation: GenerationService, prepared: PreparedRequest, request: Request) -> list[CollectedChoice]:
     """Generate all choices. Raises the first error, or ClientDisconnect."""
-    context = request.scope[CONTEXT]
-    connection = context.connection or connection_of(request.scope, request.receive, request._send)
+    context: RequestContext = request.scope[CONTEXT]
+    connection = context.connection
     reply = CollectedReply(prepared.choices)
     await _start(generation, prepared, reply, context)
     try:
@@ -72,7 +69,7 @@ async def collect(generation: GenerationService, prepared: PreparedRequest, requ
             raise ClientDisconnect
         return choices
     finally:
-        _end(context, prepared, reply, connection)
+        _end(context, prepared, reply)
 
 
 class EventStream(Response):
@@ -90,8 +87,8 @@ class EventStream(Response):
         self._encoder = encoder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context = scope[CONTEXT]
-        connection = context.connection or connection_of(scope, receive, send)
+        context: RequestContext = scope[CONTEXT]
+        connection = context.connection
         prepared = self._prepared
         interval = prepared.request.stream_interval
         reply = StreamedReply(self._encoder, prepared.choices, prepared.prompt_tokens, interval)
@@ -110,7 +107,7 @@ class EventStream(Response):
                 await connection.flush()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            _end(context, prepared, reply, connection)
+            _end(context, prepared, reply)
 
 
 async def _wait_or_fail(reply: StreamedReply, context: RequestContext) -> None:

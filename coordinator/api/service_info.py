@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
 from tokenwire import __version__
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.http.readiness import Readiness

@@ -176,12 +176,17 @@ class WorkerPool(SessionListener[WorkerSession]):
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> PlacedRequest | None:
         """Send a request to a worker of a model with free capacity, preferably for all of it; None without one."""
-        free = {session: _free_capacity(session) for session in self._candidates_for(model, submit.lora.id)}
-        candidates = [session for session in free if free[session] >= len(listeners)]
-        candidates = candidates or [session for session in free if free[session] > 0]
-        if not candidates:
+        for_all: list[WorkerSession] = []
+        for_some: list[WorkerSession] = []
+        for session in self._candidates_for(model, submit.lora.id):
+            free = _free_capacity(session)
+            if free >= len(listeners):
+                for_all.append(session)
+            elif free > 0:
+                for_some.append(session)
+        if not for_all and not for_some:
             return None
-        decision = self._router.choose(candidates, submit, placement)
+        decision = self._router.choose(for_all or for_some, submit, placement)
         session, new_tokens = decision.worker, decision.new
         placement.on_placed(session)
         return PlacedRequest(decision, session.submit(submit, listeners, new_tokens), listeners)

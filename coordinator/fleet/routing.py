@@ -67,21 +67,15 @@ class Decision(Generic[WCo]):
 
     worker: WCo
     inputs: RoutingInputs
+    cached: int
+    """Prompt tokens that the worker is believed to have cached; the prompt's last token is always computed."""
+    new: int
+    """Tokens of the prompt that the worker has to compute."""
     ahead: int
     """Work ahead of the request when it was sent."""
     rivals: int
     """How many other workers could have taken it."""
     policy: Policy
-
-    @property
-    def cached(self) -> int:
-        """Prompt tokens that the worker is believed to have cached; the prompt's last token is always computed."""
-        return min(self.inputs.cached.get(self.worker.instance_id, 0), max(0, self.inputs.tokens - 1))
-
-    @property
-    def new(self) -> int:
-        """Tokens of the prompt that the worker has to compute."""
-        return self.inputs.tokens - self.cached
 
     def explain(self) -> str:
         """Return the worker and the reasons, on one line."""
@@ -148,9 +142,10 @@ class Router:
         preferred = [worker for worker in candidates if worker.instance_id not in placement.avoid] or candidates
         inputs = self._inputs(submit)
         chosen = preferred[0] if len(preferred) == 1 else self._cheapest(preferred, inputs)
-        decision = Decision(chosen, inputs, chosen.workload.ahead(), len(preferred) - 1, self._policy)
-        self._remember(decision)
-        return decision
+        cached = min(inputs.cached.get(chosen.instance_id, 0), max(0, inputs.tokens - 1))
+        self._remember(chosen.instance_id, inputs)
+        ahead = chosen.workload.ahead()
+        return Decision(chosen, inputs, cached, inputs.tokens - cached, ahead, len(preferred) - 1, self._policy)
 
     def _cheapest(self, workers: Sequence[W], inputs: RoutingInputs) -> W:
         return min(workers, key=lambda each: (self.cost(each, inputs), self._last_turn.get(each.instance_id, -1)))
@@ -213,8 +208,7 @@ class Router:
             adapter_worker=self._adapters.get(adapter) if adapter else None,
         )
 
-    def _remember(self, decision: Decision[Candidate]) -> None:
-        instance, inputs = decision.worker.instance_id, decision.inputs
+    def _remember(self, instance: str, inputs: RoutingInputs) -> None:
         self._last_turn[instance] = next(self._turns)
         if inputs.hashes:
             # The prompt is in the worker's cache, or will be before a later request is computed.

@@ -18,11 +18,11 @@ CONTEXT = "tokenwire.context"
 class RequestContext:
     """One request's headers, caller, record and connection, and the handle of its generation."""
 
+    connection: Connection
+    """The client's connection. Before it is watched, the request's body must have been read."""
     record: RequestRecord = field(default_factory=RequestRecord)
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Each header's first value."""
-    connection: Connection | None = None
-    """The client's connection, if the server lends it."""
     readiness: Readiness = field(default_factory=Readiness)
     max_body_bytes: int | None = None
     """Maximum size of the body; None: unlimited."""

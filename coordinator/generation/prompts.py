@@ -21,11 +21,8 @@ class PreparedPrompt:
     """The tokenized text; None for a prompt sent as ids, or one that begins with ids of earlier turns."""
     history: RequestHistory | None = None
     """What it reuses of its conversation, if it may reuse ids."""
-
-    @property
-    def reused(self) -> int:
-        """How many of its ids are those of an earlier prompt and completion."""
-        return 0 if self.history is None else self.history.reused
+    reused: int = 0
+    """How many of its ids are those of an earlier prompt and completion."""
 
     @property
     def new_ids(self) -> Sequence[int]:
@@ -50,7 +47,7 @@ async def prepare_prompt(
     if history is not None and isinstance(prompt, ChatPrompt) and prompt.history is not None:
         opened = await _open_history(prompt, prompt.history.prefix, model, truncation, history)
     if opened is not None and opened.token_ids is not None:
-        prepared = PreparedPrompt(opened.token_ids, None, opened)
+        prepared = PreparedPrompt(opened.token_ids, None, opened, opened.reused)
     else:
         prepared = await _prepare(prompt, model, truncation, max_tokens)
         if opened is not None:

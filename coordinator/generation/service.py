@@ -125,13 +125,12 @@ class GenerationService:
         limits.check_request(request, model)
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
-        for position, prompt in enumerate(request.prompts, 1):
+        for position, prompt in enumerate(request.prompts):
             prepared = await prepare_prompt(prompt, model, request.truncation, sampling.max_tokens, self._history)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, sampling, model, param))
             prompts.append(prepared)
-            if not position % _TURN:
-                await asyncio.sleep(0)
+            await _take_turns(position)
         if request.plan is not None:
             request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
         return PreparedRequest(request, model, prompts, max_tokens, _recording(request, model, prompts))
@@ -152,14 +151,13 @@ class GenerationService:
         self,
         prepared: PreparedRequest,
         reply: Reply,
-        context: RequestContext | None = None,
+        context: RequestContext,
         timeout_s: float | None = None,
     ) -> GenerationHandle:
         """Submit every prompt; the reply gets all choices, or a timeout. Their workers are added to the record.
 
         Raises Unavailable, Overloaded or Forbidden after aborting what was submitted.
         """
-        context = context or RequestContext()
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         if caller.models is not None:
             caller.check_model(request.model or model.names[0], *model.names)
@@ -170,13 +168,11 @@ class GenerationService:
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
-                submit = _submit_for(prepared, position, context)
                 choices = _choices(prepared, position, texts, reply)
+                submit = _submit_for(prepared, position, context)
                 handle.parts.append(self._fleet.submit(model.fleet_name, submit, choices, placement))
-                if not position:
-                    placement = replace(placement, joins=True)
-                if position % _TURN == _TURN - 1:
-                    await asyncio.sleep(0)
+                placement = replace(placement, joins=True)
+                await _take_turns(position)
         except BaseException:
             handle.abort()
             raise
@@ -189,6 +185,12 @@ class GenerationService:
     def submits(self, prepared: PreparedRequest) -> Iterator[pb.Submit]:
         """Return the workers' messages, one for each prompt; slots are assigned when they are sent."""
         return (_submit(prepared, position) for position in range(len(prepared.prompts)))
+
+
+async def _take_turns(position: int) -> None:
+    """Yield to the event loop after every few prompts."""
+    if position % _TURN == _TURN - 1:
+        await asyncio.sleep(0)
 
 
 def _with_defaults(asked: pb.SamplingParams, model: ServedModel) -> pb.SamplingParams:

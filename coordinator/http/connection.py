@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 EXTENSION = "tokenwire.connection"
 """The key of a lent connection among the ASGI extensions; see lent_connection.py."""
@@ -45,12 +45,6 @@ class Connection(Protocol):
 
     def release(self) -> None:
         """Stop watching."""
-
-
-def connection_of(scope: Scope, receive: Receive, send: Send) -> Connection:
-    """Return the connection of a request. The request's body must have been read."""
-    lent: Connection | None = scope.get("extensions", {}).get(EXTENSION)
-    return lent if lent is not None else AsgiConnection(receive, send)
 
 
 class AsgiConnection:

@@ -4,12 +4,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from starlette.types import Message
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
+from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.http.connection import AsgiConnection
+from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.parsing.rules import NoParsers
 from tokenwire.coordinator.text.logprobs import TokenTexts
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
@@ -42,6 +47,18 @@ def served_model(max_model_len: int = 20, defaults: dict[str, Any] | None = None
 def token_history() -> TokenHistory:
     """Return an empty history."""
     return TokenHistory(MemoryStore(1 << 20, 60.0))
+
+
+def request_context(record: RequestRecord | None = None, caller: Caller = ANYBODY) -> RequestContext:
+    """Return the context of a request without a client."""
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    async def send(message: Message) -> None:
+        raise AssertionError("nothing is sent")
+
+    return RequestContext(AsgiConnection(receive, send), record or RequestRecord(), caller=caller)
 
 
 def ids(text: str) -> Sequence[int]:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.app import build_app, is_loopback
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -123,3 +123,12 @@ async def test_a_rejected_request_is_logged_in_one_line(
     for shown in (TextFormatter("coordinator").format(record), JsonFormatter("coordinator").format(record)):
         assert shown.isprintable()
         assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [("127.0.0.1", True), ("127.0.1.1", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("10.0.0.7", False)],
+)
+def test_loopback_addresses_are_detected(address: str, loopback: bool) -> None:
+    """As reported by sockets."""
+    assert is_loopback(address) is loopback

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.errors import Forbidden, Unauthorized
 

@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.body import parse_json
+from tokenwire.coordinator.api.api_request import parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.parsing.request_model import RequestModel

@@ -10,7 +10,7 @@ from tokenwire.coordinator.api.admin.rl import rl_routes
 from tokenwire.coordinator.api.admin.rl_workers import discovery_routes
 from tokenwire.coordinator.api.admin.trl_weights import trl_weight_routes
 from tokenwire.coordinator.api.admin.weights import weight_routes
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus

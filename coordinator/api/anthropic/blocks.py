@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokenwire.coordinator.text.template.content_parts import without_billing_header
+from tokenwire.coordinator.text.template.messages import without_billing_header
 from tokenwire.errors import InvalidRequest
 
 Message = dict[str, Any]

@@ -10,8 +10,7 @@ from starlette.responses import JSONResponse, Response
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from tokenwire.coordinator.api.anthropic.response import as_messages, shown_usage, stop, whole_block
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.api_request import Headers, api_router
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices

@@ -1,50 +1,127 @@
-"""Request fields and headers shared by several routes."""
+"""Request fields shared by several routes: sampling, stop conditions, and what a response has."""
 
-import json
-import logging
-import uuid
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from tokenwire.coordinator.api.fields.identifiers import Identifier, checked_identifier
-from tokenwire.coordinator.api.fields.sampling import INT64_MAX, Int64, SamplingFields
-from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, structured_outputs
-from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
-from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, structured_outputs
+from tokenwire.coordinator.api.fields.wire_values import (
+    UINT32_MAX,
+    RepetitionDetection,
+    checked_biases,
+    checked_budget,
+    checked_cache_salt,
+    checked_number,
+    set_engine_fields,
+)
+from tokenwire.coordinator.generation.limits import MAX_IDS, MAX_STOP_STRINGS, out_of_vocabulary
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
+from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
+from tokenwire.protocol.seeds import NO_SEED
 from tokenwire.v1 import inference_pb2 as pb
 
-log = logging.getLogger(__name__)
+INT64_MAX = 2**63 - 1
+Int64 = Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
+UInt32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
+StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | None
 
-# Fields of vLLM that tokenwire does not serve, with the values that have no effect.
-NOT_SERVED: dict[str, tuple[Any, ...]] = {
-    "use_beam_search": (None, False),
-    "best_of": (None, 1),
-}
 
-# Fields without effect on the reply: accepted, as by vLLM and OpenAI.
-_HARMLESS = frozenset(
-    {
-        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
-        "prompt_cache_retention",
-    }
-)
-_MOST_NAMED = 100
-# vLLM's messages, which clients may match.
-_UNSUPPORTED_MESSAGES = {
-    "suffix": "suffix is only supported for models with FIM completion rendering",
-    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
-    "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
-}
+class SamplingFields(RequestModel):
+    """Sampling and stop conditions, with vLLM's names."""
 
-_MAX_RANK = 2**32 - 1
-"""The largest int32."""
+    model_config = ConfigDict(extra="allow")
+
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    n: int = 1
+    seed: Int64 | None = None
+    stop: StopStrings = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    logit_bias: Annotated[dict[str, float] | None, BeforeValidator(checked_biases)] = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] = Field(default_factory=list)
+    prompt_logprobs: Annotated[int | None, BeforeValidator(checked_number("prompt_logprobs"))] = None
+    logprob_token_ids: list[int] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    repetition_detection: RepetitionDetection | None = None
+    thinking_token_budget: Annotated[int | None, BeforeValidator(checked_budget)] = None
+    watermarking: bool | None = None
+    routed_experts_prompt_start: UInt32 = 0
+
+    def text_rules(self) -> TextRules:
+        """Return the options of text, which workers do not need."""
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return TextRules(
+            stop,
+            self.include_stop_str_in_output,
+            self.skip_special_tokens,
+            self.skip_special_tokens or self.spaces_between_special_tokens,
+        )
+
+    def grammar(self) -> pb.StructuredOutputs | None:
+        """Return the grammar of the output, if any. Raises InvalidRequest."""
+        return structured_outputs(self.structured_outputs, None)
+
+    def sampling(
+        self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
+    ) -> pb.SamplingParams:
+        """Return the sampling parameters. Raises InvalidRequest for numbers out of range.
+
+        logprobs: number of most likely tokens to report with each token; None: no report. prompt_logprobs: the same for
+        prompt tokens, if the request does not set it itself.
+        """
+        self._check_lengths(max_tokens)
+        if self.allowed_token_ids == []:
+            raise InvalidRequest("allowed_token_ids is not None and empty!", param="allowed_token_ids")
+        wanted = prompt_logprobs if self.prompt_logprobs is None else self.prompt_logprobs
+        return pb.SamplingParams(
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            repetition_penalty=self.repetition_penalty,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=int32(self.top_k, "top_k"),
+            min_p=self.min_p,
+            seed=None if self.seed == NO_SEED else self.seed,
+            stop_token_ids=ids(self.stop_token_ids, "stop_token_ids"),
+            ignore_eos=self.ignore_eos,
+            max_tokens=min(max_tokens, 2**32 - 1) if max_tokens is not None else None,
+            min_tokens=min(self.min_tokens, 2**32 - 1),
+            logprobs=None if self.logprob_token_ids else int32(logprobs, "logprobs"),
+            prompt_logprobs=int32(wanted, "prompt_logprobs"),
+            logprob_token_ids=ids(self.logprob_token_ids, "logprob_token_ids"),
+            logit_bias=logit_bias(self.logit_bias),
+            allowed_token_ids=ids(self.allowed_token_ids, "allowed_token_ids"),
+            bad_words=self.bad_words,
+            structured_outputs=self.grammar(),
+            thinking_token_budget=self.thinking_token_budget,
+            repetition_detection=self.repetition_detection.to_wire() if self.repetition_detection else None,
+            watermarking=self.watermarking,
+            routed_experts_prompt_start=self.routed_experts_prompt_start or None,
+        )
+
+    def _check_lengths(self, max_tokens: int | None) -> None:
+        """Raise InvalidRequest for limits of a reply's length that no reply has."""
+        if max_tokens is not None and max_tokens < 1:
+            raise InvalidRequest(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
+        if self.min_tokens < 0:
+            raise InvalidRequest(
+                f"min_tokens must be greater than or equal to 0, got {self.min_tokens}.", param="min_tokens"
+            )
 
 
 class StreamOptions(RequestModel):
@@ -128,100 +205,42 @@ class RequestFields(SamplingFields):
         return sampling
 
 
+def int32(value: int | None, param: str) -> int | None:
+    """Return a number that fits in the protocol. Raises InvalidRequest."""
+    if value is not None and not -(2**31) <= value < 2**31:
+        raise InvalidRequest(f"{param} is out of range: {value}", param=param)
+    return value
+
+
+def ids(token_ids: list[int] | None, param: str) -> list[int]:
+    """Return ids without duplicates. Raises InvalidRequest for values that cannot be ids."""
+    if token_ids and len(token_ids) > MAX_IDS:  # before each is looked at
+        raise InvalidRequest(f"{param} has {len(token_ids)} entries, more than {MAX_IDS}.", param=param)
+    for token_id in token_ids or ():
+        if not 0 <= token_id < 2**32:
+            raise out_of_vocabulary(token_id, param)
+    return list(dict.fromkeys(token_ids or ()))
+
+
+def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
+    """Return biases by id, clamped to the allowed range. Raises InvalidRequest."""
+    resolved: dict[int, float] = {}
+    invalid: list[str] = []
+    for key, value in (bias or {}).items():
+        try:
+            resolved[int(key)] = min(100.0, max(-100.0, value))
+        except ValueError:
+            invalid.append(key)
+    if invalid:
+        raise InvalidRequest(
+            f"logit_bias contains key(s) that cannot be converted to integer token IDs: {invalid!r}",
+            param="logit_bias",
+        )
+    ids(list(resolved), "logit_bias")
+    return resolved
+
+
 def check_stream_options(body: RequestFields) -> None:
     """Check that stream options are set only for streams. Raises InvalidRequest."""
     if body.stream_options is not None and body.stream_options.model_fields_set and not body.stream:
         raise InvalidRequest("Stream options can only be defined when `stream=True`.", param="stream_options")
-
-
-def request_id(prefix: str, body: str | None, header: str | None) -> str:
-    """Return the id of a request: from the X-Request-Id header, from the body, or a new one."""
-    return f"{prefix}{header or body or uuid.uuid4().hex}"
-
-
-class UnsupportedFields:
-    """Rejects known fields that are not served, unless their values have no effect."""
-
-    def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:
-        """not_served: values without effect, by field. harmless: fields that are ignored silently."""
-        self._not_served = not_served
-        self._harmless = _HARMLESS.union(harmless)
-        self._named: set[str] = set()
-
-    def check_body(self, body: BaseModel) -> None:
-        """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
-        declared = type(body).model_fields
-        typed = {name: getattr(body, name) for name in self._not_served if name in declared}
-        self.check(
-            {**{name: typed[name] for name in typed if name in body.model_fields_set}, **(body.model_extra or {})}
-        )
-
-    def check(self, extra: Mapping[str, Any] | None) -> None:
-        """Check fields that the request's model does not declare. Raises InvalidRequest."""
-        for name, value in (extra or {}).items():
-            if name in self._not_served:
-                if value not in self._not_served[name]:
-                    raise InvalidRequest(_UNSUPPORTED_MESSAGES.get(name) or f"`{name}` is not supported.", param=name)
-            elif name not in self._harmless and name not in self._named and len(self._named) < _MOST_NAMED:
-                self._named.add(name)
-                log.warning("ignored the unknown request field %s", json.dumps(name[:100]))
-
-
-class Headers:
-    """The headers that belong to a request, and its tenant."""
-
-    def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
-        self.tenant = tenant
-        """The tenant of the request's key."""
-        self._headers = headers
-        self._priority = headers.get("x-vllm-priority")
-        self._rank = headers.get("x-data-parallel-rank")
-        self.request_id = self.identifier("X-Request-Id")
-        self.conversation_id = self.identifier("X-Session-Id")
-
-    @classmethod
-    def of(cls, request: Request) -> "Headers":
-        """Read a request's headers and its tenant. Raises InvalidRequest."""
-        context: RequestContext = request.scope[CONTEXT]
-        own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
-        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
-
-    def identifier(self, name: str) -> str | None:
-        """Return the identifier in a header. Raises InvalidRequest."""
-        value = self._headers.get(name.lower())
-        return None if value is None else checked_identifier(value, name)
-
-    def priority(self, body: int) -> int:
-        """Return the header's priority, or else the body's. As in vLLM, one that is not a number is ignored."""
-        return _number(self._priority, body)
-
-    @property
-    def data_parallel_rank(self) -> int | None:
-        """The data-parallel rank to run on. Raises InvalidRequest if no fleet can have that rank."""
-        if self._rank is None:
-            return None
-        try:
-            rank = int(self._rank)
-        except ValueError:
-            rank = -1
-        if not 0 <= rank <= _MAX_RANK:
-            shown = f"{self._rank[:100]!r}"
-            message = f"X-Data-Parallel-Rank must be a whole number from 0 to {_MAX_RANK}, got {shown}."
-            raise InvalidRequest(message, param="X-Data-Parallel-Rank")
-        return rank
-
-    def conversation(self, body: RequestFields) -> str | None:
-        """Return the id of the conversation: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
-        given = body.session_id or self.conversation_id
-        extra = (body.vllm_xargs or {}).get("session_id")
-        if given or not isinstance(extra, str) or not extra:
-            return given
-        return checked_identifier(extra, "vllm_xargs.session_id")
-
-
-def _number(text: str | None, otherwise: int) -> int:
-    try:
-        value = int(text) if text is not None else otherwise
-    except ValueError:
-        return otherwise
-    return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise

@@ -4,44 +4,39 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tokenwire.coordinator.generation.limits import MAX_BIASES, MAX_IDS, MAX_SEQUENCES, out_of_vocabulary
+from tokenwire.coordinator.generation.limits import MAX_BIASES, MAX_SEQUENCES
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
-
-def int32(value: int | None, param: str) -> int | None:
-    """Return a number that fits in the protocol. Raises InvalidRequest."""
-    if value is not None and not -(2**31) <= value < 2**31:
-        raise InvalidRequest(f"{param} is out of range: {value}", param=param)
-    return value
+UINT32_MAX = 2**32 - 1
 
 
-def ids(token_ids: list[int] | None, param: str) -> list[int]:
-    """Return ids without duplicates. Raises InvalidRequest for values that cannot be ids."""
-    if token_ids and len(token_ids) > MAX_IDS:  # before each is looked at
-        raise InvalidRequest(f"{param} has {len(token_ids)} entries, more than {MAX_IDS}.", param=param)
-    for token_id in token_ids or ():
-        if not 0 <= token_id < 2**32:
-            raise out_of_vocabulary(token_id, param)
-    return list(dict.fromkeys(token_ids or ()))
+class RepetitionDetection(RequestModel):
+    """vLLM's repetition_detection: ends a sequence that repeats itself."""
 
+    max_pattern_size: int = 0
+    min_pattern_size: int = 0
+    min_count: int = 0
 
-def logit_bias(bias: dict[str, float] | None) -> dict[int, float]:
-    """Return biases by id, clamped to the allowed range. Raises InvalidRequest."""
-    resolved: dict[int, float] = {}
-    invalid: list[str] = []
-    for key, value in (bias or {}).items():
-        try:
-            resolved[int(key)] = min(100.0, max(-100.0, value))
-        except ValueError:
-            invalid.append(key)
-    if invalid:
-        raise InvalidRequest(
-            f"logit_bias contains key(s) that cannot be converted to integer token IDs: {invalid!r}",
-            param="logit_bias",
-        )
-    ids(list(resolved), "logit_bias")
-    return resolved
+    def to_wire(self) -> pb.RepetitionDetection:
+        """Return the protocol's message. Raises InvalidRequest."""
+        most, least, count = self.max_pattern_size, self.min_pattern_size, self.min_count
+        if not 0 <= least <= most:
+            raise InvalidRequest(
+                "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= max_pattern_size. "
+                "Set both to 0 to disable repetitive pattern detection.",
+                param="repetition_detection",
+            )
+        if most and count < 2:
+            raise InvalidRequest(
+                "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to detect "
+                "repetitive patterns, set max_pattern_size to 0.",
+                param="repetition_detection",
+            )
+        # No sequence is as long as the protocol's largest number.
+        most, least, count = (min(max(number, 0), UINT32_MAX) for number in (most, least, count))
+        return pb.RepetitionDetection(max_pattern_size=most, min_pattern_size=least, min_count=count)
 
 
 def checked_biases(bias: object) -> object:

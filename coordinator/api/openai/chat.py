@@ -9,8 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
@@ -62,12 +61,9 @@ class ChatService:
         """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
         body.check()
         model = await self._models.wait_for(body.model)
-        parsers, plan = model.parsers, None
-        if parsers.reads_messages or body.tools is not None or body.tool_choice is not None:
-            plan = await _plan(body, parsers)
-        response_id = request_id(prefix, body.request_id, headers.request_id)
-        prepared = await self._generation.prepare(body.to_generation(response_id, headers, plan, self._api), model)
-        return ChatCall(body, self._api, prepared, plan, parsers.counts_reasoning, int(time.time()))
+        plan = await _plan(body, model.parsers)
+        prepared = await self._generation.prepare(body.to_generation(prefix, headers, plan, self._api), model)
+        return ChatCall(body, self._api, prepared, plan, model.parsers.counts_reasoning, int(time.time()))
 
     async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
         """Return the length of a chat's prompt, which may exceed the model's. Raises what `prepare` raises."""
@@ -109,9 +105,10 @@ def chat_routes(service: ChatService) -> APIRouter:
 
 
 async def _plan(body: ChatCompletionRequest, parsers: Parsers) -> ParserPlan | None:
-    fields = body.as_json(parsers.reads_messages)
+    if not parsers.reads_messages:
+        return parsers.plan(body.tool_fields())
     # A parser's own request model takes a while to validate a long conversation.
-    return await asyncio.to_thread(parsers.plan, fields) if parsers.reads_messages else parsers.plan(fields)
+    return await asyncio.to_thread(parsers.plan, body.as_json())
 
 
 def _chunks(call: ChatCall) -> ChatChunks:

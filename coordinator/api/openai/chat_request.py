@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from tokenwire.coordinator.api.fields.common import NOT_SERVED, Headers, RequestFields, check_stream_options
+from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers
+from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields, without_ids
 from tokenwire.coordinator.api.fields.tools import parse_tools
@@ -77,15 +78,15 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
     media_io_kwargs: dict[str, dict[str, Any]] | None = None
     mm_processor_kwargs: dict[str, Any] | None = None
 
-    def as_json(self, whole: bool = True) -> dict[str, Any]:
-        """Return the body as the client sent it, or only its fields of tools."""
-        only = None if whole else {"tools", "tool_choice"}
-        body = self.model_dump(
-            exclude_unset=True, by_alias=True, include=only, exclude=set(TokenHistoryFields.model_fields)
-        )
-        if whole:
-            body["messages"] = without_ids(body["messages"])
+    def as_json(self) -> dict[str, Any]:
+        """Return the body as the client sent it."""
+        body = self.model_dump(exclude_unset=True, by_alias=True, exclude=set(TokenHistoryFields.model_fields))
+        body["messages"] = without_ids(body["messages"])
         return body
+
+    def tool_fields(self) -> dict[str, Any]:
+        """Return the body's tools and tool_choice as the client sent them."""
+        return {name: getattr(self, name) for name in ("tools", "tool_choice") if name in self.model_fields_set}
 
     @property
     def role(self) -> str:
@@ -159,12 +160,16 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
     def to_generation(
-        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+        self, id_prefix: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
-        """Translate into a GenerationRequest, adapted to the parsers' plan. Raises InvalidRequest."""
+        """Translate into a GenerationRequest, adapted to the parsers' plan. Raises InvalidRequest.
+
+        id_prefix: the first characters of the response's id.
+        """
         completion_limit = self.max_completion_tokens is not None
         # A reply that echoes a message, or has another role, is not sent back as it was returned.
         keeps = not self.echo and self.add_generation_prompt != self.continue_final_message
+        response_id = headers.response_id(id_prefix, self.request_id)
         conversation_id, priority = headers.conversation(self), headers.priority(self.priority)
         data_parallel_rank = headers.data_parallel_rank
         prompt = self.prompt(api, self.history(headers, conversation_id, api, keeps))

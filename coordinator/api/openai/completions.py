@@ -8,15 +8,8 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import (
-    NOT_SERVED,
-    Headers,
-    RequestFields,
-    UnsupportedFields,
-    check_stream_options,
-    request_id,
-)
+from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
@@ -83,10 +76,10 @@ class CompletionRequest(RequestFields):
             for part in self.prompt
         ]
 
-    def to_generation(self, response_id: str, headers: Headers) -> GenerationRequest:
+    def to_generation(self, headers: Headers) -> GenerationRequest:
         """Translate into a GenerationRequest. Raises InvalidRequest."""
         return GenerationRequest(
-            request_id=response_id,
+            request_id=headers.response_id("cmpl-", self.request_id),
             model=self.model or "",
             prompts=self.prompts(),
             sampling=self.sampling(
@@ -139,8 +132,7 @@ def completion_routes(generation: GenerationService, api: ApiSettings) -> APIRou
         unsupported.check_body(body)
         body.check()
         headers = Headers.of(request)
-        response_id = request_id("cmpl-", body.request_id, headers.request_id)
-        prepared = await generation.prepare(body.to_generation(response_id, headers))
+        prepared = await generation.prepare(body.to_generation(headers))
         created = int(time.time())
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))

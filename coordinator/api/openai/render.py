@@ -6,8 +6,7 @@ from fastapi import APIRouter, Request
 from google.protobuf.json_format import MessageToDict
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
@@ -34,8 +33,8 @@ def render_routes(service: ChatService, generation: GenerationService, parsers: 
         unsupported_completion.check_body(body)
         body.check()
         headers = Headers.of(request)
-        wanted = body.to_generation(request_id("cmpl-", body.request_id, headers.request_id), headers)
-        return JSONResponse({**_rendered(generation, await generation.prepare(wanted)), "parsing": None})
+        prepared = await generation.prepare(body.to_generation(headers))
+        return JSONResponse({**_rendered(generation, prepared), "parsing": None})
 
     return router
 

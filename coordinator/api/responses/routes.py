@@ -3,8 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.api_request import Headers, api_router
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices

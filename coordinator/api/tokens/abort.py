@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import Forbidden, InvalidRequest

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -27,10 +26,10 @@ class ChatTokensRequest(ChatCompletionRequest):
     tokens: Annotated[list[int], Field(min_length=1)]
 
     def to_generation(
-        self, response_id: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
+        self, id_prefix: str, headers: Headers, plan: ParserPlan | None, api: ApiSettings
     ) -> GenerationRequest:
         """Translate into a GenerationRequest as a chat, with the given prompt."""
-        request = super().to_generation(response_id, headers, plan, api)
+        request = super().to_generation(id_prefix, headers, plan, api)
         request.prompts = [TokenPrompt(self.tokens, "tokens")]
         request.returns_ids = True
         return request

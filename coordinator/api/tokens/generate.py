@@ -6,8 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields, request_id
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
@@ -30,7 +29,7 @@ def generate_routes(generation: GenerationService, api: ApiSettings) -> APIRoute
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
-        response_id = request_id("generate-tokens-", body.request_id, headers.request_id)
+        response_id = headers.response_id("generate-tokens-", body.request_id)
         prepared = await generation.prepare(body.to_generation(response_id, headers))
         if body.stream:
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))

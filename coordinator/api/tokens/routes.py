@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.tokens.abort import Aborts, abort_routes
 from tokenwire.coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes

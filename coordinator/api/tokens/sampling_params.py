@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tokenwire.coordinator.api.fields.common import UnsupportedFields
-from tokenwire.coordinator.api.fields.sampling import SamplingFields
-from tokenwire.coordinator.api.fields.wire_values import checked_number, ids, set_engine_fields
+from tokenwire.coordinator.api.api_request import UnsupportedFields
+from tokenwire.coordinator.api.fields.common import SamplingFields, ids
+from tokenwire.coordinator.api.fields.wire_values import checked_number, set_engine_fields
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
 from tokenwire.coordinator.types import ENGINE_DEFAULTS, GenerationRequest, Prompt
 from tokenwire.errors import InvalidRequest

@@ -5,8 +5,7 @@ import uuid
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers, UnsupportedFields
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.tokens.sglang_request import (
     HARMLESS,

@@ -5,8 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
-from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.api_request import Headers, api_router
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs

@@ -84,14 +84,11 @@ class Failover:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
-        poison = self.poison
-        if poison.deaths or poison.refused or poison.journal is not None:
-            poison.check(model, submit)
+        self.poison.check(model, submit)
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement)
-        sequences = [ResumableSequence(request, index, listener, self) for index, listener in enumerate(listeners)]
-        request.sequences, request.running = sequences, len(sequences)
+        sequences = request.listen(listeners, self)
         request.whole = self._below.submit(model, submit, sequences, replace(placement, on_placed=request.on_placed))
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request

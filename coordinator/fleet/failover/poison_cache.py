@@ -70,10 +70,7 @@ class PoisonCache:
         self.journal = journal
 
     def check(self, model: str, submit: pb.Submit) -> None:
-        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry.
-
-        Not needed while there are no `deaths`, no `refused` requests and no `journal`.
-        """
+        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry."""
         self._catch_up()
         self._expire()
         if not self.deaths and not self.refused:

@@ -61,6 +61,12 @@ class ResumableRequest:
     whole: RequestHandle | None = None
     """The first submission, of all sequences together."""
 
+    def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
+        """Return its sequences, which pass everything on to these listeners."""
+        self.sequences = [ResumableSequence(self, index, each, policy) for index, each in enumerate(listeners)]
+        self.running = len(self.sequences)
+        return self.sequences
+
     def abort(self) -> None:
         """Abort what still runs. Safe at any time, more than once."""
         self.abort_first_submission()

@@ -108,20 +108,20 @@ class ChatTemplate:
     ) -> str:
         """Render OpenAI messages with the values of options. Raises InvalidRequest."""
         compiled = self._select(values["tools"], name)
-        return self._render(compiled, parse_messages(messages, self._format(compiled)), values)
+        parsed = parse_messages(messages, self._format(compiled))
+        return self._render(compiled, parsed if compiled.handles_developer else developer_as_system(parsed), values)
 
     def render(self, messages: Sequence[Message], **options: Any) -> str:
         """Render a conversation whose content already has the content_format; options as for render_messages."""
         given = TemplateOptions.of(options)
         values = self.values(given)
-        return self._render(self._select(values["tools"], given.template()), messages, values)
+        compiled = self._select(values["tools"], given.template())
+        conversation = list(messages) if compiled.handles_developer else developer_as_system(messages)
+        return self._render(compiled, conversation, values)
 
-    def _render(self, compiled: CompiledTemplate, messages: Sequence[Message], values: Mapping[str, Any]) -> str:
+    def _render(self, compiled: CompiledTemplate, conversation: list[Message], values: Mapping[str, Any]) -> str:
         unfinished = values["continue_final_message"]
-        _check(messages, values)
-        conversation = list(messages)
-        if not compiled.handles_developer and "developer" in [message["role"] for message in conversation]:
-            conversation = developer_as_system(conversation)
+        _check(conversation, values)
         final = ""
         if unfinished:
             final, conversation[-1] = _mark(conversation[-1], compiled.source)

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fakes import ids, served_model, token_history
+from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.workers import accept
 from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
@@ -94,7 +93,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     generation = GenerationService(fleet, Directory(model), token_history())
 
     prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
-    await generation.start(prepared, CollectedReply(1))
+    await generation.start(prepared, CollectedReply(1), request_context())
 
     sampling = fleet.parts[0].submit.sampling_params
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
@@ -116,7 +115,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
-    await generation.start(await generation.prepare(wanted), CollectedReply(20))
+    await generation.start(await generation.prepare(wanted), CollectedReply(20), request_context())
 
     listeners = [listener for part in fleet.parts for listener in part.listeners]
     assert [listener.step(list(ids("two three")), None) for listener in listeners] == [True] * 20
@@ -128,7 +127,9 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
-    await generation.start(await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply)
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply, request_context()
+    )
 
     stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
 
@@ -143,7 +144,9 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(4)
-    await generation.start(await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply)
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply, request_context()
+    )
 
     tokens = iter(range(4))
     for part in fleet.parts:
@@ -161,7 +164,7 @@ async def test_a_part_without_a_worker_aborts_the_others() -> None:
     prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
 
     with pytest.raises(Unavailable):
-        await generation.start(prepared, CollectedReply(2))
+        await generation.start(prepared, CollectedReply(2), request_context())
 
     assert fleet.parts[0].aborted
 
@@ -192,7 +195,7 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     run = await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2)
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), request_context()
     )
 
     run.abort()
@@ -210,7 +213,7 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     await generation.start(
         await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))),
         CollectedReply(2),
-        RequestContext(caller=caller),
+        request_context(caller=caller),
     )
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
@@ -225,7 +228,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
     await generation.start(
-        await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), RequestContext(record)
+        await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), request_context(record=record)
     )
 
     (part,) = fleet.parts
@@ -241,10 +244,10 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
 
-    await generation.start(prepared, CollectedReply(1), RequestContext(caller=Caller(models=frozenset({"alias"}))))
+    await generation.start(prepared, CollectedReply(1), request_context(caller=Caller(models=frozenset({"alias"}))))
     with pytest.raises(Forbidden, match="may not use the model `digits`"):
         await generation.start(
-            prepared, CollectedReply(1), RequestContext(caller=Caller(models=frozenset({"letters"})))
+            prepared, CollectedReply(1), request_context(caller=Caller(models=frozenset({"letters"})))
         )
 
     assert len(fleet.parts) == 1
@@ -256,7 +259,9 @@ async def test_a_request_times_out() -> None:
     generation = GenerationService(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
-    await generation.start(await generation.prepare(request(TokenPrompt([1]))), reply, timeout_s=0.01)
+    await generation.start(
+        await generation.prepare(request(TokenPrompt([1]))), reply, request_context(), timeout_s=0.01
+    )
 
     with pytest.raises(DeadlineExceeded, match="took longer"):
         await reply.wait()
@@ -292,7 +297,7 @@ async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
     streaming = asyncio.create_task(stream())
     prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000))
     turns_of_preparing = turns
-    await generation.start(prepared, CollectedReply(1000))
+    await generation.start(prepared, CollectedReply(1000), request_context())
     streaming.cancel()
 
     assert turns_of_preparing >= 10

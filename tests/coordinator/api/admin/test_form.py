@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.api.body import api_router
+from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
 

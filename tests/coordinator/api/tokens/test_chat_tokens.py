@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, served_model
-from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import ServedModel, TokenPrompt

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.fields.common import Headers
+from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.tokens.generate_request import GenerateRequest
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import GenerationRequest, TokenPrompt

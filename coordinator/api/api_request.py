@@ -1,0 +1,234 @@
+"""What routes read of a request: its body, without fields that clients must not set or that have no effect; headers."""
+
+import json
+import logging
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+
+from tokenwire.coordinator.api.body_shape import check_shape
+from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields
+from tokenwire.coordinator.api.fields.identifiers import checked_identifier
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.generation.limits import check_no_transfer_fields
+from tokenwire.errors import InvalidRequest, Malformed
+from tokenwire.process.gc_tuning import gc_disabled
+
+log = logging.getLogger(__name__)
+
+# Fields of vLLM that tokenwire does not serve, with the values that have no effect.
+NOT_SERVED: dict[str, tuple[Any, ...]] = {
+    "use_beam_search": (None, False),
+    "best_of": (None, 1),
+}
+
+# Fields without effect on the reply: accepted, as by vLLM and OpenAI.
+_HARMLESS = frozenset(
+    {
+        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+        "prompt_cache_retention",
+    }
+)
+_MOST_NAMED = 100
+# vLLM's messages, which clients may match.
+_UNSUPPORTED_MESSAGES = {
+    "suffix": "suffix is only supported for models with FIM completion rendering",
+    "mm_processor_kwargs": "Per-request mm_processor_kwargs are disabled: this server takes text only.",
+    "media_io_kwargs": "Per-request media_io_kwargs are disabled: this server takes text only.",
+}
+
+_MAX_RANK = 2**32 - 1
+"""The largest int32."""
+_SMALL_BYTES = 64 * 1024
+"""A body of this size is parsed in less than a millisecond, whatever its contents."""
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse a body. Raises ValueError and RecursionError as json.loads does, Malformed for unpaired surrogates.
+
+    JSON can escape an unpaired surrogate ("\\ud800"), and Python keeps it. Protobuf, tokenizers and responses would
+    fail on it later, in vLLM with a 500 or mid-stream.
+    """
+    try:
+        return from_json(body, cache_strings="keys")  # the faster parser; rejects unpaired surrogates
+    except ValueError:
+        # json has better messages, and accepts more: deeper nesting, a byte order mark.
+        parsed = json.loads(body)
+    for name, value in parsed.items() if isinstance(parsed, dict) else [("body", parsed)]:
+        _check_text(name, value)
+    return parsed
+
+
+def _check_text(name: str, value: Any) -> None:
+    try:
+        json.dumps([name, value], ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        shown = name.encode(errors="backslashreplace").decode()
+        surrogate = error.object[error.start].encode(errors="backslashreplace").decode()
+        raise Malformed(f"{shown}: {surrogate} is an unpaired surrogate.", param=shown) from None
+
+
+class ApiRequest(Request):
+    """The request class of routes."""
+
+    accepts_transfers = False
+
+    @property
+    def context(self) -> RequestContext:
+        """The request's context."""
+        context: RequestContext = self.scope[CONTEXT]
+        return context
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body in pieces. Raises HTTPException as soon as it exceeds the limit."""
+        received, limit = 0, self.context.max_body_bytes
+        async for piece in super().stream():
+            received += len(piece)
+            if limit is not None and received > limit:
+                # The only exception that FastAPI passes through while it reads a body.
+                raise HTTPException(
+                    413, f"The request's body is larger than {limit} bytes.", headers={"connection": "close"}
+                )
+            yield piece
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            if len(body) <= _SMALL_BYTES:
+                self._json = parse_json(body)
+            else:
+                await check_shape(body)
+                with gc_disabled():
+                    self._json = parse_json(body)
+            self.context.record.set_body(self._json)
+            if not self.accepts_transfers:
+                check_no_transfer_fields(self._json)
+        return self._json
+
+
+class _TransferRequest(ApiRequest):
+    accepts_transfers = True
+
+
+class _ApiRoute(APIRoute):
+    reads: type[ApiRequest] = ApiRequest
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(self.reads(request.scope, request.receive, request._send))
+
+        return handle
+
+
+class _TransferRoute(_ApiRoute):
+    reads = _TransferRequest
+
+
+def api_router(accepts_transfers: bool = False, **options: Any) -> APIRouter:
+    """Return a router whose routes read their bodies as an ApiRequest does.
+
+    accepts_transfers: they have `kv_transfer_params` and `ec_transfer_params`, which `GenerationService` checks. All
+    others reject these fields even where they are allowed: fields that make engines read each other's memory are
+    never ignored.
+    """
+    return APIRouter(route_class=_TransferRoute if accepts_transfers else _ApiRoute, **options)
+
+
+class UnsupportedFields:
+    """Rejects known fields that are not served, unless their values have no effect."""
+
+    def __init__(self, not_served: Mapping[str, tuple[Any, ...]], harmless: Iterable[str] = ()) -> None:
+        """not_served: values without effect, by field. harmless: fields that are ignored silently."""
+        self._not_served = not_served
+        self._harmless = _HARMLESS.union(harmless)
+        self._named: set[str] = set()
+
+    def check_body(self, body: BaseModel) -> None:
+        """Check all fields of a request, declared by its model or not. Raises InvalidRequest."""
+        declared = type(body).model_fields
+        typed = {name: getattr(body, name) for name in self._not_served if name in declared}
+        self.check(
+            {**{name: typed[name] for name in typed if name in body.model_fields_set}, **(body.model_extra or {})}
+        )
+
+    def check(self, extra: Mapping[str, Any] | None) -> None:
+        """Check fields that the request's model does not declare. Raises InvalidRequest."""
+        for name, value in (extra or {}).items():
+            if name in self._not_served:
+                if value not in self._not_served[name]:
+                    raise InvalidRequest(_UNSUPPORTED_MESSAGES.get(name) or f"`{name}` is not supported.", param=name)
+            elif name not in self._harmless and name not in self._named and len(self._named) < _MOST_NAMED:
+                self._named.add(name)
+                log.warning("ignored the unknown request field %s", json.dumps(name[:100]))
+
+
+class Headers:
+    """The headers that belong to a request, and its tenant."""
+
+    def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
+        self.tenant = tenant
+        """The tenant of the request's key."""
+        self._headers = headers
+        self._priority = headers.get("x-vllm-priority")
+        self._rank = headers.get("x-data-parallel-rank")
+        self.request_id = self.identifier("X-Request-Id")
+        self.conversation_id = self.identifier("X-Session-Id")
+
+    @classmethod
+    def of(cls, request: Request) -> "Headers":
+        """Read a request's headers and its tenant. Raises InvalidRequest."""
+        context: RequestContext = request.scope[CONTEXT]
+        own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
+        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
+
+    def identifier(self, name: str) -> str | None:
+        """Return the identifier in a header. Raises InvalidRequest."""
+        value = self._headers.get(name.lower())
+        return None if value is None else checked_identifier(value, name)
+
+    def response_id(self, prefix: str, body: str | None) -> str:
+        """Return the id of the request: from the X-Request-Id header, from the body, or a new one."""
+        return f"{prefix}{self.request_id or body or uuid.uuid4().hex}"
+
+    def priority(self, body: int) -> int:
+        """Return the header's priority, or else the body's. As in vLLM, one that is not a number is ignored."""
+        return _number(self._priority, body)
+
+    @property
+    def data_parallel_rank(self) -> int | None:
+        """The data-parallel rank to run on. Raises InvalidRequest if no fleet can have that rank."""
+        if self._rank is None:
+            return None
+        try:
+            rank = int(self._rank)
+        except ValueError:
+            rank = -1
+        if not 0 <= rank <= _MAX_RANK:
+            shown = f"{self._rank[:100]!r}"
+            message = f"X-Data-Parallel-Rank must be a whole number from 0 to {_MAX_RANK}, got {shown}."
+            raise InvalidRequest(message, param="X-Data-Parallel-Rank")
+        return rank
+
+    def conversation(self, body: RequestFields) -> str | None:
+        """Return the id of the conversation: the body's, the header's, or that of vllm_xargs. Raises InvalidRequest."""
+        given = body.session_id or self.conversation_id
+        extra = (body.vllm_xargs or {}).get("session_id")
+        if given or not isinstance(extra, str) or not extra:
+            return given
+        return checked_identifier(extra, "vllm_xargs.session_id")
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    try:
+        value = int(text) if text is not None else otherwise
+    except ValueError:
+        return otherwise
+    return value if -INT64_MAX - 1 <= value <= INT64_MAX else otherwise

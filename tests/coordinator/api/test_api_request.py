@@ -1,0 +1,192 @@
+"""Bodies are JSON of valid Unicode, unsupported fields are rejected, headers are checked; errors name the field."""
+
+import json
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from tests.bodies import body_models
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, parse_json
+from tokenwire.coordinator.api.fields.common import RequestFields
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
+from tokenwire.coordinator.output.settings import ApiSettings
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import InvalidRequest, Malformed
+
+TEXT = st.text(st.characters(codec="utf-8"))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
+NOT_SERVED: dict[str, tuple[Any, ...]] = {"suffix": (None, ""), "use_beam_search": (None, False)}
+
+
+def request_fields(**fields: Any) -> RequestFields:
+    """Parse a body."""
+    return RequestFields.model_validate(fields)
+
+
+@given(value=VALUES, ascii_only=st.booleans())
+def test_text_is_parsed_as_by_python(value: Any, ascii_only: bool) -> None:
+    """With escapes, including surrogate pairs, or without."""
+    assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"a": 1e999, "b": -Infinity}', "\ufeff{}", '{"a":' + "[" * 500 + "]" * 500 + "}", '{"a": "😀\\ud83d\\ude00"}'],
+)
+def test_json_that_python_accepts_is_accepted(body: str) -> None:
+    """Beyond what the faster parser accepts."""
+    assert parse_json(body.encode()) == json.loads(body.encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (rb'{"ok": 1, "model": "\ud800"}', "model"),
+        (rb'{"messages": [{"role": "user", "content": ["a\udfffb"]}], "model": "x"}', "messages"),
+        (rb'{"metadata": {"\udc00": 1}}', "metadata"),
+        (b'{"user": "\xed\xa0\x80"}', "user"),
+        (rb'{"\ude00\ud83d": 1}', r"\ude00\ud83d"),
+        (rb'["\ud800"]', "body"),
+    ],
+)
+def test_an_unpaired_surrogate_is_refused(body: bytes, field: str) -> None:
+    """In any place and any spelling."""
+    with pytest.raises(Malformed, match="surrogate") as caught:
+        parse_json(body)
+
+    assert caught.value.param == field
+
+
+async def test_every_route_checks_its_body() -> None:
+    """Before it looks for a worker: there is none here."""
+    admin = AdminSettings(rl_routes=True, admin_key=AdminKey("open"))
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), admin=admin))
+    routes = sorted((method, path) for method, path in body_models(app) if method != "GET")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        for method, path in routes:
+            headers = {"content-type": "application/json", "authorization": "Bearer open"}
+            response = await client.request(method, path, content=rb'{"model": "\ud800"}', headers=headers)
+
+            assert (path, response.status_code) == (path, 400)
+            assert "surrogate" in response.json()["error"]["message"]
+    assert len(routes) > 40
+
+
+async def test_no_route_ignores_transfer_parameters() -> None:
+    """Those that do not pass them on reject them before they look for a worker: there is none here."""
+    app = build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True)))
+    handing_on = {
+        *("/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/tokens"),
+        *("/v1/completions", "/v1/completions/render", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+        "/inference/v1/generate",
+    }
+    routes = {path: method for method, path in body_models(app) if path not in handing_on}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        for path, method in routes.items():
+            for name in TRANSFER_PARAMS:
+                response = await client.request(method, path, json={name: {"prompt_token_ids": [1]}})
+
+                assert (path, response.status_code) == (path, 400)
+                assert response.json()["error"]["param"] == name
+    assert {"/generate", "/generate/", "/chat/", "/tokenize"} <= set(routes)
+
+
+def test_the_request_id_is_the_clients_if_given() -> None:
+    """The header takes precedence over the body; without either an id is generated."""
+    assert Headers({"x-request-id": "h"}).response_id("chatcmpl-", "b") == "chatcmpl-h"
+    assert Headers({}).response_id("chatcmpl-", "b") == "chatcmpl-b"
+    assert len(Headers({}).response_id("cmpl-", None)) == len("cmpl-") + 32
+
+
+@pytest.mark.parametrize("name", ["request_id", "session_id"])
+@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00", "a\x85b", "\x9b2J", "\u2028", "a\u2029"])
+def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
+    """Every chunk and choice repeats them, and logs contain them; in headers as in bodies."""
+    with pytest.raises(InvalidRequest) as in_body:
+        request_fields(**{name: value})
+    header = f"x-{name.replace('_', '-')}"
+    with pytest.raises(InvalidRequest) as in_header:
+        Headers({header: value})
+
+    assert in_body.value.param == name
+    assert (in_header.value.param or "").lower() == header
+    assert request_fields(**{name: "x" * 512}).model_fields_set == {name}
+
+
+def test_a_session_in_extra_arguments_is_bounded_too() -> None:
+    """In any place."""
+    with pytest.raises(InvalidRequest, match="more than 512"):
+        Headers({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
+
+
+def test_an_invalid_rank_is_refused() -> None:
+    """The protocol has 32 bits for it; other text would be ignored silently."""
+    assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
+    for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
+        with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as refused:
+            Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
+        assert refused.value.param == "X-Data-Parallel-Rank"
+
+
+def test_headers_add_to_the_body() -> None:
+    """A header's priority takes precedence, a body's conversation id does; an invalid priority counts as absent."""
+    headers = Headers({"x-vllm-priority": "3", "x-session-id": "h", "x-data-parallel-rank": "1"})
+    assert (headers.priority(5), headers.data_parallel_rank, headers.conversation(request_fields())) == (3, 1, "h")
+    assert headers.conversation(request_fields(session_id="b")) == "b"
+
+    nothing = Headers({"x-vllm-priority": "high"})
+    assert (nothing.priority(5), nothing.data_parallel_rank) == (5, None)
+    assert nothing.conversation(request_fields(vllm_xargs={"session_id": "x"})) == "x"
+
+
+@pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True}])
+def test_known_fields_that_are_not_served_are_refused(fields: dict[str, Any]) -> None:
+    """The error names the field."""
+    with pytest.raises(InvalidRequest) as caught:
+        UnsupportedFields(NOT_SERVED).check(fields)
+
+    assert caught.value.param == next(iter(fields))
+
+
+def test_values_without_effect_pass() -> None:
+    """Clients that send defaults explicitly are served."""
+    UnsupportedFields(NOT_SERVED).check({"suffix": "", "use_beam_search": False})
+    UnsupportedFields(NOT_SERVED).check(None)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    suffix: str | None = None
+    use_beam_search: bool = False
+
+
+@pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True, "suffix": ""}])
+def test_declared_fields_are_refused_as_well(fields: dict[str, Any]) -> None:
+    """Whether a model declares a field's type or not, a value that is not served is rejected by name."""
+    unsupported = UnsupportedFields(NOT_SERVED)
+    unsupported.check_body(_Body(use_beam_search=False))
+
+    with pytest.raises(InvalidRequest) as caught:
+        unsupported.check_body(_Body(**fields))
+
+    assert caught.value.param == next(iter(fields))
+
+
+def test_unknown_fields_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the first occurrence is logged; harmless fields never."""
+    unsupported = UnsupportedFields(NOT_SERVED)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            unsupported.check({"frobnicate": 1, "metadata": {}, "store": True})
+
+    assert [record.args for record in caplog.records] == [('"frobnicate"',)]
