@@ -3,8 +3,9 @@
 NO_SEED = -1
 """The value that vLLM's parameters treat as "no seed", also in those of a single sequence."""
 
-# No other sequence's seed: a client's seed of this value counts up from it.
-_REPLACEMENT = -(2**63)
+# Hardly any other sequence's seed: clients choose small ones, and count up from them. The low 32 bits matter, because
+# torch's generator on CPUs takes no others.
+_REPLACEMENT = -(2**63) + 0x9E3779B9
 
 
 def sequence_seed(seed: int, index: int) -> int:

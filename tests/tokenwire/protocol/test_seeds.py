@@ -17,3 +17,10 @@ def test_every_sequence_of_a_seeded_request_has_a_seed() -> None:
     assert NO_SEED not in seeds
     assert len(set(seeds)) == 5
     assert all(-(2**63) <= seed < 2**63 for seed in seeds)
+
+
+def test_seeds_of_a_request_differ_in_their_low_32_bits() -> None:
+    """torch's generator on CPUs ignores the high ones: two choices would be equal."""
+    for first in range(-40, 3):
+        seeds = [sequence_seed(first, index) for index in range(64)]
+        assert len({seed % 2**32 for seed in seeds}) == 64
