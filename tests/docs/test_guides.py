@@ -15,7 +15,14 @@ from tests.processes import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-PAGES = ["docs/guides/several-models.md", "docs/guides/tenants.md", "docs/guides/tls.md"]
+PAGES = [
+    "docs/guides/several-models.md",
+    "docs/guides/tenants.md",
+    "docs/guides/tls.md",
+    "docs/tutorials/crash.md",
+]
+ELSEWHERE = {"pkill", "python"}
+"""Programs in them that other tests run."""
 READY = {"worker": "ready: ", "coordinator": r"listening on http", "serve": r"is ready: http"}
 """What the commands that go on print when they can be used."""
 
@@ -38,6 +45,8 @@ class Page:
                 if each.program == "tokenwire":
                     stack.enter_context(self._started(each, number))
                     continue
+                if each.program in ELSEWHERE:
+                    continue
                 script += self._here(each.text) + "\n"
                 if not _is_open(script):
                     self._shell(script)
@@ -59,7 +68,7 @@ class Page:
     def _here(self, text: str) -> str:
         for named, free in self._ports.items():
             text = re.sub(rf"(127\.0\.0\.1:|--port ){named}\b", rf"\g<1>{free}", text)
-        return re.sub(r"^curl", "curl --silent --show-error --fail-with-body --retry 20 --retry-all-errors", text)
+        return re.sub(r"^curl( -N)?", "curl --silent --show-error --fail-with-body --retry 20 --retry-all-errors", text)
 
     def _shell(self, script: str) -> None:
         done = subprocess.run(["sh", "-euc", script], cwd=self._folder, capture_output=True, text=True, timeout=60)

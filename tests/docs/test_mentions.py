@@ -1,0 +1,45 @@
+"""Pages and anchors of docs/ that code, chart, alerts and messages name exist."""
+
+import re
+import subprocess
+from functools import cache
+
+import pytest
+from pymdownx.slugs import slugify
+
+from tests.docs.commands import ROOT
+
+MENTION = re.compile(r"\bdocs/([\w/-]+\.md)(#[\w-]+)?")
+HEADING = re.compile(r"^#{1,4} (.+)$", re.MULTILINE)
+
+
+def mentions() -> list[tuple[str, str, str]]:
+    """Return page, anchor and the file that names them, of all files in the repository."""
+    listed = subprocess.run(
+        ["git", "grep", "-IoE", r"\bdocs/[A-Za-z0-9_/-]+\.md(#[A-Za-z0-9_-]+)?"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode > 1:
+        pytest.skip("not a checkout of git")
+    lines = [line.partition(":") for line in listed.stdout.splitlines()]
+    return [(found[1], found[2] or "", file) for file, _, text in lines if (found := MENTION.match(text))]
+
+
+@cache
+def anchors(page: str) -> set[str]:
+    """Return the anchors of a page's headings, as the site makes them; blocks of code are none."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    slug = slugify(case="lower")
+    return {slug(re.sub(r"[`*]", "", heading), "-") for heading in HEADING.findall(text)}
+
+
+def test_every_page_that_is_named_exists() -> None:
+    """With its anchor, if one is named."""
+    found = mentions()
+
+    assert len(found) > 20
+    for page, anchor, file in found:
+        assert (ROOT / "docs" / page).is_file(), f"{file} names docs/{page}"
+        assert not anchor or anchor[1:] in anchors(page), f"{file} names docs/{page}{anchor}"
