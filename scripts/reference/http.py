@@ -74,7 +74,8 @@ class _Document:
         yield " ".join(filter(None, about))
         yield from self._request(name, operation)
         errors = ", ".join(status for status in sorted(operation["responses"]) if status not in ("200", "500"))
-        yield f"Response: {self._response(operation)}. Errors: {errors or 'none of its own'}."
+        response = self._response(operation) if "200" in operation["responses"] else "only errors"
+        yield f"Response: {response}. Errors: {errors or 'none of its own'}."
 
     def _request(self, name: str, operation: Json) -> Iterator[str]:
         schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")

@@ -62,7 +62,8 @@ def _describe(described: dict[str, Any], operation: Operation, method: str, sche
     described["summary"] = operation.summary
     if operation.description:
         described["description"] = operation.description
-    described["responses"] = {"200": {"description": "Done.", **_content(operation, schemas)}}
+    success = {"200": {"description": "Done.", **_content(operation, schemas)}}
+    described["responses"] = success if operation.succeeds else {}
     if operation.form is not None:
         _describe_form(described, operation.form, method, schemas)
     if operation.example is not None:

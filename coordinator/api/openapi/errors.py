@@ -14,6 +14,7 @@ _MEANINGS = {
     404: "Not found, usually the model.",
     409: "Superseded by a newer operation, or a worker cannot be reconciled.",
     413: "The body is too large.",
+    422: "Workers died when they started this request; it must not be retried.",
     429: "Too many requests, of this key or in total; retry after the seconds in Retry-After.",
     500: "Internal error.",
     501: "Not supported by the engine.",
@@ -58,6 +59,6 @@ def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator
     if operation.answer is None:
         yield from (403, 404, 503)
     if operation.generates:
-        yield from (429, 504)
+        yield from (422, 429, 504)
     if operation.form is not None:
         yield from (409, 501, 502)

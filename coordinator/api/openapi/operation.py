@@ -23,5 +23,7 @@ class Operation:
     description: str = ""
     generates: bool = False
     """Whether it needs an engine: it may be queued, and fails without workers."""
+    succeeds: bool = True
+    """Whether it has a 200 at all."""
     example: dict[str, Any] | None = None
     """An example body."""

@@ -10,7 +10,6 @@ from tokenwire.coordinator.api.openapi.operation import Operation
 
 _TALK = [{"role": "user", "content": "Say hello."}]
 _ONCE = {"max_tokens": 64}
-_STORED = "Responses are not stored, so none is ever found."
 _ABORTED = "Clients get the tokens so far, with the finish_reason `abort`."
 _TOKENIZE = Operation(
     "Token ids", "Tokenize a text or a conversation", tokens.TokenizeResponse, example={"prompt": "Hello"}
@@ -24,6 +23,11 @@ _SGLANG = Operation(
     generates=True,
     example={"text": "Once upon a time", "sampling_params": {"max_new_tokens": 16}},
 )
+
+
+def _of_stored(summary: str) -> Operation:
+    return Operation("OpenAI", summary, description="Responses are not stored, so none is ever found.", succeeds=False)
+
 
 _OPENAI = {
     "/v1/chat/completions": Operation(
@@ -59,9 +63,9 @@ _OPENAI = {
         generates=True,
         example={"input": "Say hello.", "max_output_tokens": 64},
     ),
-    "/v1/responses/{response_id}": Operation("OpenAI", "Retrieve or delete a response", description=_STORED),
-    "/v1/responses/{response_id}/input_items": Operation("OpenAI", "List a response's input", description=_STORED),
-    "/v1/responses/{response_id}/cancel": Operation("OpenAI", "Cancel a response", description=_STORED),
+    "/v1/responses/{response_id}": _of_stored("Retrieve or delete a response"),
+    "/v1/responses/{response_id}/input_items": _of_stored("List a response's input"),
+    "/v1/responses/{response_id}/cancel": _of_stored("Cancel a response"),
     "/v1/models": Operation("OpenAI", "List models and adapters", openai.ModelList),
     "/v1/chat/completions/render": Operation(
         "OpenAI",

@@ -23,6 +23,7 @@ from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import DeadlyRequest
 
 schemathesis = Lazily("schemathesis")
 
@@ -186,12 +187,19 @@ async def test_disabled_routes_are_not_in_it() -> None:
 
 
 async def test_it_has_no_errors_of_fastapi() -> None:
-    """Malformed bodies are a 400 in the route's format, never FastAPI's 422."""
+    """Malformed bodies are a 400 in the route's format, never FastAPI's 422; requests that kill workers are one."""
     for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
-        assert "422" not in operation["responses"], path
+        kind = "AnthropicError" if path.startswith("/v1/messages") else "Error"
+        deadly = {"$ref": f"#/components/responses/{kind}{DeadlyRequest.http_status}"}
+        assert operation["responses"].get("422") == (deadly if OPERATIONS[path].generates else None), path
         if method == "post":
-            kind = "AnthropicError400" if path.startswith("/v1/messages") else "Error400"
-            assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}"}
+            assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}400"}
+
+
+async def test_routes_of_stored_responses_only_fail() -> None:
+    """Nothing is stored, so that they have no 200."""
+    for path, _, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
+        assert ("200" in operation["responses"]) is ("{response_id}" not in path), path
 
 
 async def test_it_has_the_required_keys(tmp_path: Path) -> None:
