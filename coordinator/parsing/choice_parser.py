@@ -2,15 +2,18 @@
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tokenwire.coordinator.parsing.batching import BatchingFeed, Pace
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawParser
-from tokenwire.coordinator.parsing.rules import MessageRules
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawParser, ToolCallDelta
+from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+AnyCall = TypeVar("AnyCall", ParsedToolCall, ToolCallDelta)
+Text = TypeVar("Text", str, str | None)
 
 
 class ChoiceParser:
@@ -55,7 +58,7 @@ class ChoiceParser:
         return ParsedMessage(
             content=rules.whole_content(content),
             reasoning=reasoning if rules.include_reasoning else None,
-            tool_calls=rules.whole_calls(calls),
+            tool_calls=tuple(map(_encodable, rules.whole_calls(calls))),
             finish_reason=rules.whole_finish(reason, calls),
         )
 
@@ -70,8 +73,9 @@ class ChoiceParser:
             self._tools_streamed = True
             if not rules.parallel_tool_calls:
                 calls = tuple(call for call in calls if rules.shows_call(call.index))
+            calls = tuple(map(_encodable, calls))
         reasoning = delta.reasoning if rules.include_reasoning else None
-        if calls is delta.tool_calls and reasoning is delta.reasoning:
+        if calls == delta.tool_calls and reasoning is delta.reasoning:
             return delta
         if not calls and not reasoning and not delta.content:
             return None
@@ -86,3 +90,18 @@ class ChoiceParser:
     def _failed(self, error: Exception) -> ParserFailed:
         log.warning("the %s failed", self._name, exc_info=error)
         return ParserFailed(f"The {self._name} failed on what the model wrote: {type(error).__name__}: {error}")
+
+
+def _encodable(call: AnyCall) -> AnyCall:
+    """Return a call with unpaired surrogates escaped again, as the model wrote them.
+
+    Parsers that read JSON and write it resolve the escapes, and no response can contain the surrogates.
+    """
+    name, arguments = _escaped(call.name), _escaped(call.arguments)
+    if name == call.name and arguments == call.arguments:
+        return call
+    return replace(call, name=name, arguments=arguments)
+
+
+def _escaped(text: Text) -> Text:
+    return text and text.encode(errors="backslashreplace").decode()

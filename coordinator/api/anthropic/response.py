@@ -8,6 +8,7 @@ from pydantic_core import from_json
 
 from tokenwire.coordinator.api.anthropic.blocks import Message, chat_messages
 from tokenwire.coordinator.api.message_parts import MessagePart
+from tokenwire.coordinator.output.json_text import replace_unpaired
 from tokenwire.coordinator.types import Finish, Usage
 
 
@@ -39,12 +40,15 @@ def whole_block(part: MessagePart) -> dict[str, Any]:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments; of truncated ones the complete part, as Anthropic's clients parse streams."""
+    """Return a call's arguments; of truncated ones the complete part, as Anthropic's clients parse streams.
+
+    Models write more than JSON has: `NaN` and numbers that are too large are null.
+    """
     try:
-        value = from_json(arguments or "{}", allow_partial=True)
+        value = from_json(replace_unpaired(arguments) or "{}", allow_partial=True)
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
+    return json.loads(json.dumps(value), parse_constant=lambda _: None) if isinstance(value, dict) else {}
 
 
 def as_messages(parts: list[MessagePart]) -> list[Message]:

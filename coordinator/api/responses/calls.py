@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tokenwire.coordinator.output.json_text import replace_unpaired
+
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -102,7 +104,7 @@ def _input(arguments: str) -> str:
 def _action(arguments: str) -> dict[str, Any]:
     """Return a shell action; its command is empty if the arguments have none."""
     try:
-        given = json.loads(arguments, strict=False)
+        given = json.loads(replace_unpaired(arguments), strict=False)
     except (ValueError, RecursionError):
         given = None
     action: Mapping[str, Any] = given if isinstance(given, dict) else {}

@@ -87,3 +87,15 @@ def test_deltas_merge() -> None:
     assert merge(None, one) is one
     assert merge(one, None) is one
     assert merge(None, None) is None
+
+
+def test_unpaired_surrogates_are_escaped() -> None:
+    """Parsers resolve a model's escapes of them, which no response can contain; whole and streamed are equal."""
+    broken, shown = '{"x": "\ud800ü"}', r'{"x": "\ud800ü"}'
+    whole = parser(ScriptedParser(calls=(ParsedToolCall("1", "a", broken),))).whole("text", [1], "stop")
+    delta = MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", broken),))
+    streamed = parser(ScriptedParser(delta)).delta("x", [1], False)
+
+    assert [call.arguments for call in whole.tool_calls] == [shown]
+    assert streamed is not None
+    assert [call.arguments for call in streamed.tool_calls] == [shown]

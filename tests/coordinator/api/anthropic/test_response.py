@@ -35,8 +35,16 @@ def test_stop_reasons(parts: list[MessagePart], finish: Finish, reason: str, seq
 
 @pytest.mark.parametrize(
     ("arguments", "given"),
-    [('{"x": 1}', {"x": 1}), ("", {}), ('{"x": 1, "y": "ab', {"x": 1}), ("[1]", {}), ("nonsense", {})],
+    [
+        ('{"x": 1}', {"x": 1}),
+        ("", {}),
+        ('{"x": 1, "y": "ab', {"x": 1}),
+        ("[1]", {}),
+        ("nonsense", {}),
+        ('{"x": [NaN, 1e400, -Infinity, -0.5]}', {"x": [None, None, None, -0.5]}),
+        (r'{"x": "\ud800", "y": "\ud83d\ude00 \\ud800", "z": "ab', {"x": "\ufffd", "y": "\N{GRINNING FACE} \\ud800"}),
+    ],
 )
 def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
-    """Truncated arguments keep their complete part, as Anthropic's client parses streams."""
+    """Truncated arguments keep their complete part, as Anthropic's client parses streams; what JSON lacks is null."""
     assert whole_block(call_part(arguments))["input"] == given

@@ -76,6 +76,11 @@ def test_an_invalid_command_is_empty(arguments: str, command: list[str]) -> None
     }  # fmt: skip
 
 
+def test_an_action_has_no_unpaired_surrogates() -> None:
+    """No response could contain them."""
+    assert LOCAL_SHELL.read(r'{"command": ["\ud800", "\ud83d\ude00"]}')["command"] == ["\ufffd", "\N{GRINNING FACE}"]
+
+
 def test_an_action_keeps_all_of_its_parts() -> None:
     """Converted to arguments and back."""
     said = {"command": ["a"], "env": {"B": "c"}, "timeout_ms": 5, "working_directory": "/d", "user": "e"}
