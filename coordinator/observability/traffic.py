@@ -12,13 +12,19 @@ from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S, StatsB
 from tokenwire.coordinator.observability.record import RequestRecord
 
 PERIOD_S = 5
-"""Samples are taken at multiples of this on the monotonic clock, which all processes of a machine share."""
+"""Samples are taken at multiples of this in Unix time, so that those of several processes can be added."""
 _KEPT = 3600 // PERIOD_S
 FIRST_TOKEN_BOUNDS_S = (
     *(0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75),
     *(1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
 )
+_STEADY_FROM = time.time() - time.monotonic()
 _FAILURES = frozenset({"rejected", "unavailable", "deadline", "error"})
+
+
+def steady_time() -> float:
+    """Return the Unix time, as it would be had the clock not been set since this process began."""
+    return _STEADY_FROM + time.monotonic()
 
 
 class TrafficSamples:
@@ -33,7 +39,7 @@ class TrafficSamples:
         self,
         sessions: Callable[[], Sequence[WorkerSession]],
         stats: StatsByModel,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self._sessions = sessions
         self._stats = stats

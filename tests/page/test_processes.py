@@ -1,5 +1,6 @@
 """The status page of a coordinator of several processes."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -49,8 +50,8 @@ def wait_both(url: str, page: Page) -> int:
             return sent
 
 
-def test_figures_are_sums_of_both(page: Page, service: Service) -> None:
-    """Any process returns the samples and counters of all, and the page adds them."""
+def test_any_process_responds_for_both(page: Page, service: Service) -> None:
+    """The samples and counters of all are returned, each once."""
     with shown(page, service.url):
         sent = wait_both(service.url, page)
 
@@ -62,12 +63,53 @@ def test_figures_are_sums_of_both(page: Page, service: Service) -> None:
         samples = [each["samples"] for each in processes(service.url, "/status/traffic.json").values()]
         assert sum(sample[TOKENS] for own in samples for sample in own) == 10 * sent
 
-        shown_tokens = """import('/page/traffic.js').then(async ({ Traffic }) => {
+
+def response(period: int, **samples: list[list[Any]]) -> dict[str, Any]:
+    """Return what the server responds with, with short histograms."""
+    found = [{"process": process, "samples": own} for process, own in samples.items()]
+    bounds = {"first_token_bounds_s": [0.1, 0.2], "token_gap_bounds_s": [0.01]}
+    return {"period": period, "period_s": 5, **bounds, "processes": found}
+
+
+def columns(page: Page, *responses: dict[str, Any]) -> tuple[int, dict[str, list[float | None]]]:
+    """Let the page add responses; return what it asks for next, and the last two values of each column."""
+    since, shown_columns = page.evaluate(
+        f"""import('/page/traffic.js').then(({{ Traffic }}) => {{
           const traffic = new Traffic();
-          traffic.add(await (await fetch('/status/traffic.json')).json());
-          return traffic.columns(3600).tokens.reduce((total, rate) => total + rate * 5, 0);
-        })"""
-        assert page.evaluate(shown_tokens) == pytest.approx(10 * sent, rel=0.5)
+          for (const response of {json.dumps(responses)}) traffic.add(response);
+          return [traffic.since, traffic.columns(300)];
+        }})"""
+    )
+    return since, {name: values[-2:] for name, values in shown_columns.items()}
+
+
+def test_the_charts_add_the_processes(page: Page, service: Service) -> None:
+    """Tokens per second of each sample are added; percentiles and ratios are of all samples of 30 s."""
+    one = [[99, 5.0, 50, 2, 1, 100, 80, [1, 0, 0], []], [100, 5.0, 100, 0, 0, 0, 0, [], [4, 0]]]
+    other = [[100, 2.5, 25, 2, 0, 300, 0, [0, 3, 0], []]]
+    with shown(page, service.url):
+        since, found = columns(page, response(100, one=one, other=other))
+
+    assert since == 97
+    assert found["time"] == [495, 500]
+    assert found["tokens"] == [10, 30]
+    assert found["failures"] == [0.5, 0.25]
+    assert found["cached"] == [0.8, 0.2]
+    assert found["first50"] == [pytest.approx(0.05), pytest.approx(0.1 + 0.1 / 3)]
+    assert found["gap95"] == [None, pytest.approx(0.0095)]
+
+
+def test_the_charts_are_of_the_coordinator_that_responds(page: Page, service: Service) -> None:
+    """Repeated samples count once. Behind a load balancer another one may respond: it is asked for all that it has."""
+    sample = [100, 5.0, 50, 1, 0, 10, 0, [], []]
+    following = [101, 5.0, 10, 1, 0, 10, 0, [], []]
+    with shown(page, service.url):
+        first = response(100, one=[sample])
+        assert columns(page, first, response(101, one=[sample, following]))[1]["tokens"] == [10, 2]
+        since, found = columns(page, first, response(101, another=[following]))
+
+    assert since == 0
+    assert found["tokens"] == [None, 2]
 
 
 def test_each_process_has_a_row(page: Page, service: Service) -> None:

@@ -203,7 +203,6 @@ class PageSamples(BaseModel):
 class PageTraffic(BaseModel):
     """Samples of the last hour of each process of the port, for the charts of the status page."""
 
-    time_s: float
     period: int
     period_s: int
     first_token_bounds_s: list[float]

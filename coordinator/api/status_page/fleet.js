@@ -2,12 +2,12 @@
 
 /** The worst state first: what any process sees is shown. */
 const STATES = ["stopping", "no worker is ready", "ready"];
+/** Of every process seen: behind a load balancer, several coordinators may respond in turn. */
 const last = new Map();
 
 /** Return the merged view. Rates are differences between two snapshots of the same process, null before the second. */
 export function merge(snapshots) {
   const views = snapshots.map((snapshot) => ({ snapshot, before: last.get(snapshot.process) }));
-  last.clear();
   for (const snapshot of snapshots) last.set(snapshot.process, snapshot);
   return {
     version: snapshots[0].version,

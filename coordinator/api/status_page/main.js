@@ -39,7 +39,7 @@ async function fetchJson(path) {
 }
 
 async function refreshTraffic() {
-  const first = !traffic.since;
+  const first = traffic.isEmpty;
   traffic.add(await fetchJson(`status/traffic.json?since=${traffic.since}`));
   trafficDue = Date.now() + TRAFFIC_EVERY_MS;
   if (first) chooseSpan();
@@ -54,7 +54,7 @@ function chooseSpan() {
 
 function showSpan() {
   const chosen = document.querySelector("[name=span]:checked");
-  if (traffic.since) showTraffic(traffic.columns(Number(chosen.value)), `last ${chosen.parentElement.textContent.trim()}`);
+  if (!traffic.isEmpty) showTraffic(traffic.columns(Number(chosen.value)), `last ${chosen.parentElement.textContent.trim()}`);
 }
 
 function showKeyForm(needed) {

@@ -1,7 +1,6 @@
 """GET /, its files and its data. The files hold no data: the page fetches it with its user's API key."""
 
 import json
-import time
 from collections.abc import Sequence
 
 from fastapi import APIRouter
@@ -11,7 +10,7 @@ from tokenwire.coordinator.api.status_page.files import add_files
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
 from tokenwire.coordinator.observability.siblings import Siblings
-from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples
+from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, steady_time
 
 _FILES = {
     "/": ("index.html", "text/html"),
@@ -50,15 +49,14 @@ def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings)
 
     @router.get("/status/traffic.json")
     async def traffic(since: int = 0) -> Response:
-        now = {
-            "time_s": time.time(),
-            "period": time.monotonic() // PERIOD_S,
+        about = {
+            "period": int(steady_time() // PERIOD_S),
             "period_s": PERIOD_S,
             "first_token_bounds_s": FIRST_TOKEN_BOUNDS_S,
             "token_gap_bounds_s": TOKEN_GAP_BOUNDS_S,
         }
         own = traffic_since(str(since))
-        return _response(json.dumps(now)[:-1] + ",", [own, *await siblings.fetch(_TRAFFIC, str(since))])
+        return _response(json.dumps(about)[:-1] + ",", [own, *await siblings.fetch(_TRAFFIC, str(since))])
 
     return router
 

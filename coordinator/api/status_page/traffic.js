@@ -5,16 +5,17 @@ const [PERIOD, SECONDS, TOKENS, REQUESTS, FAILURES, PROMPT, CACHED, FIRST_TOKENS
 const WINDOW = 6;
 const KEPT_S = 3600;
 
-/** An hour of samples, by process and period. */
+/** An hour of samples, by process and period, of the coordinator that responded last. */
 export class Traffic {
   constructor() {
     this._processes = new Map();
     this._about = null;
+    /** The period to ask for more samples from. */
+    this.since = 0;
   }
 
-  /** The period to ask for more samples from: the latest are asked for again, as processes are not simultaneous. */
-  get since() {
-    return this._about ? this._about.period - 3 : 0;
+  get isEmpty() {
+    return !this._about;
   }
 
   /** How long there have been samples. */
@@ -26,25 +27,30 @@ export class Traffic {
   /** Add a response of the server. */
   add(response) {
     this._about = response;
+    const before = this._processes;
     const oldest = response.period - KEPT_S / response.period_s;
+    const isWhole = !this.since || response.processes.every(({ process }) => before.has(process));
+    // The latest samples are asked for again, as processes are not simultaneous, and all of a process that is new.
+    this.since = isWhole ? response.period - 3 : 0;
+    this._processes = new Map();
     for (const { process, samples } of response.processes) {
-      if (!this._processes.has(process)) this._processes.set(process, new Map());
-      const known = this._processes.get(process);
+      const known = new Map(before.get(process));
       for (const sample of samples) known.set(sample[PERIOD], sample);
       for (const period of known.keys()) if (period <= oldest) known.delete(period);
+      this._processes.set(process, known);
     }
   }
 
   /** Return columns by name, one value for each period of the last seconds; null where there is nothing to show. */
   columns(seconds) {
-    const { period, period_s: length, time_s: now } = this._about;
+    const { period, period_s: length } = this._about;
     const count = seconds / length;
     const totals = [];
     for (let each = period - count - WINDOW; each <= period; each++) totals.push(this._total(each));
     const shown = totals.slice(WINDOW);
     const windows = shown.map((_, index) => joined(totals.slice(index + 1, index + 1 + WINDOW)));
     return {
-      time: shown.map((_, index) => (Math.floor(now / length) - count + index) * length),
+      time: shown.map((_, index) => (period - count + index) * length),
       tokens: shown.map((total) => total && total[TOKENS]),
       first50: windows.map((each) => this._firstToken(each, 0.5)),
       first95: windows.map((each) => this._firstToken(each, 0.95)),
