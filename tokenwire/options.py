@@ -2,18 +2,23 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import IntEnum, StrEnum
+from functools import partial
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import EllipsisType, UnionType
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tokenwire.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
 _KEY = "option"
-REQUIRED: Any = ...
+REQUIRED: Final = ...
 """Default of a required option."""
 
 
@@ -140,34 +145,33 @@ class Declared:
         return self.kind is bool
 
 
-def option(default: T, declaration: Option) -> T:
+def option(default: T | EllipsisType, declaration: Option) -> T:
     """Return a dataclass field that an option sets. Secrets are excluded from the dataclass's repr."""
-    made: T = _field(default, declaration, shown=bool(declaration.flag) and not declaration.contents)
-    return made
+    return _field(default, declaration, shown=bool(declaration.flag) and not declaration.contents)
 
 
 def shared(default: T, name: str) -> T:
     """Return a dataclass field that is set by an option of another field."""
-    made: T = _field(default, name, shown=True)
-    return made
+    return _field(default, name, shown=True)
 
 
-def _field(default: Any, metadata: object, shown: bool) -> Any:
+def _field(default: T | EllipsisType, metadata: object, shown: bool) -> T:
     about = {_KEY: metadata}
-    if default is REQUIRED:
-        return field(metadata=about, repr=shown)
+    if isinstance(default, EllipsisType):
+        required: T = field(metadata=about, repr=shown)
+        return required
     if isinstance(default, dict):
-        return field(default_factory=default.copy, metadata=about, repr=shown)
+        return field(default_factory=partial(copy, default), metadata=about, repr=shown)
     return field(default=default, metadata=about, repr=shown)
 
 
-def option_of(of: "Field[Any]") -> Option | None:
+def option_of(of: "Field[object]") -> Option | None:
     """Return the option that a field declares."""
     found = of.metadata.get(_KEY)
     return found if isinstance(found, Option) else None
 
 
-def option_name(of: "Field[Any]") -> str:
+def option_name(of: "Field[object]") -> str:
     """Return the name of the option that sets a field, declared here or elsewhere; empty: none."""
     found = of.metadata.get(_KEY, "")
     return found.name if isinstance(found, Option) else str(found)
@@ -198,7 +202,7 @@ def _walk(settings: type) -> Iterator[Declared]:
             yield from _walk(parts[each.name])
 
 
-def _resolve(declaration: Option, annotation: object, of: "Field[Any]") -> Declared:
+def _resolve(declaration: Option, annotation: object, of: "Field[object]") -> Declared:
     one, repeated = _element(_without_none(annotation))
     choices = get_args(one) if get_origin(one) is Literal else ()
     kind: type = float if declaration.unit else Path if declaration.path else str
@@ -224,7 +228,7 @@ def _element(annotation: object) -> tuple[object, bool]:
     return (get_args(annotation)[0], True) if get_origin(annotation) is tuple else (annotation, False)
 
 
-def check_bounds(settings: Any) -> None:
+def check_bounds(settings: "DataclassInstance") -> None:
     """Check the ranges of options. Raises InvalidRequest that names the flag."""
     for each in fields(settings):
         declaration = option_of(each)

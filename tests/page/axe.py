@@ -1,13 +1,11 @@
 """Rules of accessibility, checked in a page by axe-core."""
 
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.cache import CACHE, kept
 from tests.npm import fetch_npm
 from tests.page.browser import Page
-from tests.tokenizers import CACHE, making
 
 _PACKAGE = "axe-core@4.14.1"
 _FOUND = """axe.run().then(({ violations }) => violations.flatMap(({ id, help, nodes }) =>
@@ -17,14 +15,12 @@ _FOUND = """axe.run().then(({ violations }) => violations.flatMap(({ id, help, n
 @cache
 def _script() -> str:
     """Return axe-core's script; skips the test where npm cannot help."""
-    path = CACHE / "axe" / "axe.min.js"
-    with making(path.parent):
-        if not path.is_file():
-            with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-                fetch_npm(_PACKAGE, Path(temporary))
-                shutil.rmtree(path.parent, ignore_errors=True)
-                (Path(temporary) / "package").rename(path.parent)
-    return path.read_text()
+
+    def fetch(folder: Path) -> Path:
+        fetch_npm(_PACKAGE, folder)
+        return folder / "package"
+
+    return (kept(CACHE / "axe", fetch, "axe.min.js") / "axe.min.js").read_text()
 
 
 def violations(page: Page) -> list[str]:

@@ -5,15 +5,14 @@ import platform
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.cache import CACHE, kept
 from tests.npm import fetch_npm
-from tests.tokenizers import CACHE, making
 
 _PACKAGE = "@sparticuz/chromium@153.0.0"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -51,10 +50,7 @@ def find_chromium() -> Chromium:
     for name in _NAMES:
         if (path := shutil.which(name)) is not None:
             return Chromium(path, _environment())
-    folder = CACHE / "chromium"
-    with making(folder):
-        if not (folder / "chromium").is_file():
-            _install(folder)
+    folder = kept(CACHE / "chromium", _unpack, "chromium")
     environment = _environment(LD_LIBRARY_PATH=str(folder / "lib"), FONTCONFIG_PATH=str(folder))
     return Chromium(str(folder / "chromium"), environment)
 
@@ -64,20 +60,18 @@ def _environment(**more: str) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "en_US.UTF-8", "LANGUAGE": "en_US", **more}
 
 
-def _install(folder: Path) -> None:
+def _unpack(temporary: Path) -> Path:
     if platform.machine() != "x86_64":
         pytest.skip(f"needs Chromium: {_PACKAGE} has none for {platform.machine()}")
-    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-        fetch_npm(_PACKAGE, Path(temporary))
-        packed, made = Path(temporary) / "package" / "bin", Path(temporary) / "chromium"
-        made.mkdir()
-        for name in ("chromium", *_ARCHIVES):
-            subprocess.run(["node", "-e", _UNPACK, packed / f"{name}.br", made / name], check=True, timeout=240)
-        for name in _ARCHIVES:
-            with tarfile.open(made / name) as archive:
-                archive.extractall(made, filter="data")
-            (made / name).unlink()
-        (made / "fonts.conf").write_text(_FONTS.format(folder=folder))
-        (made / "chromium").chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        made.rename(folder)
+    fetch_npm(_PACKAGE, temporary)
+    packed, made = temporary / "package" / "bin", temporary / "chromium"
+    made.mkdir()
+    for name in ("chromium", *_ARCHIVES):
+        subprocess.run(["node", "-e", _UNPACK, packed / f"{name}.br", made / name], check=True, timeout=240)
+    for name in _ARCHIVES:
+        with tarfile.open(made / name) as archive:
+            archive.extractall(made, filter="data")
+        (made / name).unlink()
+    (made / "fonts.conf").write_text(_FONTS.format(folder=CACHE / "chromium"))
+    (made / "chromium").chmod(0o755)
+    return made

@@ -3,15 +3,14 @@
 import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.cache import CACHE, kept
 from tests.lazily import Lazily
 from tests.tiny_model.replies import REPLIES, Reply
-from tests.tokenizers import CACHE, making
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.process.shared_options import default_cache_dir
@@ -40,23 +39,18 @@ _RIDGE = 1e-3
 def tiny_model() -> Path:
     """Return the model's directory, with the embedded model's tokenizer; made in a second where it is missing."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    folder = CACHE / "models" / hashlib.sha256(sources).hexdigest()[:16] / TINY_MODEL_NAME
-    with making(folder):
-        if not folder.is_dir():
-            embedded = prepare_embedded_model(default_cache_dir(), lambda _: None)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-                _make(embedded, Path(temporary) / TINY_MODEL_NAME)
-                (Path(temporary) / TINY_MODEL_NAME).rename(folder)
-    return folder
+    return kept(CACHE / "models" / hashlib.sha256(sources).hexdigest()[:16] / TINY_MODEL_NAME, _make)
 
 
-def _make(embedded: Path, folder: Path) -> None:
+def _make(parent: Path) -> Path:
+    embedded, folder = prepare_embedded_model(default_cache_dir(), lambda _: None), parent / TINY_MODEL_NAME
     shutil.copytree(embedded, folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
     config = json.loads((embedded / "config.json").read_text()) | _SHAPE
     (folder / "config.json").write_text(json.dumps(config))
     model = llama.Llama.random(config, seed=7)
     _teach(model, _texts(embedded))
     safetensors.save_file(model.weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
 
 def _texts(embedded: Path) -> Iterator[tuple[list[int], list[int], float]]:

@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-from typing import Any
 
 import click
 
@@ -42,9 +41,7 @@ class LazyGroup(click.Group):
 class SectionedOption(click.Option):
     """An option with a heading in help."""
 
-    def __init__(self, *arguments: Any, section: Section = Section.GENERAL, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.section = section
+    section = Section.GENERAL
 
 
 class SectionedCommand(click.Command):

@@ -4,8 +4,9 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from click.core import ParameterSource
@@ -74,24 +75,25 @@ def _parameter(name: str, each: Declared) -> click.Parameter:
     variable = about.environment_variable or None
     if not about.is_flag:
         return click.Argument([name], required=each.required, envvar=variable)
-    shown = f"{about.help} [default: {about.default_text}]" if about.default_text else about.help
-    attributes: dict[str, Any] = {"is_flag": True} if each.is_switch else {"type": _type(each)}
-    if each.default is not None and not about.default_text and (not each.is_switch or "/" in about.flag):
-        attributes |= {"default": each.default, "show_default": True}
-    return SectionedOption(
+    make = partial(
+        SectionedOption,
         [name, about.flag],
-        section=about.section,
-        help=shown,
+        is_flag=True if each.is_switch else None,
+        type=None if each.is_switch else _type(each),
+        help=f"{about.help} [default: {about.default_text}]" if about.default_text else about.help,
         envvar=variable,
         show_envvar=True,
         hidden=about.hidden,
         multiple=each.repeated,
         required=each.required,
-        **attributes,
     )
+    shows_default = each.default is not None and not about.default_text and (not each.is_switch or "/" in about.flag)
+    made = make(default=each.default, show_default=True) if shows_default else make()
+    made.section = about.section
+    return made
 
 
-def _type(each: Declared) -> "click.ParamType[Any]":
+def _type(each: Declared) -> "click.ParamType[object]":
     path, bounds = each.option.path, each.option.bounds
     if path:
         return click.Path(

@@ -1,12 +1,14 @@
-"""Determines how a vLLM engine samples: whether seeds are safe, noise is positional and batches are invariant."""
+"""What a vLLM engine can do: how it samples, and which valid parameters would kill it."""
 
 import logging
 import pkgutil
 from typing import Any
 
 import torch
-from vllm import envs
+from vllm import SamplingParams, envs
+from vllm.sampling_params import SamplingType
 
+from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.vllm_engine.partial_prefills import PartialPrefills
 
@@ -25,6 +27,20 @@ async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
         positional_seeds=positional,
         batch_invariant=bool(envs.VLLM_BATCH_INVARIANT) or (on_cpu and in_float32),
     )
+
+
+def reject_deadly(params: SamplingParams, capabilities: pb.EngineCapabilities, config: Any) -> None:
+    """Raise InvalidRequest for what may kill this engine: vLLM's runner for CPUs dies of some valid parameters."""
+    if params.sampling_type is SamplingType.RANDOM_SEED and not capabilities.seeds:
+        message = "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
+        raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
+    scored = params.prompt_logprobs is not None or params.prompt_logprob_token_ids is not None
+    # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
+    if scored and config.lora_config is not None and config.device_config.device_type == "cpu":
+        message = (
+            "This engine does not support prompt log-probabilities: they may kill vLLM on CPUs with --enable-lora."
+        )
+        raise InvalidRequest(message, param="prompt_logprobs")
 
 
 async def _seeds_are_safe(llm: Any) -> bool:

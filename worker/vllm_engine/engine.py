@@ -24,7 +24,7 @@ from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
-from tokenwire.worker.vllm_engine.capabilities import engine_capabilities
+from tokenwire.worker.vllm_engine.capabilities import engine_capabilities, reject_deadly
 from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
 from tokenwire.worker.vllm_engine.configuration import engine_configuration
 from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
@@ -33,7 +33,7 @@ from tokenwire.worker.vllm_engine.errors import vllm_errors
 from tokenwire.worker.vllm_engine.generate_driver import GenerateDriver
 from tokenwire.worker.vllm_engine.grammars import GrammarCheck
 from tokenwire.worker.vllm_engine.kv_events import KvEventSubscriber
-from tokenwire.worker.vllm_engine.sampling import reject_deadly, to_vllm
+from tokenwire.worker.vllm_engine.sampling import to_vllm
 from tokenwire.worker.vllm_engine.tokenizer import tokenizer_files
 from tokenwire.worker.vllm_engine.warm_up import warm_up
 

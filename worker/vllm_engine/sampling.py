@@ -3,7 +3,7 @@
 from typing import Any
 
 from vllm import SamplingParams
-from vllm.sampling_params import RepetitionDetectionParams, RequestOutputKind, SamplingType, StructuredOutputsParams
+from vllm.sampling_params import RepetitionDetectionParams, RequestOutputKind, StructuredOutputsParams
 
 from tokenwire.errors import InvalidRequest
 from tokenwire.protocol.seeds import sequence_seed
@@ -36,20 +36,6 @@ def to_vllm(params: pb.SamplingParams, n: int) -> SamplingParams:
         skip_clone=True,
         **given,
     )
-
-
-def reject_deadly(params: SamplingParams, capabilities: pb.EngineCapabilities, config: Any) -> None:
-    """Raise InvalidRequest for what may kill this engine: vLLM's runner for CPUs dies of some valid parameters."""
-    if params.sampling_type is SamplingType.RANDOM_SEED and not capabilities.seeds:
-        message = "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "
-        raise InvalidRequest(f"{message}without --worker-extension-cls after `--`.", param="seed")
-    scored = params.prompt_logprobs is not None or params.prompt_logprob_token_ids is not None
-    # Adapters are applied to the logits of a prompt's rows as if these were the batch's sequences.
-    if scored and config.lora_config is not None and config.device_config.device_type == "cpu":
-        message = (
-            "This engine does not support prompt log-probabilities: they may kill vLLM on CPUs with --enable-lora."
-        )
-        raise InvalidRequest(message, param="prompt_logprobs")
 
 
 def child_params(params: Any, index: int) -> Any:

@@ -1,6 +1,6 @@
 """Limits the cost of a rendering: a deadline, and a number of characters, with errors for the client."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 from jinja2 import TemplateError
@@ -17,19 +17,20 @@ class RenderLimits:
 
 @dataclass(slots=True)
 class Budget:
-    """The remaining budget of one rendering. Hot paths use the attributes directly."""
+    """The budget of one rendering. Hot paths use the attributes directly."""
 
     limits: RenderLimits
-    deadline: float
-    remaining: int
+    spent: int = 0
+    """Characters so far."""
+    began_at: float = field(default_factory=monotonic)
 
     def charge(self, size: int) -> None:
         """Charge for a value before it is created. Raises TemplateError if the budget is exceeded."""
-        self.remaining -= size
-        if self.remaining < 0:
+        self.spent += size
+        if self.spent > self.limits.characters:
             raise TemplateError(f"The chat template created more than {self.limits.characters} characters.")
 
     def tick(self) -> None:
         """Check the deadline. Raises TemplateError if it has passed."""
-        if monotonic() > self.deadline:
+        if monotonic() > self.began_at + self.limits.seconds:
             raise TemplateError(f"The chat template took longer than {self.limits.seconds:g} seconds.")

@@ -8,7 +8,7 @@ from jinja2 import TemplateError
 
 from tokenwire.coordinator.text.template.budget import RenderLimits
 from tokenwire.coordinator.text.template.content_format import ContentFormat
-from tokenwire.coordinator.text.template.jinja import CompiledTemplate, compile_template
+from tokenwire.coordinator.text.template.jinja import SANDBOX, CompiledTemplate, compile_template
 from tokenwire.coordinator.text.template.messages import Message, developer_as_system, parse_messages
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.errors import InvalidRequest
@@ -128,7 +128,7 @@ class ChatTemplate:
         variables = self._special_tokens | {name: values[name] for name in values if name in compiled.variables}
         variables |= {name: values[name] for name in _ALWAYS} | {"messages": conversation}
         try:
-            text = compiled.environment.render(compiled.template, variables, self._limits)
+            text = SANDBOX.render(compiled.template, variables, self._limits)
         except Exception as error:  # a template can raise anything, and the request is the cause
             raise InvalidRequest(_reason(error)) from error
         return _cut_at_mark(text, final) if unfinished else text

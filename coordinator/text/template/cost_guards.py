@@ -115,7 +115,7 @@ class Metered(Protocol):
 
     @property
     def budget(self) -> Budget:
-        """The remaining budget."""
+        """The budget."""
 
 
 class _Formatter(SandboxedFormatter):

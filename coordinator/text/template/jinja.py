@@ -23,9 +23,6 @@ class CompiledTemplate:
     variables: frozenset[str]
     """The template's undeclared variables."""
     content_format: ContentFormat
-
-    environment: BoundedEnvironment
-    """The sandbox in which it is rendered."""
     handles_developer: bool
     """Whether the template has a case for the role "developer"."""
 
@@ -34,9 +31,9 @@ class CompiledTemplate:
 def compile_template(source: str) -> CompiledTemplate:
     """Compile a template, once per source. Raises InvalidRequest if it is invalid."""
     try:
-        tree = _ENVIRONMENT.parse(source)
+        tree = SANDBOX.parse(source)
         variables, content_format = frozenset(meta.find_undeclared_variables(tree)), detect(tree)
-        template = _ENVIRONMENT.compile_tree(tree)
+        template = SANDBOX.compile_tree(tree)
     except TemplateSyntaxError as error:
         raise InvalidRequest(
             f"The chat template does not parse: {error.message} (line {error.lineno}).", param="chat_template"
@@ -45,7 +42,7 @@ def compile_template(source: str) -> CompiledTemplate:
         # Accepted by Jinja but not by Python: too deeply nested expressions or loops, too long numbers.
         raise InvalidRequest(f"The chat template cannot be compiled: {error}", param="chat_template") from error
     handles_developer = "'developer'" in source or '"developer"' in source
-    return CompiledTemplate(source, template, variables, content_format, _ENVIRONMENT, handles_developer)
+    return CompiledTemplate(source, template, variables, content_format, handles_developer)
 
 
 class _Generation(Extension):
@@ -74,4 +71,5 @@ def _environment() -> BoundedEnvironment:
     return environment
 
 
-_ENVIRONMENT = _environment()
+SANDBOX = _environment()
+"""Compiles and renders all templates."""

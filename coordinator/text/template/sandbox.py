@@ -51,7 +51,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def render(self, template: Template, values: Mapping[str, Any], limits: RenderLimits) -> str:
         """Render within limits. Raises TemplateError if they are exceeded, and any error of the template."""
-        self._current.budget = Budget(limits, monotonic() + limits.seconds, limits.characters)
+        self._current.budget = Budget(limits)
         try:
             return self._join(template.root_render_func(template.new_context(dict(values))))
         finally:
@@ -69,7 +69,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def tick(self) -> bool:
         """Check the deadline; an attribute, because templates evaluate attributes at the lowest cost."""
         budget = self._current.budget
-        if budget is None or monotonic() > budget.deadline:
+        if budget is None or monotonic() > budget.began_at + budget.limits.seconds:
             self.budget.tick()
         return True
 
@@ -95,8 +95,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         budget, rest, kept = self.budget, iter(pieces), []
         # In batches, because the output may be endless.
         while batch := list(islice(rest, _BATCH)):
-            budget.remaining -= sum(map(len, batch)) + len(batch)  # inline: macros join thousands of times
-            if budget.remaining < 0:
+            budget.spent += sum(map(len, batch)) + len(batch)  # inline: macros join thousands of times
+            if budget.spent > budget.limits.characters:
                 budget.charge(0)
             kept += batch
         return "".join(kept)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.tokenizers import CACHE, making
+from tests.cache import CACHE, making
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,22 @@
 import subprocess
 import sys
 import tarfile
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.tokenizers import CACHE, making
+from tests.cache import CACHE, kept
 
 _PACKAGE = "llama-cpp-python==0.3.36"
 
 
 def real_templates() -> dict[str, str]:
     """Return templates by model name; skip the test if pip cannot download them."""
-    folder = CACHE / "templates"
-    with making(folder):
-        if not folder.is_dir():
-            with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-                _fetch(Path(temporary))
-                (Path(temporary) / "templates").rename(folder)
+    folder = kept(CACHE / "templates", _fetch)
     return {path.stem: path.read_text() for path in sorted(folder.glob("*.jinja"))}
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
     command = [*pip, "--no-binary", "llama-cpp-python", _PACKAGE]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
@@ -36,3 +30,4 @@ def _fetch(folder: Path) -> None:
             content = archive.extractfile(member) if member.name.endswith(".jinja") else None
             if content is not None:
                 (folder / "templates" / Path(member.name).name).write_bytes(content.read())
+    return folder / "templates"
