@@ -47,6 +47,8 @@ class ModelDirectory:
         self._models: dict[str, ServedModel] = {}
         self._prepared: dict[str, ServedModel] = {}
         """By the serialized announcement: workers with equal ones share a model."""
+        self._adapted: dict[str, tuple[ServedModel, ServedModel]] = {}
+        """Base models, and with their adapters, by the adapter's name."""
         self._ever_connected = False
         self._absent: dict[str, float] = {}
         """When the last worker of a model without workers was lost, by its first name."""
@@ -116,7 +118,13 @@ class ModelDirectory:
         adapter = self._desired.adapter(name)
         if adapter is None or adapter.model not in self._models:
             return None
-        return replace(self._models[adapter.model], names=(name,), lora=adapter.lora, fleet_name=adapter.model)
+        base, (known, model) = self._models[adapter.model], self._adapted.get(name, (None, None))
+        if model is None or known is not base or model.lora != adapter.lora:
+            loaded = {each.lora.name for each in self.adapters()}
+            self._adapted = {other: models for other, models in self._adapted.items() if other in loaded}
+            model = replace(base, names=(name,), lora=adapter.lora, fleet_name=adapter.model)
+            self._adapted[name] = base, model
+        return model
 
     async def prepare(self, info: pb.Model, fetch: FetchFiles) -> None:
         """Register a worker's model, with its tokenizer from memory, disk or the worker itself."""

@@ -15,7 +15,7 @@ import logging
 import time
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
@@ -89,10 +89,10 @@ class PoisonCache:
 
     def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
         """Record the loss of a worker (`certain`: it died) with the requests that it had just started."""
-        suspects = {fingerprint_of(model, submit) for submit in recent_starts}
+        suspects = frozenset(fingerprint_of(model, submit) for submit in recent_starts)
         if not suspects:
             return
-        self._record(PoisonEvent("death", self._clock(), _hex(suspects), instance_id, certain))
+        self._record(PoisonEvent("death", self._clock(), suspects, instance_id, certain))
         if self._isolated is not None and self._isolated[0] in suspects and certain:
             self._add(self._isolated[0])
 
@@ -102,7 +102,7 @@ class PoisonCache:
             return
         fingerprint = fingerprint_of(model, submit)
         if any(fingerprint in death.suspects for death in self.deaths):
-            self._record(PoisonEvent("survived", self._clock(), _hex([fingerprint])))
+            self._record(PoisonEvent("survived", self._clock(), frozenset({fingerprint})))
         if self._isolated is not None and self._isolated[0] == fingerprint:
             self._isolated = None
 
@@ -111,7 +111,7 @@ class PoisonCache:
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
-        self._record(PoisonEvent("refused", self._clock(), _hex([fingerprint])))
+        self._record(PoisonEvent("refused", self._clock(), frozenset({fingerprint})))
 
     def _record(self, event: PoisonEvent) -> None:
         if self.journal is not None and self.journal.append(event):
@@ -124,10 +124,10 @@ class PoisonCache:
             self._apply(event)
 
     def _apply(self, event: PoisonEvent) -> None:
-        fingerprints = set(map(bytes.fromhex, event.fingerprints))
+        fingerprints = event.fingerprints
         match event.kind:
             case "death":
-                self._add_death(Death(event.instance_id, event.when, event.certain, fingerprints))
+                self._add_death(Death(event.instance_id, event.when, event.certain, set(fingerprints)))
             case "survived":
                 for death in self.deaths:
                     death.suspects -= fingerprints
@@ -177,10 +177,6 @@ class PoisonCache:
             self.deaths.popleft()
         for fingerprint in [each for each, until in self.refused.items() if until <= now]:
             del self.refused[fingerprint]
-
-
-def _hex(fingerprints: Iterable[Fingerprint]) -> tuple[str, ...]:
-    return tuple(sorted(each.hex() for each in fingerprints))
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +18,8 @@ class PoisonEvent:
     kind: Literal["death", "survived", "refused"]
     when: float
     """By the monotonic clock, which processes of a machine share."""
-    fingerprints: tuple[str, ...]
-    """In hexadecimal."""
+    fingerprints: frozenset[bytes]
+    """Those of the requests concerned."""
     instance_id: str = ""
     """Of the worker that died."""
     certain: bool = False
@@ -37,7 +37,7 @@ class PoisonJournal:
         try:
             # A single write to a file that is open for appending is not interleaved with those of others.
             with self._path.open("ab", buffering=0) as file:
-                file.write(json.dumps(astuple(event)).encode() + b"\n")
+                file.write(_dumped(event) + b"\n")
         except OSError as error:
             log.warning("cannot share a poison event: %s", error)
             return False
@@ -57,6 +57,11 @@ class PoisonJournal:
         return [_loaded(line) for line in whole.splitlines()]
 
 
+def _dumped(event: PoisonEvent) -> bytes:
+    fingerprints = sorted(each.hex() for each in event.fingerprints)
+    return json.dumps([event.kind, event.when, fingerprints, event.instance_id, event.certain]).encode()
+
+
 def _loaded(line: bytes) -> PoisonEvent:
     kind, when, fingerprints, instance_id, certain = json.loads(line)
-    return PoisonEvent(kind, when, tuple(fingerprints), instance_id, certain)
+    return PoisonEvent(kind, when, frozenset(map(bytes.fromhex, fingerprints)), instance_id, certain)

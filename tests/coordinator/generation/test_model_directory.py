@@ -132,3 +132,21 @@ async def test_adapters_are_listed_with_their_model() -> None:
     await models.prepare(pb.Model(names=["red"]), fetch)
 
     assert models.find("ruby").fleet_name == "red"
+
+
+async def test_a_model_with_an_adapter_is_made_once() -> None:
+    """Until the adapter or its base model is another one."""
+    targets = DesiredStates()
+    targets.observe("red", pb.ServingState(epoch=1, adapters=[pb.LoraAdapter(name="ruby", id=1)]))
+    models = directory(Clock(1000.0), targets)
+    await models.prepare(pb.Model(names=["red"]), fetch)
+    first = models.find("ruby")
+    assert models.find("ruby") is first
+
+    targets.observe("red", pb.ServingState(epoch=2, adapters=[pb.LoraAdapter(name="ruby", id=2)]))
+    second = models.find("ruby")
+    assert second.lora is not None
+    assert second.lora.id == 2
+
+    await models.prepare(pb.Model(names=["red"], max_model_len=7), fetch)
+    assert (models.find("ruby").max_model_len, second.max_model_len) == (7, 0)
