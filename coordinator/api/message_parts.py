@@ -49,7 +49,7 @@ def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = 
     return parts
 
 
-def aborted(reason: str) -> TokenwireError | None:
+def abort_error(reason: str) -> TokenwireError | None:
     """Return the error of a reply aborted by a stopping worker, for which these APIs have no finish reason."""
     if reason != "abort":
         return None
@@ -134,7 +134,7 @@ class PartStream:
 
     def closing(self, usage: Usage) -> bytes:
         """Render the events after the last part."""
-        error = aborted(self._finish.reason)
+        error = abort_error(self._finish.reason)
         if error is not None:
             return self.error(error)
         usage.cached_tokens = self._prefill.cached_tokens

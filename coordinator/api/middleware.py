@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.fields.finish import RESUMED_HEADER
 from tokenwire.coordinator.auth.authenticator import Authenticator
 from tokenwire.coordinator.auth.rate_limit import Account
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
-from tokenwire.coordinator.http.connection import EXTENSION, AsgiConnection
+from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
 from tokenwire.errors import Forbidden, TokenwireError, TooLarge
@@ -106,7 +106,7 @@ class RequestMiddleware:
         record = RequestRecord(scope["method"], keeps_prompt=self._records_prompts)
         if b"traceparent" in headers:
             record.trace_headers = trace_headers(scope["headers"])
-        connection = scope.get("extensions", {}).get(EXTENSION) or AsgiConnection(receive, send)
+        connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
         context = RequestContext(connection, record, headers, self._readiness, self._max_body_bytes)
         scope[CONTEXT] = context
         self._readiness.in_flight += 1

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
-EXTENSION = "tokenwire.connection"
+CONNECTION_EXTENSION = "tokenwire.connection"
 """The key of a lent connection among the ASGI extensions; see lent_connection.py."""
 _ASGI_HIGH_WATER = 64 * 1024
 """Bytes that an ASGI server may buffer for a slow reader before the connection is congested."""

@@ -14,7 +14,7 @@ import termios
 from collections.abc import Callable
 
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
-from tokenwire.coordinator.http.connection import EXTENSION, ignore
+from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
 from tokenwire.coordinator.http.protocol import BoundedProtocol, ProtocolLimits
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def lending_protocol(
             super().connection_made(transport)
             transport.set_write_buffer_limits(high=_HIGH_WATER)
             self.connection = LentConnection(transport, batch, stall_timeout_s, backpressure)
-            self.extensions = {EXTENSION: self.connection}
+            self.extensions = {CONNECTION_EXTENSION: self.connection}
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from tests.workers import until
-from tokenwire.coordinator.http.connection import EXTENSION, AsgiConnection
+from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.lent_connection import LentConnection, lending_protocol
 from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
@@ -30,7 +30,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         self.path: str = scope["path"]
         self.body = body
-        self.connection = scope.get("extensions", {}).get(EXTENSION) or AsgiConnection(receive, send)
+        self.connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
         self.lost = asyncio.Event()
         self.drained = asyncio.Event()
         self._receive = receive

@@ -35,22 +35,22 @@ class ChildProcess:
 
 
 class Supervisor:
-    """Starts parts in order; stops them in the opposite order, so that what serves clients drains first."""
+    """Starts processes in order; stops them in the opposite order, so that what serves clients drains first."""
 
-    def __init__(self, parts: Sequence[ChildProcess], before_stop: Callable[[], None] = lambda: None) -> None:
-        """before_stop: called before the parts are stopped, and before that is logged."""
-        self._parts = parts
+    def __init__(self, processes: Sequence[ChildProcess], before_stop: Callable[[], None] = lambda: None) -> None:
+        """before_stop: called before the processes are stopped, and before that is logged."""
+        self._processes = processes
         self._before_stop = before_stop
         self._children: list[tuple[ChildProcess, subprocess.Popen[bytes]]] = []
         self._signals = 0
 
     def run(self) -> int:
-        """Run until a part ends or a signal arrives; return the exit code."""
+        """Run until a process ends or a signal arrives; return the exit code."""
         previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            for part in self._parts:
+            for process in self._processes:
                 if not self._signals:
-                    self._children.append((part, _start(part)))
+                    self._children.append((process, _start(process)))
             return self._wait()
         finally:
             self._stop()
@@ -59,11 +59,11 @@ class Supervisor:
 
     def _wait(self) -> int:
         while not self._signals:
-            for part, child in self._children:
+            for process, child in self._children:
                 code = child.poll()
                 if code is not None:
                     self._before_stop()
-                    log.error("%s ended with code %d: stopping everything", part.name, code)
+                    log.error("%s ended with code %d: stopping everything", process.name, code)
                     return code or 1
             time.sleep(0.1)
         self._before_stop()
@@ -71,13 +71,13 @@ class Supervisor:
         return 0
 
     def _stop(self) -> None:
-        for part, child in reversed(self._children):
+        for process, child in reversed(self._children):
             if child.poll() is None:
                 child.terminate()
-            deadline = time.monotonic() + part.stop_timeout_s
+            deadline = time.monotonic() + process.stop_timeout_s
             while child.poll() is None:
                 if self._signals > 1 or time.monotonic() > deadline:
-                    log.warning("%s does not stop: killing it", part.name)
+                    log.warning("%s does not stop: killing it", process.name)
                     child.kill()
                     child.wait()
                     break
@@ -97,7 +97,7 @@ def supervise_coordinators(
     before: Sequence[ChildProcess] = (),
     stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> int:
-    """Run coordinator processes that share a port, and parts before them; return the exit code.
+    """Run coordinator processes that share a port, and others before them; return the exit code.
 
     Announces the service when all processes counted by `startup` are ready. Raises OSError if the port is in use.
     """
@@ -119,13 +119,13 @@ def supervise_coordinators(
         return Supervisor([*before, *coordinators], before_stop=startup.end).run()
 
 
-def _start(part: ChildProcess) -> subprocess.Popen[bytes]:
+def _start(process: ChildProcess) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: nothing is imported from the working directory.
-        [sys.executable, "-P", "-m", "tokenwire", *part.arguments],
-        pass_fds=list(part.inherit),
-        env={**os.environ, **part.environment},
-        # Ctrl-C in a terminal reaches only the supervisor, which stops the parts in order.
+        [sys.executable, "-P", "-m", "tokenwire", *process.arguments],
+        pass_fds=list(process.inherit),
+        env={**os.environ, **process.environment},
+        # Ctrl-C in a terminal reaches only the supervisor, which stops them in order.
         start_new_session=True,
         preexec_fn=_die_with_parent,
     )

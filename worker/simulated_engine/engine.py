@@ -128,13 +128,13 @@ class SimulatedEngine(Engine):
         if limit and len(sequences) > scheduler.free_capacity + limit:
             raise Overloaded(f"the engine's queue is full: {limit} sequences wait", retry_after_s=1.0)
         number = self.requests_total + 1
-        generations = planner.plan(submit, sequences, self._faults.error_after(number), self._weights)
+        simulated_sequences = planner.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number
         self.prompt_tokens_total += len(submit.prompt_token_ids) * len(sequences)
         self._faults.on_prompt(submit.prompt_token_ids)
         if submit.lora.id:
             self._loras[submit.lora.id] = submit.lora
-        scheduler.add(generations)
+        scheduler.add(simulated_sequences)
         self._wake.set()
 
     async def abort(self, sequences: list[Sequence]) -> None:

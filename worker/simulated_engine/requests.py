@@ -48,7 +48,7 @@ class RequestPlanner:
     def plan(
         self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
     ) -> list[SimulatedSequence]:
-        """Return one generation per sequence under these weights. Raises InvalidRequest."""
+        """Return a simulated sequence for each of the sequences, under these weights. Raises InvalidRequest."""
         params = submit.sampling_params
         prompt = list(submit.prompt_token_ids)
         self._check_prompt(prompt)
@@ -58,17 +58,17 @@ class RequestPlanner:
         scope = stable_hash(submit.cache_salt, submit.lora.id) if submit.cache_salt or submit.lora.id else 0
         prompt_logprobs = self._prompt_logprobs(params, prompt)
         prefix_hashes = self._prefix_hashes(submit, prompt)
-        generations = []
+        simulated_sequences = []
         for sequence in sequences:
             source = TokenSource(rules, context, self._key(params, weights, submit.lora.id, sequence.index))
-            generation = SimulatedSequence(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
-            generation.priority = submit.priority
-            generation.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
-            generation.logprobs = _logprob_shape(params)
-            generation.prompt_logprobs = prompt_logprobs
-            generation.prefix_hashes = prefix_hashes and prefix_hashes.copy()
-            generations.append(generation)
-        return generations
+            simulated = SimulatedSequence(sequence, source, len(prompt), [block ^ scope for block in hashes], scope)
+            simulated.priority = submit.priority
+            simulated.reads_cache = not (params.skip_reading_prefix_cache or params.HasField("prompt_logprobs"))
+            simulated.logprobs = _logprob_shape(params)
+            simulated.prompt_logprobs = prompt_logprobs
+            simulated.prefix_hashes = prefix_hashes and prefix_hashes.copy()
+            simulated_sequences.append(simulated)
+        return simulated_sequences
 
     def _prefix_hashes(self, submit: pb.Submit, prompt: list[int]) -> PrefixHashes | None:
         if not self.settings.kv_events:

@@ -63,15 +63,15 @@ class Scheduler:
         """Sequences that could start at once; if negative, the number that already wait."""
         return self._max_num_seqs - len(self._live)
 
-    def add(self, generations: list[SimulatedSequence]) -> None:
+    def add(self, simulated_sequences: list[SimulatedSequence]) -> None:
         """Queue sequences."""
-        for generation in generations:
-            generation.arrival = next(self._arrivals)
-            self._live[generation.sequence] = generation
+        for simulated in simulated_sequences:
+            simulated.arrival = next(self._arrivals)
+            self._live[simulated.sequence] = simulated
         if self.holding:
-            self._held.extend(generations)
+            self._held.extend(simulated_sequences)
         else:
-            self._enqueue(generations)
+            self._enqueue(simulated_sequences)
 
     def release_held(self) -> None:
         """Queue the held requests."""
@@ -82,11 +82,11 @@ class Scheduler:
     def end(self, sequences: Iterable[Sequence], finish: pb.Finish) -> None:
         """End sequences now; the next step reports them. Unknown ones are ignored."""
         for sequence in sequences:
-            generation = self._live.get(sequence)
-            if generation is not None:
-                self._remove(generation)
+            simulated = self._live.get(sequence)
+            if simulated is not None:
+                self._remove(simulated)
                 self._finished.append((sequence, _copy(finish)))
-        self._held = [generation for generation in self._held if generation.phase is not Phase.DONE]
+        self._held = [simulated for simulated in self._held if simulated.phase is not Phase.DONE]
 
     def end_all(self, finish: pb.Finish) -> None:
         """End every live sequence now; the next step reports them."""
@@ -116,7 +116,7 @@ class Scheduler:
         if self._scored:
             self._score(step)
         if not all(self._chunks):
-            self._due = [generation for generation in self._running if not generation.chunk]
+            self._due = [simulated for simulated in self._running if not simulated.chunk]
             self._finish(step)
         step.load = self.load()
         return step
@@ -140,61 +140,61 @@ class Scheduler:
     def _grow(self) -> None:
         """Draw the next tokens of every sequence that has none left, and allocate a block for them."""
         due, self._due = self._due, []
-        for generation in due:
-            if generation.phase is Phase.RUNNING and (generation.block_space or self._extend(generation)):
-                generation.draw()
+        for simulated in due:
+            if simulated.phase is Phase.RUNNING and (simulated.block_space or self._extend(simulated)):
+                simulated.draw()
 
-    def _extend(self, generation: SimulatedSequence) -> bool:
+    def _extend(self, simulated: SimulatedSequence) -> bool:
         """Allocate a block, preempting the newest sequences if needed; return False if that is this one."""
-        self._seal(generation)
+        self._seal(simulated)
         while not self._kv.allocate():
             victim = self._victim()
             if victim is None:
                 raise AssertionError("a running sequence is always a possible victim")
             self._preempt(victim)
-            if victim is generation:
+            if victim is simulated:
                 return False
-        generation.private = 1
-        generation.block_space = BLOCK_SIZE
+        simulated.private = 1
+        simulated.block_space = BLOCK_SIZE
         return True
 
-    def _seal(self, generation: SimulatedSequence) -> None:
+    def _seal(self, simulated: SimulatedSequence) -> None:
         """Share the current block if it is full."""
-        full = generation.length // BLOCK_SIZE
-        if full > len(generation.hashes):
-            generation.hashes.append(generation.source.context ^ generation.scope)
-        if full > generation.sealed:
-            self._kv.seal(generation.hashes[generation.sealed], generation.prefix_hash_of(generation.sealed))
-            generation.sealed += 1
-            generation.private -= 1
+        full = simulated.length // BLOCK_SIZE
+        if full > len(simulated.hashes):
+            simulated.hashes.append(simulated.source.context ^ simulated.scope)
+        if full > simulated.sealed:
+            self._kv.seal(simulated.hashes[simulated.sealed], simulated.prefix_hash_of(simulated.sealed))
+            simulated.sealed += 1
+            simulated.private -= 1
 
     def _victim(self) -> SimulatedSequence | None:
         return self._prefilling or (self._running[-1] if self._running else None)
 
-    def _preempt(self, generation: SimulatedSequence) -> None:
-        if generation.phase is Phase.RUNNING:
-            self._seal(generation)
-            self._running.remove(generation)
+    def _preempt(self, simulated: SimulatedSequence) -> None:
+        if simulated.phase is Phase.RUNNING:
+            self._seal(simulated)
+            self._running.remove(simulated)
             self._batch_changed = True
-        self._release(generation)
-        self._enqueue([generation])
+        self._release(simulated)
+        self._enqueue([simulated])
 
-    def _enqueue(self, generations: list[SimulatedSequence]) -> None:
-        for generation in generations:
-            generation.phase = Phase.WAITING
-            heapq.heappush(self._waiting, (generation.priority, generation.arrival, generation))
+    def _enqueue(self, simulated_sequences: list[SimulatedSequence]) -> None:
+        for simulated in simulated_sequences:
+            simulated.phase = Phase.WAITING
+            heapq.heappush(self._waiting, (simulated.priority, simulated.arrival, simulated))
 
     def _prefill(self, step: Step) -> None:
         """Compute prompts in queue order, up to the token budget of a step."""
         budget = self._prefill_per_step
-        while generation := self._prefilling or self._admit():
-            used = generation.missing if budget is None else min(budget, generation.missing)
-            generation.missing -= used
-            if generation.missing:
-                self._prefilling = generation
+        while simulated := self._prefilling or self._admit():
+            used = simulated.missing if budget is None else min(budget, simulated.missing)
+            simulated.missing -= used
+            if simulated.missing:
+                self._prefilling = simulated
                 return
             self._prefilling = None
-            self._run(generation, step)
+            self._run(simulated, step)
             if budget is not None:
                 budget -= used
                 if budget == 0:
@@ -207,78 +207,78 @@ class Scheduler:
             heapq.heappop(waiting)
         if not waiting or len(self._running) >= self._max_num_seqs:
             return None
-        generation = waiting[0][2]
+        simulated = waiting[0][2]
         # The last token is always computed: the next one depends on it.
-        readable = (generation.length - 1) // BLOCK_SIZE if generation.reads_cache else 0
-        cached = self._kv.match(generation.hashes[:readable])
-        private = generation.length // BLOCK_SIZE + 1 - cached
-        if not self._kv.admit(generation.hashes[:cached], private):
+        readable = (simulated.length - 1) // BLOCK_SIZE if simulated.reads_cache else 0
+        cached = self._kv.match(simulated.hashes[:readable])
+        private = simulated.length // BLOCK_SIZE + 1 - cached
+        if not self._kv.admit(simulated.hashes[:cached], private):
             return None
         heapq.heappop(waiting)
-        generation.phase = Phase.PREFILL
-        generation.sealed, generation.private = cached, private
-        generation.missing = generation.length - cached * BLOCK_SIZE
-        return generation
+        simulated.phase = Phase.PREFILL
+        simulated.sealed, simulated.private = cached, private
+        simulated.missing = simulated.length - cached * BLOCK_SIZE
+        return simulated
 
-    def _run(self, generation: SimulatedSequence, step: Step) -> None:
+    def _run(self, simulated: SimulatedSequence, step: Step) -> None:
         """Move a computed context into the batch; this step returns its first token."""
-        if not generation.started:
-            generation.started = True
+        if not simulated.started:
+            simulated.started = True
             info = pb.PrefillInfo(
-                cached_tokens=generation.sealed * BLOCK_SIZE, prompt_logprobs=generation.prompt_logprobs
+                cached_tokens=simulated.sealed * BLOCK_SIZE, prompt_logprobs=simulated.prompt_logprobs
             )
-            step.prefills.append((generation.sequence, info))
-            generation.prompt_logprobs = None
-        for block in range(generation.sealed, len(generation.hashes)):
-            self._kv.seal(generation.hashes[block], generation.prefix_hash_of(block))
-        generation.private = 1
-        generation.sealed = len(generation.hashes)
-        generation.phase = Phase.RUNNING
-        generation.block_space = (
-            BLOCK_SIZE - generation.drawn % BLOCK_SIZE if not generation.chunk else generation.block_space
+            step.prefills.append((simulated.sequence, info))
+            simulated.prompt_logprobs = None
+        for block in range(simulated.sealed, len(simulated.hashes)):
+            self._kv.seal(simulated.hashes[block], simulated.prefix_hash_of(block))
+        simulated.private = 1
+        simulated.sealed = len(simulated.hashes)
+        simulated.phase = Phase.RUNNING
+        simulated.block_space = (
+            BLOCK_SIZE - simulated.drawn % BLOCK_SIZE if not simulated.chunk else simulated.block_space
         )
-        self._running.append(generation)
+        self._running.append(simulated)
         self._batch_changed = True
-        if not generation.chunk:
-            generation.draw()
+        if not simulated.chunk:
+            simulated.draw()
 
     def _score(self, step: Step) -> None:
-        for generation, ids in zip(self._running, step.token_ids, strict=True):
-            if generation.logprobs is not None:
-                rows = logprob_rows(generation.logprobs, self._words, [(generation.row_context, ids[0])])
-                step.logprobs.append((generation.sequence, rows))
+        for simulated, ids in zip(self._running, step.token_ids, strict=True):
+            if simulated.logprobs is not None:
+                rows = logprob_rows(simulated.logprobs, self._words, [(simulated.row_context, ids[0])])
+                step.logprobs.append((simulated.sequence, rows))
 
     def _finish(self, step: Step) -> None:
-        for generation in self._due:
-            if generation.source.finish is not None:
-                step.finishes.append((generation.sequence, generation.source.finish))
-                self._remove(generation)
+        for simulated in self._due:
+            if simulated.source.finish is not None:
+                step.finishes.append((simulated.sequence, simulated.source.finish))
+                self._remove(simulated)
 
-    def _remove(self, generation: SimulatedSequence) -> None:
+    def _remove(self, simulated: SimulatedSequence) -> None:
         """Remove a sequence and free its memory."""
         self._has_ended = True
-        self._release(generation)
-        generation.phase = Phase.DONE
-        del self._live[generation.sequence]
+        self._release(simulated)
+        simulated.phase = Phase.DONE
+        del self._live[simulated.sequence]
 
-    def _release(self, generation: SimulatedSequence) -> None:
-        if generation is self._prefilling:
+    def _release(self, simulated: SimulatedSequence) -> None:
+        if simulated is self._prefilling:
             self._prefilling = None
-        self._kv.release(generation.hashes[: generation.sealed], generation.private)
-        generation.sealed = generation.private = 0
+        self._kv.release(simulated.hashes[: simulated.sealed], simulated.private)
+        simulated.sealed = simulated.private = 0
 
     def _drop_ended(self) -> None:
         if self._has_ended:
             self._has_ended = False
             self._batch_changed = True
-            self._running = [generation for generation in self._running if generation.phase is Phase.RUNNING]
+            self._running = [simulated for simulated in self._running if simulated.phase is Phase.RUNNING]
 
     def _rebuild_batch(self) -> None:
         """Create new lists: earlier steps still refer to the old ones."""
         self._batch_changed = False
-        self._sequences = [generation.sequence for generation in self._running]
-        self._chunks = [generation.chunk for generation in self._running]
-        self._scored = any(generation.logprobs is not None for generation in self._running)
+        self._sequences = [simulated.sequence for simulated in self._running]
+        self._chunks = [simulated.chunk for simulated in self._running]
+        self._scored = any(simulated.logprobs is not None for simulated in self._running)
 
 
 def _copy(finish: pb.Finish) -> pb.Finish:

@@ -6,7 +6,7 @@ from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from tokenwire.errors import EngineFailed
-from tokenwire.worker.vllm_engine.extension import EXTENSION
+from tokenwire.worker.vllm_engine.extension import WORKER_EXTENSION
 
 
 def parse_engine_args(model: str, arguments: list[str]) -> Any:
@@ -19,7 +19,7 @@ def parse_engine_args(model: str, arguments: list[str]) -> Any:
         _refuse(str(error))
     _check(model, parsed)
     # vLLM accepts one extension; the operator's own one takes precedence.
-    parsed.worker_extension_cls = parsed.worker_extension_cls or EXTENSION
+    parsed.worker_extension_cls = parsed.worker_extension_cls or WORKER_EXTENSION
     return parsed
 
 

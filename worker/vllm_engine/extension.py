@@ -11,7 +11,7 @@ class WorkerExtension(NamedParamUpdates, PartialPrefills):
     """Methods added to vLLM's worker class."""
 
 
-EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
+WORKER_EXTENSION = f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
 # Every process that runs the model imports this module. At its exit Python would otherwise collect garbage several
 # times among the million objects of vLLM and torch, which takes seconds, and half a minute on a busy machine.

@@ -12,7 +12,7 @@ from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, Mess
 from tokenwire.coordinator.api.anthropic.response import as_messages, shown_usage, stop, whole_block
 from tokenwire.coordinator.api.api_request import Headers, api_router
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
-from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
@@ -59,7 +59,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
 def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     """Return Anthropic's message. Raises ParserFailed, or WorkerLost if a worker aborted the reply."""
     choice, prepared = choices[0], call.prepared
-    error = aborted(choice.finish.reason)
+    error = abort_error(choice.finish.reason)
     if error is not None:
         raise error
     messages, usage = parse_choices(call, choices)

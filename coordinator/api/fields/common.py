@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.fields.identifiers import Identifier
-from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, structured_outputs
+from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, requested_grammar
 from tokenwire.coordinator.api.fields.wire_values import (
     UINT32_MAX,
     RepetitionDetection,
@@ -74,7 +74,7 @@ class SamplingFields(RequestModel):
 
     def grammar(self) -> pb.StructuredOutputs | None:
         """Return the grammar of the output, if any. Raises InvalidRequest."""
-        return structured_outputs(self.structured_outputs, None)
+        return requested_grammar(self.structured_outputs, None)
 
     def sampling(
         self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None
@@ -187,7 +187,7 @@ class RequestFields(SamplingFields):
         """Return the requested grammar, if any; response_format takes precedence. Raises InvalidRequest."""
         if self.structured_outputs is None and self.response_format is None:
             return None
-        return structured_outputs(self.structured_outputs, self.response_format)
+        return requested_grammar(self.structured_outputs, self.response_format)
 
     def sampling(
         self, max_tokens: int | None, logprobs: int | None = None, prompt_logprobs: int | None = None

@@ -77,7 +77,7 @@ class StructuredOutputs(RequestModel):
         return any(value is not None for value in (self.json_, self.regex, self.choice))
 
 
-def structured_outputs(
+def requested_grammar(
     requested: StructuredOutputs | None, response_format: ResponseFormat | None
 ) -> pb.StructuredOutputs | None:
     """Return the only constraint of a request; response_format takes precedence. Raises InvalidRequest."""

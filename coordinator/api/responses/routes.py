@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import Headers, api_router
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
-from tokenwire.coordinator.api.message_parts import PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
@@ -66,5 +66,5 @@ def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoi
         for part, status in zip(parts, statuses, strict=True)
     ]
     call.keep(0, messages_of(None, items))
-    error = aborted(choice.finish.reason)
+    error = abort_error(choice.finish.reason)
     return response.ended(items, choice.finish, usage) if error is None else response.failed(items, error)

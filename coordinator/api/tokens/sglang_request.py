@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.fields.common import Int64
 from tokenwire.coordinator.api.fields.identifiers import Identifier
-from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutputs, structured_outputs
+from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutputs, requested_grammar
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
@@ -50,7 +50,7 @@ class SglangSamplingParams(SamplingParams):
         given |= {"structural_tag": self.structural_tag}
         if not any(given.values()):
             return None
-        return structured_outputs(StructuredOutputs.model_validate(given), None)
+        return requested_grammar(StructuredOutputs.model_validate(given), None)
 
 
 _SamplingParams = Annotated[SglangSamplingParams, BeforeValidator(lambda given: {} if given is None else given)]

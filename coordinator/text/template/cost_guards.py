@@ -77,7 +77,7 @@ def replaced(text: Any, old: Any, new: Any, count: int | None = None) -> int:
     return int(len(text) + (found if count is None or count < 0 else min(found, count)) * len(new))
 
 
-def joined(separator: Any, parts: Collection[Any]) -> int:
+def joined_size(separator: Any, parts: Collection[Any]) -> int:
     """Return the size of separator.join(parts)."""
     return sum(len(part) for part in parts if isinstance(part, str | bytes)) + len(separator) * len(parts)
 
@@ -101,7 +101,7 @@ def _bytes(_: int, length: int = 1, *__: Any, **___: Any) -> int:
 
 METHODS: Mapping[str, Callable[..., int]] = {
     "replace": replaced,
-    "join": joined,
+    "join": joined_size,
     "translate": _translated,
     "expandtabs": _expanded,
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _padded),

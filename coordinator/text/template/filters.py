@@ -84,7 +84,7 @@ class BoundedFilters:
         if attribute is not None:
             value = map(jinja.make_attrgetter(self._environment, attribute), value)
         parts, separator = list(map(str, value)), str(d)
-        self._meter.budget.charge(guards.joined(separator, parts))
+        self._meter.budget.charge(guards.joined_size(separator, parts))
         return separator.join(parts)
 
     def _replace(self, value: Any, old: Any, new: Any, count: int | None = None) -> str:

@@ -76,7 +76,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call something from a template."""
         if type(__obj) is BuiltinMethodType and (cost := guards.METHODS.get(__obj.__name__)):
-            if cost is guards.joined:
+            if cost is guards.joined_size:
                 args = tuple(map(list, args))  # iterators can be consumed only once
             given = {name: value for name, value in kwargs.items() if not name.startswith("_")}  # others are Jinja's
             __self.budget.charge(cost(__obj.__self__, *args, **given))

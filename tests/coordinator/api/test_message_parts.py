@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.api.replies import STOP, call_of, tool_call
-from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, aborted, whole_parts
+from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, whole_parts
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -166,5 +166,5 @@ def test_an_aborted_reply_ends_with_an_error() -> None:
     shape.delta(0, "a", [1], Finish("abort"))
 
     assert shape.closing(Usage(2, 1)).startswith(b"!The worker was stopped")
-    assert isinstance(aborted("abort"), WorkerLost)
-    assert aborted("stop") is None
+    assert isinstance(abort_error("abort"), WorkerLost)
+    assert abort_error("stop") is None

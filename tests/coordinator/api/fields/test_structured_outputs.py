@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, structured_outputs
+from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, requested_grammar
 from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -45,7 +45,7 @@ def test_none_and_several_are_refused(
 
 
 def _resolve(asked: dict[str, Any] | None, response_format: dict[str, Any] | None) -> pb.StructuredOutputs | None:
-    return structured_outputs(
+    return requested_grammar(
         None if asked is None else StructuredOutputs.model_validate(asked),
         None if response_format is None else ResponseFormat.model_validate(response_format),
     )
