@@ -127,9 +127,8 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(1)
-    await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), stop=("three",))), reply, request_context()
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1]), stop=("three",)))
+    await generation.start(prepared, reply, request_context())
 
     stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
 
@@ -144,9 +143,8 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     reply = CollectedReply(4)
-    await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2)), reply, request_context()
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2))
+    await generation.start(prepared, reply, request_context())
 
     tokens = iter(range(4))
     for part in fleet.parts:
@@ -194,9 +192,8 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
     """All submissions are aborted together."""
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
-    run = await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))), CollectedReply(2), request_context()
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+    run = await generation.start(prepared, CollectedReply(2), request_context())
 
     run.abort()
 
@@ -210,11 +207,8 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
 
-    await generation.start(
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]))),
-        CollectedReply(2),
-        request_context(caller=caller),
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+    await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
     assert [part.placement.joins for part in fleet.parts] == [False, True]
@@ -227,9 +221,8 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
-    await generation.start(
-        await generation.prepare(request(TokenPrompt([1]))), CollectedReply(1), request_context(record=record)
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1])))
+    await generation.start(prepared, CollectedReply(1), request_context(record=record))
 
     (part,) = fleet.parts
     assert dict(part.submit.trace_headers) == {"traceparent": "00-1-2-01"}
@@ -244,11 +237,10 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
     generation = GenerationService(fleet, Directory(served_model()), token_history())
     prepared = await generation.prepare(request(TokenPrompt([1])))
 
-    await generation.start(prepared, CollectedReply(1), request_context(caller=Caller(models=frozenset({"alias"}))))
+    allowed, other = (request_context(caller=Caller(models=frozenset({name}))) for name in ("alias", "letters"))
+    await generation.start(prepared, CollectedReply(1), allowed)
     with pytest.raises(Forbidden, match="may not use the model `digits`"):
-        await generation.start(
-            prepared, CollectedReply(1), request_context(caller=Caller(models=frozenset({"letters"})))
-        )
+        await generation.start(prepared, CollectedReply(1), other)
 
     assert len(fleet.parts) == 1
 
@@ -259,9 +251,8 @@ async def test_a_request_times_out() -> None:
     generation = GenerationService(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
-    await generation.start(
-        await generation.prepare(request(TokenPrompt([1]))), reply, request_context(), timeout_s=0.01
-    )
+    prepared = await generation.prepare(request(TokenPrompt([1])))
+    await generation.start(prepared, reply, request_context(), timeout_s=0.01)
 
     with pytest.raises(DeadlineExceeded, match="took longer"):
         await reply.wait()
