@@ -1,7 +1,10 @@
 """The slot table: a slot is one sequence's until its terminal event."""
 
+import pytest
+
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.slots import SlotTable
+from tokenwire.errors import ProtocolError
 
 
 def test_slots_are_small_and_reused_after_release() -> None:
@@ -23,6 +26,19 @@ def test_an_aborted_slot_stays_taken() -> None:
     table.give_up(slot)
 
     assert table.take(Listener()) != slot
+
+
+def test_a_free_slot_cannot_be_released() -> None:
+    """A worker that refuses one is out of step: released twice, the slot would be taken by two sequences."""
+    table = SlotTable()
+    slot = table.take(Listener())
+    table.release(slot)
+
+    with pytest.raises(ProtocolError, match="not open"):
+        table.release(slot)
+
+    assert table.open == 0
+    assert table.take(Listener()) != table.take(Listener())
 
 
 def test_losing_the_session_returns_listeners_that_have_not_ended() -> None:

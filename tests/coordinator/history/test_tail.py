@@ -80,6 +80,7 @@ NEXT = "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>assistant\n"
         (CHATML, "Yes<|im_end|>\n", "cut", NEXT),
         (CHATML, "<tool_call>x<|im_end|>", "cut", "\n" + NEXT),
         (MARKER, "Yes<|user|>", "stop", "Two?<|assistant|>"),
+        (MARKER, "Yes<|user|>", "cut", "<|user|>Two?<|assistant|>"),
         (TWICE, "Yes", "cut", TURN_END + TURN_NEXT),
         (TWICE, "Yes<|close|>", "cut", TURN_END.removeprefix("<|close|>") + TURN_NEXT),
         (TWICE, "Yes<|close|>text", "cut", TURN_END.removeprefix("<|close|>text") + TURN_NEXT),
