@@ -189,7 +189,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,
             data_parallel_rank=data_parallel_rank,
-            truncation=None if self.truncate_prompt_tokens is None else self.truncation(),
+            truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             returns_ids=bool(self.return_token_ids),
         )
