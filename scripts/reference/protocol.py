@@ -23,6 +23,8 @@ _FIELD = descriptors.FieldDescriptorProto
 # The numbers of fields in descriptor.proto, of which paths to comments consist.
 _MESSAGES, _ENUMS, _SERVICES, _METHODS, _FIELDS, _VALUES = 4, 5, 6, 2, 2, 2
 _NESTED, _NESTED_ENUMS = 3, 4
+_SYNTAX = (12,)
+"""What a file's first comment belongs to."""
 
 Path_ = tuple[int, ...]
 
@@ -55,6 +57,7 @@ class _File:
     def parts(self) -> Iterator[str]:
         """Yield headings, texts and tables."""
         yield f"## {Path(self._file.name).name}"
+        yield self._comment(_SYNTAX)
         for number, service in enumerate(self._file.service):
             yield from self._service(service, (_SERVICES, number))
         for number, message in enumerate(self._file.message_type):

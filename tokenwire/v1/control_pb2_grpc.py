@@ -26,14 +26,14 @@ if _version_not_supported:
 
 
 class ControlStub:
-    """Control inspects and steers one worker.
+    """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the fleet operation
-    that they belong to, or 0 when they belong to none. They are carried out one
-    after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    that they belong to, or 0 when they belong to none. They are executed one
+    after the other; only ResumeGeneration overtakes, because it ends a pause that
+    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    operation came first. All return the resulting state, and all sessions get it
+    as an event.
     """
 
     def __init__(self, channel):
@@ -150,18 +150,18 @@ class ControlStub:
 
 
 class ControlServicer:
-    """Control inspects and steers one worker.
+    """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the fleet operation
-    that they belong to, or 0 when they belong to none. They are carried out one
-    after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    that they belong to, or 0 when they belong to none. They are executed one
+    after the other; only ResumeGeneration overtakes, because it ends a pause that
+    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    operation came first. All return the resulting state, and all sessions get it
+    as an event.
     """
 
     def GetServerInfo(self, request, context):
-        """GetServerInfo tells who this worker is and how busy it is.
+        """GetServerInfo returns the worker's identity and its load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,7 +176,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """GetMetrics returns what the worker tells Prometheus. Since 1.3.
+        """GetMetrics returns the worker's Prometheus metrics. Since 1.3.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -190,7 +190,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Drain stops the intake, as SIGTERM does, without ending the process.
+        """Drain refuses new requests, as SIGTERM does, without ending the process.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,7 +211,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def IsPaused(self, request, context):
-        """IsPaused tells whether generation is paused.
+        """IsPaused returns whether generation is paused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,7 +232,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def IsSleeping(self, request, context):
-        """IsSleeping tells whether the engine sleeps.
+        """IsSleeping returns whether the engine sleeps.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -246,14 +246,14 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LoadLora(self, request, context):
-        """LoadLora makes an adapter known to the engine.
+        """LoadLora loads an adapter.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadLora(self, request, context):
-        """UnloadLora removes an adapter from the engine.
+        """UnloadLora removes an adapter.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -295,16 +295,16 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptState(self, request, context):
-        """AdoptState makes a worker that missed fleet operations like the others.
-        FAILED_PRECONDITION when it cannot be: its weights came by a transfer.
+        """AdoptState brings a worker that missed fleet operations to the desired state.
+        FAILED_PRECONDITION when that is impossible: its weights came by a transfer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CollectiveRpc(self, request, context):
-        """CollectiveRpc runs a method on every process of the engine. What it changes
-        is not a part of the serving state.
+        """CollectiveRpc runs a method on every process of the engine. Its changes
+        are not part of the serving state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -427,14 +427,14 @@ def add_ControlServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Control:
-    """Control inspects and steers one worker.
+    """Control inspects and changes one worker.
 
     Calls that change the serving state carry the epoch of the fleet operation
-    that they belong to, or 0 when they belong to none. They are carried out one
-    after the other; only ResumeGeneration overtakes, since it is what ends a
-    pause that waits. One whose epoch is older than the worker's is ABORTED:
-    somebody else's operation came first. All answer with the state that they led
-    to, and sessions are told of it.
+    that they belong to, or 0 when they belong to none. They are executed one
+    after the other; only ResumeGeneration overtakes, because it ends a pause that
+    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    operation came first. All return the resulting state, and all sessions get it
+    as an event.
     """
 
     @staticmethod
