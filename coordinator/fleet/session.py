@@ -6,7 +6,7 @@ One class beyond the usual length, because every event may change the state that
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from tokenwire.coordinator.fleet.circuit_breaker import CircuitBreaker
@@ -16,7 +16,7 @@ from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.coordinator.fleet.session_listener import SessionListener, SessionState
 from tokenwire.coordinator.fleet.session_stats import SessionStats, StatsByModel, TokenGaps
 from tokenwire.coordinator.fleet.slots import SlotListener, SlotTable, fail_listener
-from tokenwire.coordinator.fleet.transport.base import OpenTransport, WorkerTransport
+from tokenwire.coordinator.fleet.transport.base import CommandQueue, OpenTransport, WorkerTransport
 from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
 from tokenwire.coordinator.fleet.workload import Workload
 from tokenwire.errors import ProtocolError, TokenwireError, WorkerLost, from_refusal
@@ -83,7 +83,7 @@ class WorkerSession:
         self.losses = dict.fromkeys(LossReason, 0)
         """Unannounced losses of the worker, by reason."""
         self._liveness = LivenessMonitor(liveness or LivenessSettings(), worker=address)
-        self._commands: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
+        self._commands = CommandQueue()
         self._transport: WorkerTransport | None = None
 
     @property
@@ -116,14 +116,14 @@ class WorkerSession:
         self.workload.on_submit(slots, new_tokens)
         self.recent_starts.on_submit(slots, submit)
         submit.slots[:] = slots
-        self._commands.put_nowait(pb.SessionRequest(submit=submit))
+        self._commands.put(pb.SessionRequest(submit=submit))
         return slots
 
     def abort(self, slots: Sequence[int]) -> None:
         """Abort sequences: their listeners are no longer called, and the worker stops computing them."""
         for slot in slots:
             self._slots.give_up(slot)
-        self._commands.put_nowait(pb.SessionRequest(abort=pb.Abort(slots=slots)))
+        self._commands.put(pb.SessionRequest(abort=pb.Abort(slots=slots)))
 
     def listens(self, slot: int, listener: SlotListener) -> bool:
         """Return whether a slot still belongs to this listener."""
@@ -176,8 +176,10 @@ class WorkerSession:
 
     async def _run_once(self) -> None:
         """Run one session to its end. Raises what kept it from becoming ready."""
-        self._commands = asyncio.Queue()
-        transport = self._transport = self._open_transport(self.address, self._send_commands(self._commands))
+        commands = self._commands = CommandQueue()
+        hello = pb.Hello(protocol=protocol_version(), coordinator_id=self._coordinator_id)
+        commands.put(pb.SessionRequest(hello=hello))
+        transport = self._transport = self._open_transport(self.address, commands)
         try:
             await self._serve(transport)
         finally:
@@ -192,6 +194,7 @@ class WorkerSession:
             self._transport = None
             if was_connected:
                 self._listener.on_session_change(self)
+            commands.close()
             await transport.close()
 
     async def _serve(self, transport: WorkerTransport) -> None:
@@ -238,12 +241,6 @@ class WorkerSession:
         self.recent_starts.take_all()
         self._update_state()
         log.info("worker %s: %s on %s, ready", self.address, self.name, welcome.model.engine)
-
-    async def _send_commands(self, commands: "asyncio.Queue[pb.SessionRequest]") -> AsyncIterator[pb.SessionRequest]:
-        hello = pb.Hello(protocol=protocol_version(), coordinator_id=self._coordinator_id)
-        yield pb.SessionRequest(hello=hello)
-        while True:
-            yield await commands.get()
 
     # Events.
 

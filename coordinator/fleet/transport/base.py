@@ -1,5 +1,6 @@
 """The transport interface of a session: commands in, events out, and control calls."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
@@ -22,6 +23,30 @@ class WorkerTransport(Protocol):
 
     async def close(self) -> None:
         """Close the connection: the worker aborts all requests of the session."""
+
+
+class CommandQueue:
+    """The commands of one session, in order. Not a generator, because gRPC leaves it in the middle of `anext`."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[pb.SessionRequest | None] = asyncio.Queue()
+
+    def put(self, command: pb.SessionRequest) -> None:
+        """Add a command."""
+        self._queue.put_nowait(command)
+
+    def close(self) -> None:
+        """End the iteration after the commands so far: gRPC ends its reading task only when it cancels a call."""
+        self._queue.put_nowait(None)
+
+    def __aiter__(self) -> "CommandQueue":
+        return self
+
+    async def __anext__(self) -> pb.SessionRequest:
+        command = await self._queue.get()
+        if command is None:
+            raise StopAsyncIteration
+        return command
 
 
 Commands = AsyncIterator[pb.SessionRequest]

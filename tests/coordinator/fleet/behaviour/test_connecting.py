@@ -1,6 +1,8 @@
 """Sessions become ready, drain, are lost and reconnect, over real sockets."""
 
 import asyncio
+import gc
+from typing import Any
 
 import grpc
 import pytest
@@ -34,6 +36,22 @@ async def test_a_session_reconnects_to_its_worker(address: str) -> None:
             session.submit(submission(), [found])
             await found.ended.wait()
             assert found.finish is not None
+
+
+async def test_a_lost_session_leaves_no_task_behind(address: str) -> None:
+    """gRPC's task that reads commands ends with the session; collected while it waits, it would be logged."""
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    async with connecting(address) as session:
+        async with running_worker(address):
+            await until(lambda: session.state is SessionState.READY)
+        await until(lambda: session.state is SessionState.CONNECTING)
+    for _ in range(3):
+        gc.collect()
+        await asyncio.sleep(0)
+
+    assert reported == []
+    assert [task for task in asyncio.all_tasks() if "request_iterator" in repr(task)] == []
 
 
 async def test_a_lost_session_has_a_reason(address: str) -> None:
