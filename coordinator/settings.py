@@ -14,7 +14,7 @@ from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.routing import Policy
 from tokenwire.coordinator.history.settings import HistorySettings
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES
-from tokenwire.coordinator.http.protocol import ProtocolLimits
+from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.settings import ParserSettings

@@ -14,8 +14,8 @@ import termios
 from collections.abc import Callable
 
 from tokenwire.coordinator.http.backpressure import DEFAULT_BACKLOG_BYTES, Backpressure
+from tokenwire.coordinator.http.bounded_protocol import BoundedProtocol, ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, ignore
-from tokenwire.coordinator.http.protocol import BoundedProtocol, ProtocolLimits
 
 log = logging.getLogger(__name__)
 

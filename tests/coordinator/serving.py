@@ -13,9 +13,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from tests.workers import until
+from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.lent_connection import LentConnection, lending_protocol
-from tokenwire.coordinator.http.protocol import ProtocolLimits
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.http.uvicorn_server import HttpServer
 from tokenwire.process.sockets import bind

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from tokenwire.cli.options import Given, build, options_command
+from tokenwire.cli.click_options import Given, build, options_command
 from tokenwire.errors import TokenwireError, Unavailable
 from tokenwire.options import Option, Section, declared, option
 

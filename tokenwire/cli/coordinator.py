@@ -5,7 +5,7 @@ import socket
 import sys
 from dataclasses import dataclass, field, replace
 
-from tokenwire.cli.options import Given, build, options_command
+from tokenwire.cli.click_options import Given, build, options_command
 from tokenwire.cli.supervisor import supervise_coordinators
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.options import Option, declared, option

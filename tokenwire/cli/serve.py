@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tokenwire.cli.click_options import Given, Values, arguments, build, options_command
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 from tokenwire.cli.model_source import check_model
-from tokenwire.cli.options import Given, Values, arguments, build, options_command
 from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.options import Section

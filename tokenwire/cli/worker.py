@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tokenwire.cli.click_options import Given, build, options_command
 from tokenwire.cli.model_source import check_model
-from tokenwire.cli.options import Given, build, options_command
 from tokenwire.errors import EngineFailed, InvalidRequest
 from tokenwire.options import Option, declared, option
 from tokenwire.process.gc_tuning import freeze_heap, gc_disabled

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.cli.options import build
+from tokenwire.cli.click_options import build
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import (
     VARIABLE,

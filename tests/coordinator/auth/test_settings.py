@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenwire.cli.options import build
+from tokenwire.cli.click_options import build
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.errors import InvalidRequest
 

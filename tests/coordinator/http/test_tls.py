@@ -8,7 +8,7 @@ import pytest
 
 from tests.certificates import CLIENT, Authority, Pair
 from tests.coordinator.serving import Exchange, Reply, connected_to, serving
-from tokenwire.coordinator.http.protocol import ProtocolLimits
+from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
 

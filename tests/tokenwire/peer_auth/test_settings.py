@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority, Pair
-from tokenwire.cli.options import build
+from tokenwire.cli.click_options import build
 from tokenwire.errors import InvalidRequest
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.peer_tokens import PeerTokens

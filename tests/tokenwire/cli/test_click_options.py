@@ -9,8 +9,8 @@ from typing import Literal
 import click
 import pytest
 
+from tokenwire.cli.click_options import Given, arguments, build, options_command
 from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
-from tokenwire.cli.options import Given, arguments, build, options_command
 from tokenwire.cli.serve import SERVE_OPTIONS
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.coordinator.fleet.admission.settings import UNLIMITED, AdmissionSettings

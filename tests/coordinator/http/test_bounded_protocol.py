@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.coordinator.serving import Client, Exchange, connected_to, serving
-from tokenwire.coordinator.http.protocol import MAX_HEADERS, ProtocolLimits
+from tokenwire.coordinator.http.bounded_protocol import MAX_HEADERS, ProtocolLimits
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 SMALL = ProtocolLimits(head_bytes=4096)
@@ -200,7 +200,7 @@ async def test_connect_is_rejected() -> None:
 
 async def test_a_rejection_before_routing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With its reason, because no route gets the request."""
-    caplog.set_level(logging.INFO, "tokenwire.coordinator.http.protocol")
+    caplog.set_level(logging.INFO, "tokenwire.coordinator.http.bounded_protocol")
     async with serving(never, lent=True, limits=SMALL) as port, connected_to(port) as client:
         await client.send_raw(b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n")
         await read_rejection(client)
