@@ -54,7 +54,7 @@ def test_it_shows_the_fields_and_responses_of_a_route(shown: Page) -> None:
 
     assert "max_tokens" in text
     assert "401" in text
-    assert "422" not in text
+    assert "HTTPValidationError" not in text  # FastAPI's, which this server never sends
     assert shown.problems == []
 
 

@@ -75,7 +75,6 @@ def test_the_status_view(page: Page, busy: tuple[Service, int], scheme: str, pic
         check(page)
         end = page.evaluate("Math.ceil(document.querySelector('#workers').getBoundingClientRect().bottom + scrollY)")
         take(page, pictures / f"status-{scheme}.webp", (DESKTOP[0], end + 16))
-        take(page, pictures / f"phone-{scheme}.webp", PHONE)
 
 
 def test_the_playground(page: Page, busy: tuple[Service, int], scheme: str, pictures: Path) -> None:
@@ -86,7 +85,7 @@ def test_the_playground(page: Page, busy: tuple[Service, int], scheme: str, pict
             send(page, text, max_tokens=busy[1] - 1, tokens=count == 2)
             wait_replies(page, count)
         check(page)
-        take(page, pictures / f"playground-{scheme}.webp", (1120, 950))
+        take(page, pictures / f"playground-{scheme}.webp", (1120, 980))
 
 
 def test_the_api_page(page: Page, busy: tuple[Service, int], scheme: str) -> None:

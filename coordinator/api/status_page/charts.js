@@ -78,7 +78,7 @@ class Chart {
     return {
       width: 300,
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 22, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: "traffic" }, drag: { x: false, y: false }, y: false },
       scales: { y: { range: (_, __, top) => [0, Math.min(most, Math.max(least, (top || 0) * 1.1)) || 1] } },
