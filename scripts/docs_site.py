@@ -44,7 +44,7 @@ def _target(link: str, folder: str, config: MkDocsConfig) -> str:
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     kind = "tree" if (_ROOT / path).is_dir() else "blob"
-    return f"{config.repo_url}/{kind}/main/{path}"
+    return f"{config.extra['repository']}/{kind}/main/{path}"
 
 
 def _relative(target: str, start: str) -> str:

@@ -37,6 +37,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert (tmp_path / "site" / "search" / "search_index.json").stat().st_size > 100_000
     for path in (tmp_path / "site").rglob("*.html"):
         assert not LOADED.search(path.read_text()), path
+        assert 'data-md-component="source"' not in path.read_text(), "the theme's script would ask GitHub for stars"
 
 
 @pytest.mark.parametrize(
