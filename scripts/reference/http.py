@@ -100,7 +100,7 @@ class _Document:
                 "required" if name in required else _default(each),
                 each.get("description", ""),
             )
-            for name, each in schema["properties"].items()
+            for name, each in sorted(schema["properties"].items(), key=lambda field: field[0] not in required)
         ]
         described = any(row[3] for row in rows)
         return table(("field", "type", "default", "")[: 3 + described], [row[: 3 + described] for row in rows])
