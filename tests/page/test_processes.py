@@ -112,6 +112,35 @@ def test_the_charts_are_of_the_coordinator_that_responds(page: Page, service: Se
     assert found["tokens"] == [None, 2]
 
 
+def snapshot(process: str, seconds: float, tokens: int, **worker: Any) -> dict[str, Any]:
+    """Return the snapshot of a process with one worker."""
+    load = {"max_num_seqs": 8, "running": 5, "waiting": 0, "kv_cache_usage": 0.5, "open_slots": 2, "model": "m"}
+    state = {"session": "ready", "routable": True, "reason": None, **load, **worker}
+    model = {"names": ["m"], "adapters": [], "max_model_len": 10, "waiting_requests": 3}
+    about = {"process": process, "version": "1", "state": "ready", "uptime_s": seconds, "models": [model]}
+    return {**about, "workers": [{"worker": "w", "tokens": tokens, **state}]}
+
+
+def test_a_worker_is_merged_of_all_processes(page: Page, service: Service) -> None:
+    """Slots, tokens and queues are added, the reported load is not; a process that cannot reach it is counted."""
+    lost = {"session": "connecting", "routable": False, "reason": "gone", "running": None, "waiting": None}
+    before = [snapshot("one", 10.0, 100), snapshot("other", 20.0, 700)]
+    after = [snapshot("one", 12.0, 120), snapshot("other", 21.0, 730, **lost)]
+    with shown(page, service.url):
+        fleet = page.evaluate(
+            f"""import('/page/fleet.js').then(({{ merge }}) => {{
+              merge({json.dumps(before)});
+              return merge({json.dumps(after)});
+            }})"""
+        )
+
+    (worker,), (model,) = fleet["workers"], fleet["models"]
+    assert (worker["open_slots"], worker["running"], worker["rate"]) == (4, 5, 10 + 30)
+    assert (worker["ready"], worker["only"], worker["reason"]) == (False, "in 1 of 2 processes", "gone")
+    assert model["waiting_requests"] == 6
+    assert [process["rate"] for process in fleet["processes"]] == [10, 30]
+
+
 def test_each_process_has_a_row(page: Page, service: Service) -> None:
     """Open sequences and tokens per second are those of all; a worker is shown once."""
     with (

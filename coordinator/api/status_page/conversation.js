@@ -1,4 +1,4 @@
-// The conversation of the playground, kept in this tab until it is closed; the server stores none of it.
+// The conversation of the playground, kept in this tab until it is closed.
 
 const KEY = "tokenwire-conversation";
 const turns = load();
