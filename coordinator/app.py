@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.routes import admin_routes
@@ -22,6 +22,7 @@ from tokenwire.coordinator.api.openai.render import render_routes
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS, documentation_routes
 from tokenwire.coordinator.api.openapi.security import Security
 from tokenwire.coordinator.api.responses.routes import responses_routes
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
@@ -79,14 +80,14 @@ class Core:
     observers: Observers
 
 
-def build_app(settings: CoordinatorSettings) -> FastAPI:
+def build_app(settings: CoordinatorSettings) -> Starlette:
     """Return the ASGI application; its lifespan connects to the workers and disconnects."""
     core = build_core(settings)
     tracing = _open_tracing(settings.observability.otlp_traces_endpoint)
     finder = WorkerFinder({value: open_source(value, core.pool.serves) for value in settings.workers}, core.pool.update)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         finder.start()
         await core.observers.start()
         yield
@@ -99,7 +100,7 @@ def build_app(settings: CoordinatorSettings) -> FastAPI:
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
 
-    app = FastAPI(openapi_url=None, lifespan=lifespan)
+    app = Starlette(lifespan=lifespan)
     app.state.pool = core.pool
     app.state.readiness = core.readiness
     authenticator = _add_routes(app, settings, core)
@@ -174,31 +175,33 @@ def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: Worker
     return failover
 
 
-def _add_routes(app: FastAPI, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
+def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
     """Add the enabled routes; return what authenticates their requests, None without keys."""
     models, pool, queue, failover, generation = core.models, core.pool, core.queue, core.failover, core.generation
     aborts = FleetAborts(
         lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids)
     )
     authorization = AdminAuthorization(settings.admin.admin_key)
+    router = ApiRouter()
     chat = ChatService(generation, models, settings.api)
-    app.include_router(chat_routes(chat))
-    app.include_router(responses_routes(chat))
-    app.include_router(messages_routes(chat, models))
+    router.include(chat_routes(chat))
+    router.include(responses_routes(chat))
+    router.include(messages_routes(chat, models))
     if settings.api.render_route:
-        app.include_router(render_routes(chat, generation, settings.parsers))
-    app.include_router(completion_routes(generation, settings.api))
-    app.include_router(token_routes(chat, generation, models, aborts, settings.api, authorization))
+        router.include(render_routes(chat, generation, settings.parsers))
+    router.include(completion_routes(generation, settings.api))
+    router.include(token_routes(chat, generation, models, aborts, settings.api, authorization))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
-    app.include_router(admin)
-    app.include_router(service_routes(pool, models, core.readiness, core.observers.metrics))
+    router.include(admin)
+    router.include(service_routes(pool, models, core.readiness, core.observers.metrics))
     if core.observers.traffic is not None:
         snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness)
-        app.include_router(page_routes(snapshot, core.observers.traffic, core.observers.siblings))
+        router.include(page_routes(snapshot, core.observers.traffic, core.observers.siblings))
     keys = open_keys(settings.auth)
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
     security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)
-    app.include_router(documentation_routes(app.routes, security))
+    router.include(documentation_routes(router.routes, security))
+    app.routes.extend(router.routes)
     return None if keys is None else Authenticator(keys, free_paths, admin.routes)
 
 
@@ -208,7 +211,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _add_middleware(
-    app: FastAPI,
+    app: Starlette,
     settings: CoordinatorSettings,
     readiness: Readiness,
     listeners: list[RequestListener],

@@ -11,6 +11,8 @@ import tempfile
 import httpx
 import uvicorn
 from openai import AsyncOpenAI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -20,11 +22,11 @@ async def main(worker: str) -> None:
     """Serve until a question has been answered."""
     app = build_app(CoordinatorSettings(workers=(worker,)))
 
-    @app.get("/hello")
-    async def hello() -> str:
+    async def hello(request: Request) -> Response:
         """Return a greeting; routes that are added are protected by the same keys and limits."""
-        return "hello"
+        return JSONResponse("hello")
 
+    app.add_route("/hello", hello)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     serving = asyncio.create_task(server.serve())
     await app.state.pool.wait_ready()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from fastapi import FastAPI
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 from tests.bodies import body_models
 
@@ -70,7 +70,7 @@ class Case:
     body: str
 
 
-def cases(app: FastAPI, model_name: str) -> dict[str, list[Case]]:
+def cases(app: Starlette, model_name: str) -> dict[str, list[Case]]:
     """Return the cases of every route with a body, by path."""
     found: dict[str, list[Case]] = {}
     other_names = {f"/v1{path}" for _, path in body_models(app)}

@@ -4,34 +4,33 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.applications import Starlette
 
 from tokenwire.coordinator.api.admin.form import Form
+from tokenwire.coordinator.api.router import ApiRoute
 
 
-def body_models(app: FastAPI) -> dict[tuple[str, str], type[BaseModel]]:
+def body_models(app: Starlette) -> dict[tuple[str, str], type[BaseModel]]:
     """Return the model of every route that has one, by method and path."""
     found: dict[tuple[str, str], type[BaseModel]] = {}
     for route in app.routes:
-        model = _body_model(route) if isinstance(route, APIRoute) else None
-        if isinstance(route, APIRoute) and model is not None:
+        model = _body_model(route) if isinstance(route, ApiRoute) else None
+        if isinstance(route, ApiRoute) and model is not None:
             found |= {(method, route.path): model for method in sorted(route.methods)}
     return found
 
 
-def _body_model(route: APIRoute) -> type[BaseModel] | None:
-    if route.body_field is not None:
-        (model,) = _models_in(route.body_field.field_info.annotation)
-        return model
+def _body_model(route: ApiRoute) -> type[BaseModel] | None:
+    if route.body is not None:
+        return route.body
     # Admin routes read their forms themselves, from the query or the body.
     used = inspect.getclosurevars(route.endpoint).globals.values()
     forms = [each for each in used if inspect.isclass(each) and issubclass(each, Form)]
     return forms[0] if forms else None
 
 
-def all_models(app: FastAPI) -> set[type[BaseModel]]:
+def all_models(app: Starlette) -> set[type[BaseModel]]:
     """Return the models of all bodies, and those inside of them."""
     found: set[type[BaseModel]] = set()
     unseen = set(body_models(app).values())

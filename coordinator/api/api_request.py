@@ -3,14 +3,15 @@
 import json
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields
@@ -21,6 +22,10 @@ from tokenwire.errors import InvalidRequest, Malformed
 from tokenwire.process.gc_tuning import gc_disabled
 
 log = logging.getLogger(__name__)
+
+Body = TypeVar("Body", bound=BaseModel)
+Guard = Callable[[Request], Awaitable[None]]
+"""Raises an error for requests that may not use a route. Called before their body is read."""
 
 # Fields of vLLM that tokenwire does not serve, with the values that have no effect.
 NOT_SERVED: dict[str, tuple[Any, ...]] = {
@@ -74,6 +79,21 @@ def _check_text(name: str, value: Any) -> None:
         raise Malformed(f"{shown}: {surrogate} is an unpaired surrogate.", param=shown) from None
 
 
+class InvalidBody(Exception):
+    """A body that is no JSON, or not of its model."""
+
+    def __init__(self, problems: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+        """As pydantic describes them: `loc`, `msg`, `input`."""
+
+
+def is_json(content_type: str) -> bool:
+    """Return whether a content type is of JSON."""
+    kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
+    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))
+
+
 class ApiRequest(Request):
     """The request class of routes."""
 
@@ -91,11 +111,35 @@ class ApiRequest(Request):
         async for piece in super().stream():
             received += len(piece)
             if limit is not None and received > limit:
-                # The only exception that FastAPI passes through while it reads a body.
                 raise HTTPException(
                     413, f"The request's body is larger than {limit} bytes.", headers={"connection": "close"}
                 )
             yield piece
+
+    async def read(self, model: type[Body], required: bool) -> Body:
+        """Return the body as its model. Raises InvalidBody, Malformed, RecursionError if it is nested too deeply."""
+        content = await self._content()
+        if content is None and required:
+            raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
+        try:
+            return model.model_validate({} if content is None else content, from_attributes=True)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            raise InvalidBody([{**problem, "loc": ("body", *problem["loc"])} for problem in problems]) from error
+
+    async def _content(self) -> Any:
+        """Return the parsed body, the bytes of another type, None without a body."""
+        if not await self.body():
+            return None
+        if not is_json(self.headers.get("content-type", "")):
+            return await self.body()
+        try:
+            return await self.json()
+        except json.JSONDecodeError as error:
+            where = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error", "input": {}}
+            raise InvalidBody([where]) from error
+        except ValueError as error:  # not even text, or a number too long
+            raise HTTPException(400, "There was an error parsing the body") from error
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
@@ -112,34 +156,32 @@ class ApiRequest(Request):
         return self._json
 
 
-class _TransferRequest(ApiRequest):
+class TransferRequest(ApiRequest):
+    """The request class of routes that have fields for transfers of KV caches."""
+
     accepts_transfers = True
 
 
-class _ApiRoute(APIRoute):
-    reads: type[ApiRequest] = ApiRequest
+def responder(
+    handler: Callable[..., Awaitable[Response]],
+    reads: type[ApiRequest],
+    guards: Sequence[Guard],
+    body: type[BaseModel] | None,
+    body_required: bool,
+) -> ASGIApp:
+    """Return the application of one route: its guards, its body as a model if it has one, its handler's response."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        request = reads(scope, receive, send)
+        for guard in guards:
+            await guard(request)
+        if body is None:
+            response = await handler(request)
+        else:
+            response = await handler(await request.read(body, body_required), request)
+        await response(scope, receive, send)
 
-        async def handle(request: Request) -> Response:
-            return await handler(self.reads(request.scope, request.receive, request._send))
-
-        return handle
-
-
-class _TransferRoute(_ApiRoute):
-    reads = _TransferRequest
-
-
-def api_router(accepts_transfers: bool = False, **options: Any) -> APIRouter:
-    """Return a router whose routes read their bodies as an ApiRequest does.
-
-    accepts_transfers: they have `kv_transfer_params` and `ec_transfer_params`, which `GenerationService` checks. All
-    others reject these fields even where they are allowed: fields that make engines read each other's memory are
-    never ignored.
-    """
-    return APIRouter(route_class=_TransferRoute if accepts_transfers else _ApiRoute, **options)
+    return respond
 
 
 class UnsupportedFields:

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from tokenwire.coordinator.api.api_request import UnsupportedFields
+from tokenwire.coordinator.api.api_request import InvalidBody, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.errors import InvalidRequest
 
@@ -53,7 +52,7 @@ class ChatTranslator:
     def chat(self, fields: Mapping[str, Any], extra: Mapping[str, Any] | None) -> ChatCompletionRequest:
         """Make a chat request of the translated fields that are not None, and of the client's other fields.
 
-        Raises InvalidRequest or RequestValidationError, which name the client's fields.
+        Raises InvalidRequest or InvalidBody, which name the client's fields.
         """
         passed_on = {name: value for name, value in (extra or {}).items() if name in _PASSED_ON}
         self._unsupported.check({name: value for name, value in (extra or {}).items() if name not in _PASSED_ON})
@@ -61,7 +60,7 @@ class ChatTranslator:
         try:
             return ChatCompletionRequest.model_validate({**passed_on, **given})
         except ValidationError as error:
-            raise RequestValidationError([self._located(problem) for problem in error.errors()]) from error
+            raise InvalidBody([self._located(problem) for problem in error.errors()]) from error
 
     @contextmanager
     def named(self) -> Iterator[None]:

@@ -2,16 +2,16 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
+from tokenwire.coordinator.api.api_request import InvalidBody
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.errors import FleetFailed, InvalidRequest, Malformed, TokenwireError, error_body
 
@@ -72,10 +72,10 @@ def error_response(error: TokenwireError, scope: Scope, reason: str | None = Non
     return JSONResponse(body, error.http_status, headers)
 
 
-def install_error_handlers(app: FastAPI) -> None:
+def install_error_handlers(app: Starlette) -> None:
     """Render all errors of the app in these formats."""
     app.add_exception_handler(TokenwireError, _on_tokenwire_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(InvalidBody, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RecursionError, _on_recursion)
     app.add_exception_handler(ClientDisconnect, _on_client_disconnect)
@@ -88,8 +88,8 @@ async def _on_tokenwire_error(request: Request, error: Exception) -> JSONRespons
 
 
 async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    problems = error.errors()
+    assert isinstance(error, InvalidBody)
+    problems = error.problems
     count = len(problems)
     lines = [_line(problem) for problem in problems[:_MAX_REPORTED]]
     if count > _MAX_REPORTED:
@@ -102,11 +102,6 @@ async def _on_validation_error(request: Request, error: Exception) -> JSONRespon
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    match error.__cause__:  # the error of reading the body, which FastAPI's message omits
-        case RecursionError():
-            return await _on_recursion(request, error.__cause__)
-        case TokenwireError():
-            return await _on_tokenwire_error(request, error.__cause__)
     request.scope[CONTEXT].record.set_refusal(str(error.detail), None)
     kind = _HTTP_TYPES.get(error.status_code, "BadRequestError")
     body = _body_of(request.url.path)(str(error.detail), kind, error.status_code, None)
@@ -137,7 +132,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     return ".".join(parts) or "body"
 
 
-def _line(problem: dict[str, Any]) -> str:
+def _line(problem: Mapping[str, Any]) -> str:
     if problem["loc"] == ("body",) and isinstance(problem.get("input"), bytes):
         return "Unsupported Media Type: Only 'application/json' is allowed"
     return f"{_path(problem['loc'])}: {problem['msg']} (got {_shorten(problem)})"
@@ -147,7 +142,7 @@ def _is_marker(part: str) -> bool:
     return any(sign in part for sign in "[]{}()") or part in ("str", "int", "float", "bool", "bytes", "list", "dict")
 
 
-def _shorten(problem: dict[str, Any]) -> str:
+def _shorten(problem: Mapping[str, Any]) -> str:
     value = problem.get("input")
     if isinstance(value, list | dict):
         return f"a {type(value).__name__} of {len(value)} items"

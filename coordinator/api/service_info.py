@@ -3,11 +3,11 @@
 import time
 from typing import Any
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire import __version__
-from tokenwire.coordinator.api.api_request import api_router
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.http.readiness import Readiness
@@ -16,14 +16,14 @@ from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.errors import Unavailable
 
 
-def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> APIRouter:
+def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readiness, metrics: Metrics) -> ApiRouter:
     """Return the routes of the service itself."""
-    router = api_router()
+    router = ApiRouter()
     started = int(time.time())
 
     @router.get("/health")
     @router.get("/health/")
-    async def health() -> Response:
+    async def health(request: Request) -> Response:
         if readiness.stopping:
             raise Unavailable("This coordinator is shutting down.", retry_after_s=1)
         if not pool.is_ready():
@@ -35,11 +35,11 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
         return Response()
 
     @router.get("/version")
-    async def version() -> Response:
+    async def version(request: Request) -> Response:
         return JSONResponse({"version": __version__})
 
     @router.get("/metrics")
-    async def show_metrics() -> Response:
+    async def show_metrics(request: Request) -> Response:
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
     def _card(name: str, root: str, parent: str | None, max_model_len: int | None) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def service_routes(pool: WorkerPool, models: ModelDirectory, readiness: Readines
         return {**shown, "root": root, "parent": parent, "max_model_len": max_model_len}
 
     @router.get("/v1/models")
-    async def list_models() -> Response:
+    async def list_models(request: Request) -> Response:
         data = [_card(name, model.root, None, model.max_model_len) for model in models.list() for name in model.names]
         data += [_card(name, name, None, None) for name in models.awaited()]
         for adapter in models.adapters():

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 
+from tokenwire.coordinator.api.router import ApiRoute
 from tokenwire.coordinator.app import build_app, is_loopback
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -28,7 +28,15 @@ BODY = (
 SIMPLE = [{"Content-Type": kind} for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")]
 
 
-_LATE = ("torch", "vllm", "transformers", "redis", "opentelemetry", "tokenwire.coordinator.api.openapi.operations")
+_LATE = (
+    "fastapi",
+    "torch",
+    "vllm",
+    "transformers",
+    "redis",
+    "opentelemetry",
+    "tokenwire.coordinator.api.openapi.operations",
+)
 
 
 def test_a_start_imports_only_what_every_server_needs() -> None:
@@ -46,7 +54,7 @@ def client_of(settings: CoordinatorSettings) -> httpx.AsyncClient:
 
 def writes() -> list[tuple[str, str]]:
     """Return all routes that change or create something, by method and path."""
-    routes = [route for route in build_app(EVERYTHING).routes if isinstance(route, APIRoute)]
+    routes = [route for route in build_app(EVERYTHING).routes if isinstance(route, ApiRoute)]
     return [(method, route.path) for route in routes for method in sorted(route.methods - {"GET", "HEAD", "OPTIONS"})]
 
 

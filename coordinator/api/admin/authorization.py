@@ -2,11 +2,10 @@
 
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
-from tokenwire.coordinator.api.api_request import api_router
+from tokenwire.coordinator.api.router import ApiRoute, ApiRouter
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.errors import Forbidden, Unauthorized
 
@@ -15,7 +14,7 @@ _OWN_SITES = ("same-origin", "none")
 
 
 class AdminAuthorization:
-    """Requires `Authorization: Bearer KEY`. A FastAPI dependency."""
+    """Requires `Authorization: Bearer KEY`. A guard of routes."""
 
     def __init__(self, key: AdminKey | None) -> None:
         self._key = key
@@ -30,19 +29,19 @@ class AdminAuthorization:
         if scheme.lower() != "bearer" or not self._key.matches(key.strip()):
             raise Unauthorized("This route needs the admin key: Authorization: Bearer KEY")
 
-    def guards(self, route: APIRoute) -> bool:
+    def guards(self, route: ApiRoute) -> bool:
         """Return whether a route requires authorization."""
-        return any(each.dependency is self for each in route.dependencies)
+        return self in route.guards
 
     @property
     def has_key(self) -> bool:
         """Whether there is an admin key."""
         return self._key is not None
 
-    async def require_key(self) -> None:
+    async def require_key(self, request: Request) -> None:
         """Reject requests if there is no admin key; with one, the router's own check applies.
 
-        Raises Forbidden. A FastAPI dependency.
+        Raises Forbidden. A guard of routes.
         """
         if not self.has_key:
             raise Forbidden(
@@ -50,9 +49,9 @@ class AdminAuthorization:
                 "the server with --admin-key-file, or set TOKENWIRE_ADMIN_KEY."
             )
 
-    def router(self) -> APIRouter:
+    def router(self) -> ApiRouter:
         """Return a router whose routes all require authorization."""
-        return api_router(dependencies=[Depends(self)])
+        return ApiRouter(guards=[self])
 
 
 def is_cross_site(headers: Headers) -> bool:

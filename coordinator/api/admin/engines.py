@@ -2,14 +2,15 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire import __version__
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.weights import version_of
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import FleetFailed, Unavailable
 
@@ -42,7 +43,7 @@ class RemoteProcedure(Form):
     timeout: float | None = None
 
 
-def engine_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
+def engine_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes; TRL up to 1.10 uses two of them with a trailing slash."""
     router = authorization.router()
 
@@ -65,7 +66,7 @@ def engine_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRo
         results = await admin.reset_cache(form.model, form.reset_running_requests, form.reset_external)
         return JSONResponse({"success": all(result.answer.success for result in results)})
 
-    @router.post("/collective_rpc", dependencies=[Depends(authorization.require_key)])
+    @router.post("/collective_rpc", guards=[authorization.require_key])
     async def collective_rpc(request: Request) -> Response:
         form = await read(RemoteProcedure, request)
         weight_dir = _weight_dir(form)

@@ -2,11 +2,10 @@
 
 from typing import Any, TypeVar
 
-from fastapi import Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from starlette.requests import Request
 
-from tokenwire.coordinator.api.api_request import parse_json
+from tokenwire.coordinator.api.api_request import InvalidBody, parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -23,7 +22,7 @@ class Form(RequestModel):
 
 
 async def read(form: type[Fields], request: Request) -> Fields:
-    """Parse a request's fields; the body takes precedence. Raises InvalidRequest or RequestValidationError."""
+    """Parse a request's fields; the body takes precedence. Raises InvalidRequest or InvalidBody."""
     query = request.query_params
     repeated = {name for name, field in form.model_fields.items() if "list" in str(field.annotation)}
     fields: dict[str, Any] = {name: query.getlist(name) if name in repeated else query[name] for name in query}
@@ -32,7 +31,7 @@ async def read(form: type[Fields], request: Request) -> Fields:
     try:
         return form.model_validate(fields)
     except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
+        raise InvalidBody(error.errors()) from error
 
 
 def _is_json(content_type: str) -> bool:

@@ -1,10 +1,11 @@
 """Routes that load and unload LoRA adapters: vLLM's, and prime-rl's, which replaces."""
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import InvalidRequest
 
@@ -24,7 +25,7 @@ class UnloadAdapter(Form):
     lora_name: str
 
 
-def lora_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
+def lora_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
 

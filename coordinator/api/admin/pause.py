@@ -2,12 +2,13 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus
 
@@ -34,7 +35,7 @@ class WakeUp(Form):
     tags: list[str] | None = None
 
 
-def pause_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def pause_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
     _add_sleep(router, admin, status)
@@ -58,7 +59,7 @@ def pause_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAut
     return router
 
 
-def _add_sleep(router: APIRouter, admin: FleetAdmin, status: FleetStatus) -> None:
+def _add_sleep(router: ApiRouter, admin: FleetAdmin, status: FleetStatus) -> None:
     @router.post("/sleep")
     async def sleep(request: Request) -> Response:
         form = await read(Sleep, request)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
@@ -12,6 +12,7 @@ from tokenwire.coordinator.api.admin.form import Form, read
 from tokenwire.coordinator.api.admin.lora import LoadAdapter, UnloadAdapter, load_adapter
 from tokenwire.coordinator.api.admin.pause import Mode
 from tokenwire.coordinator.api.admin.weights import version_of
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus, WorkerStatus, common_version
 from tokenwire.errors import FleetFailed, NotFound, Unavailable
@@ -55,7 +56,7 @@ class _Answers:
         return self.state(form.model)
 
 
-def rl_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def rl_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
     answers = _Answers(status)
@@ -85,7 +86,7 @@ def rl_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthor
     return router
 
 
-def _add_adapters(router: APIRouter, admin: FleetAdmin, answers: _Answers) -> None:
+def _add_adapters(router: ApiRouter, admin: FleetAdmin, answers: _Answers) -> None:
     @router.post("/v1/rl/load_lora_adapter")
     async def load_lora(request: Request) -> Response:
         form = await read(LoadAdapter, request)
@@ -100,7 +101,7 @@ def _add_adapters(router: APIRouter, admin: FleetAdmin, answers: _Answers) -> No
             return answers.state(form.model)  # already unloaded
 
 
-def _add_state(router: APIRouter, admin: FleetAdmin, status: FleetStatus) -> None:
+def _add_state(router: ApiRouter, admin: FleetAdmin, status: FleetStatus) -> None:
     @router.get("/v1/rl/state")
     async def state(request: Request) -> Response:
         try:

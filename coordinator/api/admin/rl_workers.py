@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus
 from tokenwire.errors import TokenwireError
@@ -16,7 +17,7 @@ from tokenwire.errors import TokenwireError
 _ROUTES = ("/pause", "/resume", "/update_weights", "/load_lora_adapter")
 
 
-def discovery_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def discovery_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> ApiRouter:
     """Return the route. Each model's fleet is one entry, since one call here reaches all of its workers."""
     router = authorization.router()
     routes = [*_ROUTES, *(["/collective_rpc"] if authorization.has_key else [])]

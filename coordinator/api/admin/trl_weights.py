@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.engines import world_size
 from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.errors import Unsupported
 
@@ -53,7 +54,7 @@ async def _after(previous: "asyncio.Task[object] | None", call: Callable[[], Awa
     return await call()
 
 
-def trl_weight_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> APIRouter:
+def trl_weight_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
     broadcasts = Broadcasts()

@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.admin.form import Form, read
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.status import FleetStatus, common_version
 from tokenwire.errors import InvalidRequest
@@ -40,7 +41,7 @@ class UpdateWeights(Form):
     weight_version: str | None = None
 
 
-def weight_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> APIRouter:
+def weight_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
     _add_stages(router, admin)
@@ -86,7 +87,7 @@ def version_of(weight_dir: str) -> str:
     return os.path.basename(os.path.normpath(weight_dir))
 
 
-def _add_stages(router: APIRouter, admin: FleetAdmin) -> None:
+def _add_stages(router: ApiRouter, admin: FleetAdmin) -> None:
     @router.post("/init_weight_transfer_engine")
     async def init_transfer(request: Request) -> Response:
         form = await read(InitTransfer, request)

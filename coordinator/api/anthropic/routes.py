@@ -4,17 +4,18 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
 from tokenwire.coordinator.api.anthropic.response import as_messages, shown_usage, stop, whole_block
-from tokenwire.coordinator.api.api_request import Headers, api_router
+from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
@@ -25,9 +26,9 @@ log = logging.getLogger(__name__)
 _PROBE = [{"role": role, "content": "t"} for role in ("system", "user", "system", "user")]
 
 
-def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
+def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     """Return the routes of the Messages API."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     translator = messages_translator()
     placement = SystemPlacement()
     left_out = LeftOutTools()
@@ -36,7 +37,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
         model = await models.wait_for(body.model) if body.has_inline_system else None
         return body.to_chat(translator, model is not None and placement.is_first(model.template))
 
-    @router.post("/v1/messages")
+    @router.post("/v1/messages", MessagesRequest)
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         with translator.named():
             call = await service.prepare(await to_chat(body), Headers.of(request), "msg_")
@@ -47,7 +48,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> APIRouter:
             answer = JSONResponse(_whole(call, await service.collect(call, request)))
         return left_out.name_in(answer, body.left_out_tools)
 
-    @router.post("/v1/messages/count_tokens")
+    @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
         with translator.named():
             count = await service.count_tokens(await to_chat(body), Headers.of(request))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import chat_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.token_history import shown_history, shown_message_ids
@@ -17,6 +17,7 @@ from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatC
 from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks
 from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
 from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.history.request_history import Message
@@ -91,12 +92,12 @@ class ChatService:
         return await collect(self._generation, call.prepared, request)
 
 
-def chat_routes(service: ChatService) -> APIRouter:
+def chat_routes(service: ChatService) -> ApiRouter:
     """Return the chat route."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(CHAT_NOT_SERVED)
 
-    @router.post("/v1/chat/completions")
+    @router.post("/v1/chat/completions", ChatCompletionRequest)
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
         unsupported.check_body(body)
         return await service.respond(await service.prepare(body, Headers.of(request)), request)

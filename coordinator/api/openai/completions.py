@@ -4,17 +4,18 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
 from pydantic import BeforeValidator
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import NOT_SERVED, Headers, UnsupportedFields
 from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
 from tokenwire.coordinator.api.fields.finish import weight_version_spans
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle, completion_logprobs, prompt_logprobs
 from tokenwire.coordinator.api.fields.wire_values import checked_number, checked_prompts
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -122,12 +123,12 @@ class CompletionRequest(RequestFields):
         )
 
 
-def completion_routes(generation: GenerationService, api: ApiSettings) -> APIRouter:
+def completion_routes(generation: GenerationService, api: ApiSettings) -> ApiRouter:
     """Return the completions route."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
-    @router.post("/v1/completions")
+    @router.post("/v1/completions", CompletionRequest)
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported.check_body(body)
         body.check()

@@ -2,33 +2,34 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
 from google.protobuf.json_format import MessageToDict
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.fields.token_history import shown_history
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.parsing.settings import ParserSettings
 
 
-def render_routes(service: ChatService, generation: GenerationService, parsers: ParserSettings) -> APIRouter:
+def render_routes(service: ChatService, generation: GenerationService, parsers: ParserSettings) -> ApiRouter:
     """Return the routes, for debugging. They show prompts to all clients."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     unsupported_chat = UnsupportedFields(CHAT_NOT_SERVED)
     unsupported_completion = UnsupportedFields(COMPLETIONS_NOT_SERVED)
 
-    @router.post("/v1/chat/completions/render")
+    @router.post("/v1/chat/completions/render", ChatCompletionRequest)
     async def render_chat(body: ChatCompletionRequest, request: Request) -> Response:
         unsupported_chat.check_body(body)
         call = await service.prepare(body, Headers.of(request))
         return JSONResponse({**_rendered(generation, call.prepared), "parsing": _parsing(call.plan, parsers)})
 
-    @router.post("/v1/completions/render")
+    @router.post("/v1/completions/render", CompletionRequest)
     async def render_completion(body: CompletionRequest, request: Request) -> Response:
         unsupported_completion.check_body(body)
         body.check()

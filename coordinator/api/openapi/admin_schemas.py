@@ -200,6 +200,13 @@ class PageSamples(BaseModel):
     samples: list[list[Any]]
 
 
+class Since(BaseModel):
+    """Which samples to return."""
+
+    since: int = 0
+    """The first period of time, as `period` counts them."""
+
+
 class PageTraffic(BaseModel):
     """Samples of the last hour of each process of the port, for the charts of the status page."""
 

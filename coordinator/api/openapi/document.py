@@ -1,10 +1,9 @@
-"""Builds the OpenAPI document of the enabled routes: paths and bodies from FastAPI, the rest from OPERATIONS."""
+"""Builds the OpenAPI document of the enabled routes: paths and bodies from their code, the rest from OPERATIONS."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
@@ -14,6 +13,7 @@ from tokenwire.coordinator.api.openapi.operation import Operation
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.schemas import Schemas
 from tokenwire.coordinator.api.openapi.security import Security
+from tokenwire.coordinator.api.router import ApiRoute
 
 _SUMMARY = "Disaggregated LLM serving: text here, token ids on GPU workers."
 _DESCRIPTION = (
@@ -35,39 +35,54 @@ _GROUPS = {
 
 def openapi_document(routes: Sequence[BaseRoute], security: Security) -> dict[str, Any]:
     """Return the document."""
-    served = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-    document = get_openapi(
-        title="tokenwire", version=__version__, summary=_SUMMARY, description=_DESCRIPTION, routes=served
-    )
-    schemas = Schemas(document.setdefault("components", {}).setdefault("schemas", {}))
+    served = [route for route in routes if isinstance(route, ApiRoute) and route.include_in_schema]
+    schemas = Schemas()
     errors = ErrorResponses(schemas)
+    paths: dict[str, dict[str, Any]] = {}
     for route in served:
-        for method in route.methods:
+        for method in sorted(route.methods):
             operation = OPERATIONS[route.path_format]
-            described = document["paths"][route.path_format][method.lower()]
             needed = security.needed(route)
-            _describe(described, operation, method, schemas)
+            described = _describe(route, method, operation, schemas)
             described["security"] = needed
             described["responses"] |= errors.of(operation, method, bool(needed))
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own errors, which are not used here
-        schemas.drop(name)
-    document["components"] |= {"responses": errors.responses, "securitySchemes": security.schemes()}
+            paths.setdefault(route.path_format, {})[method.lower()] = described
     used = {OPERATIONS[route.path_format].group for route in served}
-    document["tags"] = [{"name": name, "description": text} for name, text in _GROUPS.items() if name in used]
-    return document
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tokenwire", "summary": _SUMMARY, "description": _DESCRIPTION, "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": schemas.all,
+            "responses": errors.responses,
+            "securitySchemes": security.schemes(),
+        },
+        "tags": [{"name": name, "description": text} for name, text in _GROUPS.items() if name in used],
+    }
 
 
-def _describe(described: dict[str, Any], operation: Operation, method: str, schemas: Schemas) -> None:
-    described["tags"] = [operation.group]
-    described["summary"] = operation.summary
+def _describe(route: ApiRoute, method: str, operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "operationId": re.sub(r"\W", "_", route.name + route.path_format) + "_" + method.lower(),
+        "responses": {"200": {"description": "Done.", **_content(operation, schemas)}} if operation.succeeds else {},
+    }
     if operation.description:
         described["description"] = operation.description
-    success = {"200": {"description": "Done.", **_content(operation, schemas)}}
-    described["responses"] = success if operation.succeeds else {}
+    if route.param_convertors:
+        described["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in route.param_convertors
+        ]
+    if route.body is not None:
+        content = {"application/json": {"schema": schemas.of(route.body)}}
+        described["requestBody"] = {"content": content, "required": route.body_required}
     if operation.form is not None:
         _describe_form(described, operation.form, method, schemas)
     if operation.example is not None:
         described["requestBody"]["content"]["application/json"]["example"] = operation.example
+    return described
 
 
 def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:

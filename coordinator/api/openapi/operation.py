@@ -1,4 +1,4 @@
-"""Metadata of one route in the OpenAPI document beyond what FastAPI derives from its code."""
+"""Metadata of one route in the OpenAPI document beyond what its code says."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -147,7 +147,9 @@ _SERVICE = {
     "/version": Operation("Service", "Return the version", admin.Version),
     "/metrics": Operation("Service", "Return metrics in Prometheus' text format", str),
     "/status.json": Operation("Service", "Return the data of the status page", admin.PageStatus),
-    "/status/traffic.json": Operation("Service", "Return an hour of traffic for its charts", admin.PageTraffic),
+    "/status/traffic.json": Operation(
+        "Service", "Return an hour of traffic for its charts", admin.PageTraffic, form=admin.Since
+    ),
 }
 
 OPERATIONS: dict[str, Operation] = {**_OPENAI, **_ANTHROPIC, **_TOKENS, **_SERVICE, **ADMIN_OPERATIONS}

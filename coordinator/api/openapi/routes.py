@@ -5,11 +5,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from tokenwire.coordinator.api.openapi.security import Security
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.status_page.files import add_files
 
 _FILES = {
@@ -27,9 +28,9 @@ DOCUMENTATION_PATHS = frozenset({*_FILES, _DOCUMENT})
 """Paths that need no API key: they reveal no more than this project's documentation."""
 
 
-def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> APIRouter:
+def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> ApiRouter:
     """Return the routes that describe the others."""
-    router = APIRouter(include_in_schema=False)
+    router = ApiRouter(documented=False)
     add_files(router, _FILES)
 
     @functools.cache
@@ -40,7 +41,7 @@ def documentation_routes(routes: Sequence[BaseRoute], security: Security) -> API
         return openapi_document(routes, security)
 
     @router.get(_DOCUMENT)
-    async def show_document() -> Response:
+    async def show_document(request: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(document))  # in a thread, because it is slow
 
     return router

@@ -1,4 +1,4 @@
-"""The schemas of the OpenAPI document: FastAPI's own of request bodies, and those added to them."""
+"""The schemas of the OpenAPI document."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ _REFERENCE = "#/components/schemas/{model}"
 class Schemas:
     """The `components.schemas` of a document under construction."""
 
-    def __init__(self, schemas: dict[str, Any]) -> None:
-        self._schemas = schemas
+    def __init__(self) -> None:
+        self.all: dict[str, Any] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a type, and add those that it refers to."""
@@ -32,12 +32,8 @@ class Schemas:
             if not _is_object(schema)
         ]
 
-    def drop(self, name: str) -> None:
-        """Remove a schema that is no longer referenced."""
-        self._schemas.pop(name, None)
-
     def _add(self, name: str, schema: dict[str, Any]) -> None:
-        if self._schemas.setdefault(name, schema) != schema:
+        if self.all.setdefault(name, schema) != schema:
             raise ValueError(f"two different schemas are named {name}")
 
 

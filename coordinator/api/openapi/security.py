@@ -4,7 +4,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi.routing import APIRoute
+from tokenwire.coordinator.api.router import ApiRoute
 
 BEARER, HEADER, ADMIN = "apiKey", "apiKeyHeader", "adminKey"
 _SCHEMES = {
@@ -24,7 +24,7 @@ class Security:
     """Whether there is an admin key."""
     free_paths: Container[str]
     """Paths that need no API key."""
-    is_guarded: Callable[[APIRoute], bool]
+    is_guarded: Callable[[ApiRoute], bool]
     """Whether a route requires the admin key."""
 
     def schemes(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Security:
         used = [BEARER, HEADER] * self.requires_key + [ADMIN] * self.requires_admin_key
         return {name: _SCHEMES[name] for name in used}
 
-    def needed(self, route: APIRoute) -> list[dict[str, list[str]]]:
+    def needed(self, route: ApiRoute) -> list[dict[str, list[str]]]:
         """Return the alternative schemes of a route; empty if it needs no key."""
         if self.is_guarded(route):
             return [{ADMIN: []}] if self.requires_admin_key else []

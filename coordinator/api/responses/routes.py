@@ -1,9 +1,9 @@
 """POST /v1/responses. Nothing is stored, so the routes of stored responses return 404."""
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, api_router
+from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
 from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
@@ -11,6 +11,7 @@ from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
 from tokenwire.coordinator.api.responses.request import LOGPROBS, ResponsesRequest, responses_translator
 from tokenwire.coordinator.api.responses.response import ResponseObject, closed_item, item_id, status_of
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.errors import InvalidRequest, NotFound
 
@@ -18,13 +19,13 @@ UNENFORCED = "X-Tokenwire-Grammar-Unenforced"
 """Header with the custom tools whose grammar is only part of their description."""
 
 
-def responses_routes(service: ChatService) -> APIRouter:
+def responses_routes(service: ChatService) -> ApiRouter:
     """Return the routes of the Responses API."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     translator = responses_translator()
     left_out = LeftOutTools()
 
-    @router.post("/v1/responses")
+    @router.post("/v1/responses", ResponsesRequest)
     async def create_response(body: ResponsesRequest, request: Request) -> Response:
         with translator.named():
             call = await service.prepare(body.to_chat(translator), Headers.of(request), "resp_")
@@ -47,7 +48,8 @@ def responses_routes(service: ChatService) -> APIRouter:
     @router.delete("/v1/responses/{response_id}")
     @router.get("/v1/responses/{response_id}/input_items")
     @router.post("/v1/responses/{response_id}/cancel")
-    async def find_response(response_id: str) -> Response:
+    async def find_response(request: Request) -> Response:
+        response_id = request.path_params["response_id"]
         raise NotFound(f"There is no response {response_id!r}: responses are not stored here.", param="response_id")
 
     return router

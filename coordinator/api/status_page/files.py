@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
+
+from tokenwire.coordinator.api.router import ApiRouter
 
 _HEADERS = {
     # Nothing inline, no other origin, and no markup or code made from texts.
@@ -17,18 +19,18 @@ _HEADERS = {
 }
 
 
-def add_files(router: APIRouter, files: Mapping[str, tuple[str, str]]) -> None:
+def add_files(router: ApiRouter, files: Mapping[str, tuple[str, str]]) -> None:
     """Add a route for each path: a file in this folder, and its media type."""
     folder = Path(__file__).parent
     for path, (name, media_type) in files.items():
         send = _file(folder / name, media_type)
-        router.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
+        router.add(path, send, ["GET", "HEAD"], documented=False)
 
 
-def _file(path: Path, media_type: str) -> Callable[[], Awaitable[Response]]:
+def _file(path: Path, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     content = path.read_bytes()
 
-    async def send() -> Response:
+    async def send(request: Request) -> Response:
         return Response(content, media_type=media_type, headers=_HEADERS)
 
     return send

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Sequence
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.status_page.files import add_files
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.fleet.session_stats import TOKEN_GAP_BOUNDS_S
 from tokenwire.coordinator.observability.siblings import Siblings
 from tokenwire.coordinator.observability.traffic import FIRST_TOKEN_BOUNDS_S, PERIOD_S, TrafficSamples, steady_time
+from tokenwire.errors import InvalidRequest
 
 _FILES = {
     "/": ("index.html", "text/html"),
@@ -31,9 +33,9 @@ PAGE_PATHS = frozenset(_FILES)
 _STATUS, _TRAFFIC = "status", "traffic"
 
 
-def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings) -> APIRouter:
+def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings) -> ApiRouter:
     """Return the routes of the status page. Its data are of all processes of the port."""
-    router = APIRouter()
+    router = ApiRouter()
     add_files(router, _FILES)
     process = json.dumps(snapshot.process)
 
@@ -44,11 +46,12 @@ def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings)
     siblings.provide(_TRAFFIC, traffic_since)
 
     @router.get("/status.json")
-    async def status() -> Response:
+    async def status(request: Request) -> Response:
         return _response("{", [snapshot.json(), *await siblings.fetch(_STATUS)])
 
     @router.get("/status/traffic.json")
-    async def traffic(since: int = 0) -> Response:
+    async def traffic(request: Request) -> Response:
+        since = _number(request.query_params.get("since", "0"))
         about = {
             "period": int(steady_time() // PERIOD_S),
             "period_s": PERIOD_S,
@@ -59,6 +62,13 @@ def page_routes(snapshot: Snapshot, samples: TrafficSamples, siblings: Siblings)
         return _response(json.dumps(about)[:-1] + ",", [own, *await siblings.fetch(_TRAFFIC, str(since))])
 
     return router
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequest("`since` must be a whole number.", param="since") from None
 
 
 def _response(beginning: str, processes: Sequence[bytes]) -> Response:

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.api_request import api_router
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import Forbidden, InvalidRequest
@@ -35,26 +35,26 @@ class SglangAbort(RequestModel):
     abort_all: bool = False
 
 
-def abort_routes(aborts: Aborts, api: ApiSettings, authorization: AdminAuthorization) -> APIRouter:
+def abort_routes(aborts: Aborts, api: ApiSettings, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes. An aborted request returns its output so far, with the finish_reason "abort"."""
-    router = api_router()
+    router = ApiRouter()
 
-    @router.post("/inference/v1/abort_requests")
-    async def abort(body: AbortRequests) -> Response:
+    @router.post("/inference/v1/abort_requests", AbortRequests)
+    async def abort(body: AbortRequests, request: Request) -> Response:
         if body.request_ids is None:
             raise InvalidRequest("Missing 'request_ids' in request body", param="request_ids")
         await aborts.by_id(body.request_ids)
         return Response()
 
-    @router.post("/abort_requests")
-    async def abort_some_or_all(request: Request, body: AbortRequests | None = None) -> Response:
+    @router.post("/abort_requests", AbortRequests, body_required=False)
+    async def abort_some_or_all(body: AbortRequests, request: Request) -> Response:
         request_ids = body.request_ids if body else None
         if request_ids:
             return _aborted(await aborts.by_id(request_ids))
         return _aborted(await abort_everything(request, "Aborting without `request_ids`"))
 
-    @router.post("/abort_request")
-    async def abort_one_or_all(request: Request, body: SglangAbort) -> Response:
+    @router.post("/abort_request", SglangAbort)
+    async def abort_one_or_all(body: SglangAbort, request: Request) -> Response:
         if body.abort_all:
             await abort_everything(request, "`abort_all`")
         elif body.rid:

@@ -3,13 +3,14 @@
 import logging
 from typing import Annotated
 
-from fastapi import APIRouter, Request
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -65,12 +66,12 @@ class RenderingCheck:
         log.debug("a prompt given as ids (%d of %d so far): %s", self.mismatches, self.prompts, how)
 
 
-def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> APIRouter:
+def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> ApiRouter:
     """Return the route."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(CHAT_NOT_SERVED)
 
-    @router.post("/v1/chat/completions/tokens")
+    @router.post("/v1/chat/completions/tokens", ChatTokensRequest)
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
         unsupported.check_body(body)
         call = await service.prepare(body, Headers.of(request))

@@ -3,12 +3,13 @@
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.fields.logprobs import prompt_logprobs
 from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
@@ -18,13 +19,13 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
 
 
-def generate_routes(generation: GenerationService, api: ApiSettings) -> APIRouter:
+def generate_routes(generation: GenerationService, api: ApiSettings) -> ApiRouter:
     """Return the route."""
-    router = api_router(accepts_transfers=True)
+    router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
     unsupported_params = unsupported_sampling_params()
 
-    @router.post("/inference/v1/generate")
+    @router.post("/inference/v1/generate", GenerateRequest)
     async def generate(body: GenerateRequest, request: Request) -> Response:
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)

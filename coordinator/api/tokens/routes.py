@@ -1,10 +1,8 @@
 """The routes of all token-in contracts."""
 
-from fastapi import APIRouter
-
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
-from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.openai.chat import ChatService
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.abort import Aborts, abort_routes
 from tokenwire.coordinator.api.tokens.chat_tokens import RenderingCheck, chat_tokens_routes
 from tokenwire.coordinator.api.tokens.generate import generate_routes
@@ -23,13 +21,13 @@ def token_routes(
     aborts: Aborts,
     api: ApiSettings,
     authorization: AdminAuthorization,
-) -> APIRouter:
+) -> ApiRouter:
     """Return the routes of every contract."""
-    router = api_router()
-    router.include_router(tokenize_routes(models, generation, api))
-    router.include_router(generate_routes(generation, api))
-    router.include_router(chat_tokens_routes(chat, RenderingCheck(models, api)))
-    router.include_router(sglang_routes(generation))
-    router.include_router(trl_routes(generation))
-    router.include_router(abort_routes(aborts, api, authorization))
+    router = ApiRouter()
+    router.include(tokenize_routes(models, generation, api))
+    router.include(generate_routes(generation, api))
+    router.include(chat_tokens_routes(chat, RenderingCheck(models, api)))
+    router.include(sglang_routes(generation))
+    router.include(trl_routes(generation))
+    router.include(abort_routes(aborts, api, authorization))
     return router

@@ -2,11 +2,12 @@
 
 import uuid
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, api_router
+from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sglang_request import (
     HARMLESS,
     NOT_SERVED,
@@ -19,14 +20,14 @@ from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.collect import CollectedChoice
 
 
-def sglang_routes(generation: GenerationService) -> APIRouter:
+def sglang_routes(generation: GenerationService) -> ApiRouter:
     """Return the routes. The list of a router's workers has one entry, this service, which routes to all workers."""
-    router = api_router()
+    router = ApiRouter()
     unsupported = UnsupportedFields(NOT_SERVED, HARMLESS)
     unsupported_params = UnsupportedFields(SAMPLING_NOT_SERVED, SAMPLING_HARMLESS)
 
-    @router.post("/generate")
-    @router.put("/generate")
+    @router.post("/generate", SglangRequest)
+    @router.post("/generate", SglangRequest, method="PUT")
     async def generate(body: SglangRequest, request: Request) -> Response:
         unsupported.check(body.model_extra)
         unsupported_params.check(body.sampling_params.model_extra)

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers, api_router
+from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.limits import check_ids
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
@@ -74,12 +75,12 @@ class DetokenizeRequest(RequestModel):
     tokens: list[int]
 
 
-def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: ApiSettings) -> APIRouter:
+def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: ApiSettings) -> ApiRouter:
     """Return the tokenizer routes."""
-    router = api_router()
+    router = ApiRouter()
 
-    @router.post("/tokenize")
-    @router.post("/v1/tokenize")
+    @router.post("/tokenize", TokenizeRequest)
+    @router.post("/v1/tokenize", TokenizeRequest)
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
         model = await models.wait_for(body.model)
         prompt = body.to_prompt(api, Headers.of(request))
@@ -94,9 +95,9 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
             }
         )
 
-    @router.post("/detokenize")
-    @router.post("/v1/detokenize")
-    async def detokenize(body: DetokenizeRequest) -> Response:
+    @router.post("/detokenize", DetokenizeRequest)
+    @router.post("/v1/detokenize", DetokenizeRequest)
+    async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
         model = await models.wait_for(body.model)
         check_ids(body.tokens, model, "tokens")
         return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})

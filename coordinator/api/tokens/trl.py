@@ -3,11 +3,11 @@
 import uuid
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.respond import collect
+from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
@@ -15,16 +15,16 @@ from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.types import Prompt
 
 
-def trl_routes(generation: GenerationService) -> APIRouter:
+def trl_routes(generation: GenerationService) -> ApiRouter:
     """Return the routes. Without the trailing slashes they would be other servers' routes."""
-    router = api_router()
+    router = ApiRouter()
     unsupported = unsupported_sampling_params()
 
-    @router.post("/generate/")
+    @router.post("/generate/", TrlGenerate)
     async def generate(body: TrlGenerate, request: Request) -> Response:
         return await complete(body, body.to_prompts(), request)
 
-    @router.post("/chat/")
+    @router.post("/chat/", TrlChat)
     async def chat(body: TrlChat, request: Request) -> Response:
         return await complete(body, body.to_prompts(), request)
 
@@ -41,7 +41,7 @@ def trl_routes(generation: GenerationService) -> APIRouter:
             {"prompt_ids": prompt_ids, "completion_ids": [choice.token_ids for choice in choices], **scored}
         )
 
-    @router.post("/get_sequence_logprobs/")
+    @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
         prepared = await generation.prepare(body.to_generation(f"trl-{uuid.uuid4().hex}"))
         choices = await collect(generation, prepared, request)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, Field, ValidationError
 
+from tokenwire.coordinator.api.api_request import InvalidBody
 from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
@@ -30,7 +30,7 @@ class TrlSampling(RequestModel):
     generation_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     def sampling_params(self) -> SamplingParams:
-        """Return vLLM's parameters. Raises RequestValidationError for invalid `generation_kwargs`."""
+        """Return vLLM's parameters. Raises InvalidBody for invalid `generation_kwargs`."""
         names = set(TrlSampling.model_fields) - {"structured_outputs_regex", "generation_kwargs"}
         given = {**self.model_dump(include=names), **self.generation_kwargs}
         if self.structured_outputs_regex is not None:
@@ -39,7 +39,7 @@ class TrlSampling(RequestModel):
             return SamplingParams.model_validate(given)
         except ValidationError as error:
             problems = [{**each, "loc": ("body", "generation_kwargs", *each["loc"])} for each in error.errors()]
-            raise RequestValidationError(problems) from error
+            raise InvalidBody(problems) from error
 
 
 class TrlGenerate(TrlSampling):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
@@ -19,7 +19,7 @@ def with_api_key(settings: CoordinatorSettings, folder: Path) -> CoordinatorSett
 
 
 @asynccontextmanager
-async def client_of(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application; yield a client."""
     async with (
         app.router.lifespan_context(app),

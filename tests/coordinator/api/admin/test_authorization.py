@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from fastapi import Depends, FastAPI, Request
-from fastapi.testclient import TestClient
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization, is_cross_site
 from tokenwire.coordinator.api.admin.form import Form, read
@@ -19,20 +20,20 @@ JSON = {"Content-Type": "application/json"}
 
 def client_of(key: AdminKey | None) -> TestClient:
     """Return a client of two guarded routes."""
-    app = FastAPI()
+    app = Starlette()
     app.add_middleware(RequestMiddleware)
     authorization = AdminAuthorization(key)
     router = authorization.router()
 
-    @router.post("/call", dependencies=[Depends(authorization.require_key)])
-    async def call() -> Response:
+    @router.post("/call", guards=[authorization.require_key])
+    async def call(request: Request) -> Response:
         return Response()
 
     @router.post("/order")
     async def order(request: Request) -> Response:
         return JSONResponse((await read(Form, request)).model_dump())
 
-    app.include_router(router)
+    app.routes.extend(router.routes)
     install_error_handlers(app)
     return TestClient(app)
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from fastapi import FastAPI, Request
-from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.form import Form, read
-from tokenwire.coordinator.api.api_request import api_router
 from tokenwire.coordinator.api.errors import install_error_handlers
 from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.router import ApiRouter
 
 JSON = {"Content-Type": "application/json"}
 
@@ -26,15 +27,15 @@ class Order(Form):
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     """A client of a route that returns the fields that it read."""
-    app = FastAPI()
+    app = Starlette()
     app.add_middleware(RequestMiddleware)
-    router = api_router()
+    router = ApiRouter()
 
     @router.post("/order")
     async def order(request: Request) -> Response:
         return JSONResponse((await read(Order, request)).model_dump())
 
-    app.include_router(router)
+    app.routes.extend(router.routes)
     install_error_handlers(app)
     with TestClient(app) as client:
         yield client

@@ -7,8 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from starlette.applications import Starlette
 
 from tests.coordinator.api.applications import client_of, with_api_key
 from tests.coordinator.api.openapi.described import Described
@@ -16,6 +15,7 @@ from tests.lazily import Lazily
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
 from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
+from tokenwire.coordinator.api.router import ApiRoute
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
@@ -124,7 +124,7 @@ def settings(address: str) -> CoordinatorSettings:
     )
 
 
-async def document_of(app: FastAPI) -> dict[str, Any]:
+async def document_of(app: Starlette) -> dict[str, Any]:
     """Return an application's document, fetched without a key."""
     async with client_of(app) as client:
         response = await client.get("/openapi.json")
@@ -170,7 +170,7 @@ async def test_every_route_is_in_it() -> None:
     app = build_app(settings("127.0.0.1:1"))
     described = {(path, method.upper()) for path, method, _ in operations(await document_of(app))}
     files = PAGE_PATHS | DOCUMENTATION_PATHS
-    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    routes = [route for route in app.routes if isinstance(route, ApiRoute)]
 
     assert described == {
         (route.path, method) for route in routes if route.path not in files for method in route.methods
@@ -186,8 +186,8 @@ async def test_disabled_routes_are_not_in_it() -> None:
     assert not {"Admin", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
 
 
-async def test_it_has_no_errors_of_fastapi() -> None:
-    """Malformed bodies are a 400 in the route's format, never FastAPI's 422; requests that kill workers are one."""
+async def test_malformed_bodies_are_described_as_400() -> None:
+    """Malformed bodies are a 400 in the route's format, never a 422, which is for requests that kill workers."""
     for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
         kind = "AnthropicError" if path.startswith("/v1/messages") else "Error"
         deadly = {"$ref": f"#/components/responses/{kind}{DeadlyRequest.http_status}"}

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from fastapi.exceptions import RequestValidationError
 
 from tests.coordinator.api.replies import call_of
 from tests.coordinator.api.responses.requests import CALL, PATCH, SHELL, TOOL, chat, namespace, user
+from tokenwire.coordinator.api.api_request import InvalidBody
 from tokenwire.coordinator.api.responses.request import ResponsesRequest, responses_translator
 from tokenwire.coordinator.api.responses.response import ResponseObject
 from tokenwire.errors import InvalidRequest
@@ -233,10 +233,10 @@ def test_a_message_of_very_many_pieces_is_joined_once() -> None:
 
 def test_wrong_types_of_passed_fields_are_named() -> None:
     """Chat's own checks name the client's field."""
-    with pytest.raises(RequestValidationError) as raised:
+    with pytest.raises(InvalidBody) as raised:
         chat(top_k="many")
 
-    assert raised.value.errors()[0]["loc"] == ("body", "top_k")
+    assert raised.value.problems[0]["loc"] == ("body", "top_k")
 
 
 def test_errors_name_the_fields_of_this_api() -> None:

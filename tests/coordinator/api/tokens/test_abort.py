@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from tokenwire.coordinator.api.admin.authorization import AdminAuthorization
 from tokenwire.coordinator.api.errors import install_error_handlers
@@ -39,9 +39,9 @@ def aborts() -> Recorder:
 
 def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
-    app = FastAPI()
+    app = Starlette()
     app.add_middleware(RequestMiddleware)
-    app.include_router(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminAuthorization(key)))
+    app.routes.extend(abort_routes(aborts, ApiSettings(abort_all=abort_all), AdminAuthorization(key)).routes)
     install_error_handlers(app)
     with TestClient(app) as client:
         yield client

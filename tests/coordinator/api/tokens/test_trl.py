@@ -5,8 +5,8 @@ from array import array
 from typing import Any
 
 import pytest
-from fastapi.exceptions import RequestValidationError
 
+from tokenwire.coordinator.api.api_request import InvalidBody
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -52,10 +52,10 @@ def test_generation_kwargs_take_precedence() -> None:
 
 def test_wrong_generation_kwargs_are_named() -> None:
     """As fields of generation_kwargs."""
-    with pytest.raises(RequestValidationError) as caught:
+    with pytest.raises(InvalidBody) as caught:
         TrlGenerate(prompts=["a"], generation_kwargs={"seed": "x"}).sampling_params()
 
-    assert caught.value.errors()[0]["loc"] == ("body", "generation_kwargs", "seed")
+    assert caught.value.problems[0]["loc"] == ("body", "generation_kwargs", "seed")
 
 
 def test_images_are_refused() -> None:

@@ -1,0 +1,102 @@
+"""Routes: what comes before their handlers."""
+
+import pytest
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.testclient import TestClient
+
+from tokenwire.coordinator.api.errors import install_error_handlers
+from tokenwire.coordinator.api.middleware import RequestMiddleware
+from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.errors import Forbidden
+
+
+class Order(BaseModel):
+    """A body."""
+
+    count: int = 1
+
+
+async def forbid(request: Request) -> None:
+    """Let nobody pass."""
+    raise Forbidden("Closed.")
+
+
+@pytest.fixture
+def client() -> TestClient:
+    """A client of an open route for bodies, one that needs none, and a closed one."""
+    router, closed = ApiRouter(), ApiRouter(guards=[forbid])
+
+    @router.post("/order", Order)
+    @router.post("/order", Order, method="PUT")
+    @router.post("/perhaps", Order, body_required=False)
+    @closed.post("/closed", Order)
+    async def order(body: Order, request: Request) -> Response:
+        return JSONResponse(body.count)
+
+    @router.get("/hello")
+    async def hello(request: Request) -> Response:
+        return Response("hello")
+
+    router.include(closed)
+    app = Starlette(routes=router.routes)
+    app.add_middleware(RequestMiddleware)
+    install_error_handlers(app)
+    return TestClient(app)
+
+
+def test_handlers_get_the_body_as_its_model(client: TestClient) -> None:
+    """With its defaults."""
+    assert client.post("/order", json={"count": 3}).json() == 3
+    assert client.put("/order", json={}).json() == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "message"),
+    [
+        ("", "application/json", "body: Field required"),
+        ("null", "application/json", "body: Field required"),
+        ("{", "application/json", "JSON decode error"),
+        (b'{"count": "\xff"}', "application/json", "There was an error parsing the body"),
+        ('{"count": ' + "9" * 5000 + "}", "application/json", "There was an error parsing the body"),
+        ("[1]", "application/json", "valid dictionary"),
+        ('{"count": "many"}', "application/json", "count: Input should be a valid integer"),
+        ('{"count": 2}', "text/plain", "Only 'application/json' is allowed"),
+        ('{"count": 2}', "", "Only 'application/json' is allowed"),
+        ("[" * 100_000, "application/json", "nested too deeply"),
+    ],
+    ids=["none", "null", "no JSON", "no text", "long number", "list", "wrong", "other type", "no type", "deep"],
+)
+def test_other_bodies_are_refused(client: TestClient, content: str | bytes, content_type: str, message: str) -> None:
+    """With what is wrong."""
+    headers = {"Content-Type": content_type} if content_type else {}
+    refused = client.post("/order", content=content, headers=headers)
+
+    assert refused.status_code == 400
+    assert message in refused.json()["error"]["message"]
+
+
+def test_types_of_json_are_accepted(client: TestClient) -> None:
+    """With parameters, in any case, and those that are JSON by their suffix."""
+    for kind in ("application/json; charset=utf-8", "Application/JSON", "application/vnd.api+json"):
+        assert client.post("/order", content='{"count": 2}', headers={"Content-Type": kind}).json() == 2
+
+
+def test_a_body_may_be_left_out_where_none_is_required(client: TestClient) -> None:
+    """Then it has its defaults; a wrong one is refused all the same."""
+    assert client.post("/perhaps").json() == 1
+    assert client.post("/perhaps", json={"count": 2}).json() == 2
+    assert client.post("/perhaps", json={"count": "many"}).status_code == 400
+
+
+def test_guards_come_before_bodies(client: TestClient) -> None:
+    """Whoever may not use a route gets no opinion of the body."""
+    assert client.post("/closed", content="{").status_code == 403
+
+
+def test_only_the_methods_of_a_route_are_allowed(client: TestClient) -> None:
+    """HEAD is not among them: vLLM does not allow it either."""
+    assert client.get("/hello").text == "hello"
+    assert [client.request(method, "/hello").status_code for method in ("HEAD", "POST")] == [405, 405]
