@@ -86,7 +86,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     def tool_fields(self) -> dict[str, Any]:
         """Return the body's tools and tool_choice as the client sent them."""
-        return {name: getattr(self, name) for name in ("tools", "tool_choice") if name in self.model_fields_set}
+        given = self.model_fields_set
+        return {name: getattr(self, name) for name in ("tools", "tool_choice") if name in given}
 
     @property
     def role(self) -> str:
