@@ -19,6 +19,7 @@ PAGES = [
     "docs/guides/several-models.md",
     "docs/guides/tenants.md",
     "docs/guides/tls.md",
+    "docs/guides/workers.md",
     "docs/tutorials/crash.md",
 ]
 ELSEWHERE = {"pkill", "python"}
