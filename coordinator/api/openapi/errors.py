@@ -54,6 +54,9 @@ def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator
     yield 500
     if requires_key:
         yield from (401, 403, 429)
+    if operation.form is not None and operation.group == "Service":
+        yield 400
+        return
     if method != "GET" or operation.form is not None:
         yield from (400, 404, 413, 503)
     if operation.answer is None:
