@@ -137,8 +137,7 @@ class GenerationService:
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
-        given = sampling.kv_transfer_params_json or sampling.ec_transfer_params_json or sampling.extra_args_json
-        if given and not self._takes_transfers:
+        if not self._takes_transfers:
             limits.check_no_transfer(sampling)
 
     async def prepare_prompt(

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-MOST = {"plain": (30, 60), "stop": (31, 60), "choices": (30, 60), "conversation": (37, 80)}
+MOST = {"plain": (30, 60), "stop": (31, 60), "choices": (30, 60), "conversation": (37, 81)}
 """Files and moves between files, by the chat's body. A conversation also looks up its earlier turns."""
 
 

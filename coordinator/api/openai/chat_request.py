@@ -101,10 +101,8 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
 
     def check(self) -> None:
         """Check fields against each other. Raises InvalidRequest."""
-        if self.stream_options is not None:
-            check_stream_options(self)
-        if self.prompt_logprobs is not None:
-            self.check_logprobs()
+        check_stream_options(self)
+        self.check_logprobs()
         top = self.top_logprobs or 0
         if top < -1:
             raise InvalidRequest("`top_logprobs` must be a positive value or -1.", param="top_logprobs")
