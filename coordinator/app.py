@@ -152,7 +152,7 @@ def build_core(settings: CoordinatorSettings) -> Core:
         settings.admission.request_timeout_s,
         takes_transfers=settings.api.kv_transfer_params,
     )
-    admin = FleetAdmin(pool, desired, settings.admin.timeout_s)
+    admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     status = FleetStatus(pool, admin)
     observers = _observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness)
     return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, admin, status, observers)

@@ -23,6 +23,7 @@ from tokenwire.worker.engine.stall_detector import StallDetector
 from tokenwire.worker.services.control_service import ControlService
 from tokenwire.worker.services.health import HealthServer
 from tokenwire.worker.services.metrics import MetricsServer, WorkerMetrics
+from tokenwire.worker.services.recent_aborts import RecentAborts
 from tokenwire.worker.services.session import Session, SessionContext
 from tokenwire.worker.settings import WorkerSettings
 from tokenwire.worker.state.serving_state import ServingStateController
@@ -57,8 +58,12 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         self._load = pb.Load()
         self._step_weight_version = ""
         self._kv_events = KvEventPublisher(self._broadcast_cache_change)
+        self._recent_aborts = RecentAborts()
         self._controller = ServingStateController(
-            engine, self._broadcast_serving_state, WeightRoots(settings.weights_roots)
+            engine,
+            self._broadcast_serving_state,
+            WeightRoots(settings.weights_roots),
+            lambda: self._recent_aborts.record(None),
         )
         self._stall_detector = StallDetector()
         self._generated_tokens = 0
@@ -178,6 +183,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
 
     async def abort_requests(self, request_ids: set[str] | None) -> int:
         """Abort requests of any session, all for None; return the number of aborted slots."""
+        self._recent_aborts.record(request_ids)
         return sum([await session.abort_requests(request_ids) for session in list(self._sessions)])
 
     # gRPC.
@@ -189,6 +195,7 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             lambda: self._draining,
             self._stall_detector.on_submitted,
             self._controller.check_adapter,
+            self._recent_aborts.include,
         )
         self._sessions.add(session)
         snapshot = self._kv_events.snapshot()

@@ -54,7 +54,15 @@ class FleetAdmin:
     FleetFailed when it failed on some workers, and the workers' own error when all of them reported the same kind.
     """
 
-    def __init__(self, pool: WorkerPool, desired: DesiredStates, timeout_s: float) -> None:
+    def __init__(
+        self,
+        pool: WorkerPool,
+        desired: DesiredStates,
+        timeout_s: float,
+        on_abort: Callable[[str], None] = lambda model: None,
+    ) -> None:
+        """`on_abort` is called with a model before its workers abort all running requests."""
+        self._on_abort = on_abort
         self._pool = pool
         self._desired = desired
         self._timeout_s = timeout_s
@@ -65,6 +73,7 @@ class FleetAdmin:
     async def pause(self, model: str | None, mode: str, clear_cache: bool) -> Results:
         """Hold new requests; "abort" running ones, "wait" for them to finish or "keep" them frozen."""
         request = pb.PauseGenerationRequest(mode=_mode(mode), clear_cache=clear_cache)
+        self._record_abort(model, mode)
         return await self._operate(model, "pause", lambda stub: stub.PauseGeneration, request)
 
     async def resume(self, model: str | None) -> Results:
@@ -74,6 +83,7 @@ class FleetAdmin:
     async def sleep(self, model: str | None, level: int, mode: str) -> Results:
         """Free memory: level 0 only pauses, 1 offloads weights, 2 drops them."""
         request = pb.SleepRequest(level=level, mode=_mode(mode))
+        self._record_abort(model, mode)
         return await self._operate(model, "sleep", lambda stub: stub.Sleep, request)
 
     async def wake_up(self, model: str | None, tags: Sequence[str]) -> Results:
@@ -202,6 +212,10 @@ class FleetAdmin:
             return lambda stub: stub.UpdateWeights(requests[session], timeout=self._timeout_s)
 
         return await _fan_out(list(requests), "init of a transfer", call)
+
+    def _record_abort(self, model: str | None, mode: str) -> None:
+        if mode == "abort" and self.sessions(model):
+            self._on_abort(self.model(model))
 
     async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
         if not request.epoch:

@@ -15,6 +15,7 @@ class Proxy:
         self._delay_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._upstream: set[asyncio.StreamWriter] = set()
+        self._downstream: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> "Proxy":
@@ -27,8 +28,11 @@ class Proxy:
     ) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
+        self.cut()
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def swallow(self) -> None:
         """Discard all data from now on, silently: a black hole."""
@@ -40,6 +44,12 @@ class Proxy:
         for writer in self._upstream:
             writer.close()
 
+    def cut(self) -> None:
+        """Close all connections, without what was discarded; new ones work."""
+        self._swallows = False
+        for writer in (*self._upstream, *self._downstream):
+            writer.transport.abort()
+
     def delay(self, seconds: float) -> None:
         """Delay each piece by up to this time, and some by four times that, like retransmitted packets."""
         self._delay_s = seconds
@@ -47,6 +57,7 @@ class Proxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         worker_reader, worker_writer = await asyncio.open_unix_connection(self._path)
         self._upstream.add(worker_writer)
+        self._downstream.add(writer)
         for source, sink in ((reader, worker_writer), (worker_reader, writer)):
             task = asyncio.create_task(self._carry(source, sink))
             self._tasks.add(task)

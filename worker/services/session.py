@@ -28,16 +28,19 @@ class Session:
         is_draining: Callable[[], bool],
         on_submitted: Callable[[list[Sequence], int], None] = lambda sequences, prompt_tokens: None,
         check_adapter: Callable[[pb.LoraAdapter], None] = lambda adapter: None,
+        was_aborted: Callable[[pb.Submit], bool] = lambda submit: False,
     ) -> None:
         """`on_submitted` is called with sequences that the engine accepted, and the length of their prompt.
 
-        `check_adapter` raises InvalidRequest if an adapter may not be read from its path.
+        `check_adapter` raises InvalidRequest if an adapter may not be read from its path. `was_aborted` returns whether
+        a resumed request was aborted before it came here.
         """
         self._engine = engine
         self._welcome = welcome
         self._is_draining = is_draining
         self._on_submitted = on_submitted
         self._check_adapter = check_adapter
+        self._was_aborted = was_aborted
         self._slots: dict[int, Sequence] = {}
         self._frame_buffer = FrameBuffer(self._close_slot)
         self.coordinator_id = "?"
@@ -118,6 +121,9 @@ class Session:
 
     async def _submit(self, submit: pb.Submit) -> None:
         self._check_slots(submit)
+        if self._was_aborted(submit):
+            self._end_as_aborted(submit)
+            return
         sequences = [
             Sequence(frame_buffer=self._frame_buffer, slot=slot, request_id=submit.request_id, index=index)
             for index, slot in enumerate(submit.slots)
@@ -135,6 +141,14 @@ class Session:
         except Exception as error:
             log.exception("engine failed on submitting request %s", submit.request_id)
             self._refuse(submit, sequences, EngineFailed(f"The engine could not accept the request: {error}"))
+
+    def _end_as_aborted(self, submit: pb.Submit) -> None:
+        log.info("request %s was aborted before it was resumed here", submit.request_id)
+        now = self._welcome()
+        self._frame_buffer.end_frame()  # it may have tokens of earlier weights
+        for slot in submit.slots:
+            self._frame_buffer.add_finish(slot, pb.Finish(reason=pb.FINISH_REASON_ABORT))
+        self._frame_buffer.flush(now.load, now.weight_version)
 
     def _check_slots(self, submit: pb.Submit) -> None:
         # A refusal would end another request's slots, so a coordinator that reuses slots loses its session.

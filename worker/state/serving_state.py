@@ -29,7 +29,15 @@ class ServingStateController:
     then keeps its epoch, but still reflects what became of the engine.
     """
 
-    def __init__(self, engine: Engine, publish: Callable[[pb.ServingState], None], roots: WeightRoots) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        publish: Callable[[pb.ServingState], None],
+        roots: WeightRoots,
+        on_abort: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_abort` is called when an operation is about to abort all running sequences."""
+        self._on_abort = on_abort
         self._engine = engine
         self._publish = publish
         self._roots = roots
@@ -59,7 +67,7 @@ class ServingStateController:
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
         """Pause generation; with WAIT, once running sequences have ended."""
-        await self._run_exclusive(epoch, lambda: self._engine.pause(mode, clear_cache))
+        await self._run_exclusive(epoch, lambda: self._pause(mode, clear_cache))
 
     async def resume(self, epoch: int) -> None:
         """Resume generation, without waiting for the lock: it may be what ends a pause in mode WAIT."""
@@ -191,7 +199,14 @@ class ServingStateController:
 
     # Steps of changes.
 
+    async def _pause(self, mode: PauseMode, clear_cache: bool) -> None:
+        if mode is PauseMode.ABORT:
+            self._on_abort()
+        await self._engine.pause(mode, clear_cache)
+
     async def _sleep(self, level: int, mode: PauseMode) -> None:
+        if mode is PauseMode.ABORT:
+            self._on_abort()
         await self._engine.sleep(level, mode)
         self._state.sleeping, self._state.sleep_level = True, level
 

@@ -99,12 +99,14 @@ class Failover:
 
         The other sequences are ended by their workers. Should a worker be lost first, they are not resumed.
         """
-        found = [each for each in self._live if request_ids is None or each.request.submit.request_id in request_ids]
-        for sequence in found:
-            sequence.request.aborted = True
-        unplaced = [sequence for sequence in found if sequence.session is None]
-        _each(unplaced, ResumableSequence.end_as_aborted)
-        return len(unplaced)
+        return self._abort(lambda each: request_ids is None or each.submit.request_id in request_ids)
+
+    def abort_running(self, model: str) -> None:
+        """Abort all requests of a model that were sent to a worker, before all of its workers do so.
+
+        Should a worker be lost before its sequences end, they are not resumed. Those between two workers end at once.
+        """
+        self._abort(lambda each: each.model == model and each.sent_at is not None)
 
     def stop(self) -> None:
         """Resume nothing from now on."""
@@ -150,6 +152,14 @@ class Failover:
 
     # Decisions.
 
+    def _abort(self, selects: Callable[[ResumableRequest], bool]) -> int:
+        found = [sequence for sequence in self._live if selects(sequence.request)]
+        for sequence in found:
+            sequence.request.aborted = True
+        unplaced = [sequence for sequence in found if sequence.session is None]
+        _each(unplaced, ResumableSequence.end_as_aborted)
+        return len(unplaced)
+
     def _process_losses(self) -> None:
         losses = {sequence: loss for sequence, loss in self._lost if not sequence.ended}
         self._lost = []
@@ -194,7 +204,8 @@ class Failover:
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
-        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=sequence.on_placed)
+        on_placed = functools.partial(sequence.on_placed, rest)
+        placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=on_placed)
         if prefix and request.submit.sampling_params.HasField("max_tokens") and not rest.sampling_params.max_tokens:
             sequence.end_at_limit()
             return

@@ -1,5 +1,7 @@
 """A request that outlives its worker: each sequence keeps its tokens, so that another worker can resume it."""
 
+import math
+import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +59,9 @@ class ResumableRequest:
     running: int = 0
     """Sequences that have not ended."""
     aborted: bool = False
-    """Whether it was aborted by its id: then lost sequences are not resumed."""
+    """Whether it was aborted, by its id or with others: then lost sequences are not resumed."""
+    sent_at: float | None = None
+    """When it was first sent to a worker."""
     whole: RequestHandle | None = None
     """The first submission, of all sequences together."""
 
@@ -95,6 +99,7 @@ class ResumableRequest:
 
     def on_placed(self, session: "WorkerSession") -> None:
         """Prepare the first submission for the loss of its worker."""
+        self.sent_at = time.monotonic()
         for sequence in self.sequences:
             sequence.set_worker(session)
         seed_for_replay(self.submit, session.capabilities)
@@ -166,8 +171,10 @@ class ResumableSequence:
             return Recovery.CONTINUE
         return recovery_of(self.request.submit.sampling_params, common_capabilities((workers, *self.engines)), exact)
 
-    def on_placed(self, session: "WorkerSession") -> None:
-        """Record the worker that resumes it."""
+    def on_placed(self, rest: pb.Submit, session: "WorkerSession") -> None:
+        """Record the worker that resumes it by this submit."""
+        if self.request.sent_at is not None:
+            rest.resumed_after_ms = math.ceil((time.monotonic() - self.request.sent_at) * 1000)
         self.set_worker(session)
         self.request.placement.on_placed(session)
 
@@ -250,7 +257,9 @@ class ResumableSequence:
             self.end_with(self._last_result or error)
 
     def end_as_aborted(self) -> None:
-        """End with its tokens so far, as its worker would on an abort."""
+        """End with its tokens so far, as its worker would on an abort; leave the queue if it waits there."""
+        if self.handle is not None:
+            self.handle.abort()
         self._close([], pb.Finish(reason=pb.FINISH_REASON_ABORT))
 
     def detach(self) -> None:

@@ -1,7 +1,7 @@
 """One coordinator's session on the worker's side: each slot gets exactly one terminal event, whatever happens."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
 
 import grpc
@@ -11,6 +11,8 @@ from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected, in_se
 from tests.workers import SessionContext, running_worker, submission, until
 from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.protocol.version import MAJOR, protocol_version
+from tokenwire.v1 import control_pb2 as control
+from tokenwire.v1 import control_pb2_grpc
 from tokenwire.v1 import inference_pb2 as pb
 
 LONG = 20_000
@@ -269,3 +271,44 @@ async def test_a_coordinator_that_reads_slowly_gets_merged_steps(address: str) -
         reader.hung_up.set()
         await session
         assert [sequence.slot for sequence in engine.aborted] == [2]
+
+
+ABORTS: dict[str, Callable[[control_pb2_grpc.ControlStub], Awaitable[object]]] = {
+    "by id": lambda stub: stub.Abort(control.AbortRequest(request_ids=["request"])),
+    "all": lambda stub: stub.Abort(control.AbortRequest(all=True)),
+    "pause": lambda stub: stub.PauseGeneration(control.PauseGenerationRequest(mode=control.PAUSE_MODE_ABORT)),
+    "sleep": lambda stub: stub.Sleep(control.SleepRequest(level=0, mode=control.PAUSE_MODE_ABORT)),
+}
+
+
+@pytest.mark.parametrize("abort", ABORTS.values(), ids=ABORTS)
+async def test_a_resumed_request_that_was_aborted_ends_at_once(
+    address: str, abort: Callable[[control_pb2_grpc.ControlStub], Awaitable[object]]
+) -> None:
+    """However it was aborted: its coordinator may have lost another worker before it got the end of it."""
+    resumed = submission(LONG, slots=[0, 1])
+    resumed.resumed_after_ms = 60_000
+    engine = ScriptedEngine()
+    async with running_worker(address, engine) as worker, connected(address) as peer:
+        await peer.hello()
+        await abort(peer.control)
+        await peer.send(submit=resumed)
+        while not peer.endings[0]:
+            await peer.read()
+
+        assert [peer.finishes[slot].reason for slot in (0, 1)] == [pb.FINISH_REASON_ABORT] * 2
+        assert not engine.submitted
+        assert worker.server_info().open_slots == 0
+
+
+async def test_a_pause_that_keeps_requests_ends_no_resumed_one(address: str) -> None:
+    """It is held like the running ones."""
+    resumed = submission(LONG, slots=[0])
+    resumed.resumed_after_ms = 60_000
+    engine = ScriptedEngine()
+    async with running_worker(address, engine), connected(address) as peer:
+        await peer.hello()
+        await peer.control.PauseGeneration(control.PauseGenerationRequest(mode=control.PAUSE_MODE_KEEP))
+        await peer.send(submit=resumed)
+
+        await until(lambda: 0 in engine.submitted)

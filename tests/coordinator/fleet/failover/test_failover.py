@@ -47,6 +47,8 @@ class Workers:
         self.parts: list[Part] = []
         self.living: dict[str, bool | None] = {}
         self.refuses: Exception | None = None
+        self.queues = False
+        """Whether requests are queued in place of being sent."""
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
         """Return some capacity."""
@@ -71,7 +73,8 @@ class Workers:
             raise self.refuses
         session = WorkerSession("nowhere", "test", accept)
         session.instance_id = str(len(self.parts))
-        placement.on_placed(session)
+        if not self.queues:
+            placement.on_placed(session)
         self.parts.append(Part(submit, listeners))
         return self.parts[-1]
 
@@ -210,4 +213,45 @@ async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, work
     for listener in (lost, moved):
         await listener.ended.wait()
         assert listener.error is not None
+    failover.stop()
+
+
+async def test_a_resumed_request_has_the_age_of_its_first_submission(failover: Failover, workers: Workers) -> None:
+    """By it a worker detects that the request was aborted in between, through another coordinator."""
+    workers.living.update({"0": True, "1": True})
+    send(failover)
+    assert not workers.parts[0].submit.HasField("resumed_after_ms")
+
+    workers.parts[0].lose()
+    resumed = (await workers.part(1)).submit
+    (await workers.part(1)).lose()
+    again = (await workers.part(2)).submit
+
+    assert resumed.HasField("resumed_after_ms")
+    assert again.resumed_after_ms >= resumed.resumed_after_ms
+    failover.stop()
+
+
+async def test_running_requests_of_a_model_are_aborted(failover: Failover, workers: Workers) -> None:
+    """Those with a worker are not resumed, those between two workers end; queued ones and other models' stay."""
+    (running,), (between,) = send(failover), send(failover)
+    other = Listener()
+    failover.submit("other", pb.Submit(prompt_token_ids=[1]), [other])
+    workers.queues = True
+    (queued,) = send(failover)
+    workers.parts[1].lose()
+    waiting = await workers.part(4)
+
+    failover.abort_running("m")
+
+    assert is_aborted(between)
+    assert waiting.aborted
+    assert not running.ended.is_set()
+    workers.parts[0].lose()
+    workers.parts[2].lose()
+    await running.ended.wait()
+    assert is_aborted(running)
+    assert not queued.ended.is_set()
+    await workers.part(5)
+    assert not other.ended.is_set()
     failover.stop()

@@ -63,7 +63,7 @@ def placed(sequence: ResumableSequence) -> SlotTable:
     """Place a sequence on a worker; return its slots."""
     slots = SlotTable()
     slots.take(sequence)
-    sequence.on_placed(WorkerSession("nowhere", "test", accept))
+    sequence.on_placed(pb.Submit(), WorkerSession("nowhere", "test", accept))
     return slots
 
 
