@@ -210,9 +210,9 @@ async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, work
     workers.parts[0].lose()
     failover.on_draining(session)
 
-    for listener in (lost, moved):
-        await listener.ended.wait()
-        assert listener.error is not None
+    await until(lambda: lost.ended.is_set() and moved.ended.is_set())
+    assert lost.error is not None
+    assert moved.error is not None
     failover.stop()
 
 
