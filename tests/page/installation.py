@@ -56,8 +56,8 @@ def find_chromium() -> Chromium:
 
 
 def _environment(**more: str) -> dict[str, str]:
-    # Without a language, scripts see the invalid "en-US@posix".
-    return {**os.environ, "LC_ALL": "en_US.UTF-8", "LANGUAGE": "en_US", **more}
+    # Scripts see the invalid language "en-US@posix", as on machines without one; pages have to work there too.
+    return {**os.environ, "LC_ALL": "C", **more}
 
 
 def _unpack(temporary: Path) -> Path:

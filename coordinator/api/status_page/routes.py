@@ -23,7 +23,7 @@ _FILES = {
     **{
         f"/page/{name}.js": (f"{name}.js", "text/javascript")
         for name in (
-            *("main", "theme", "elements", "server", "status", "fleet", "table", "traffic", "charts"),
+            *("main", "theme", "locale", "elements", "server", "status", "fleet", "table", "traffic", "charts"),
             *("chat", "conversation", "reply"),
         )
     },
