@@ -190,6 +190,7 @@ async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator:
     assert adapter is not None
     assert await coordinator.takers(adapter.lora) == set(NAMES)
     await fleet.kill("one")
+    await coordinator.wait_ready(2)
     await fleet.start("one")
     await coordinator.wait_ready(3)
     await coordinator.wait_alike(3)
