@@ -84,8 +84,8 @@ class StepQueue:
             raise self._error
 
 
-_INTERNAL_ERROR = "The engine reported an internal error for this sequence."
-_GRAMMAR_STUCK = "The grammar allows no further token, so the sequence cannot continue."
+INTERNAL_ERROR = "The engine reported an internal error for this sequence."
+GRAMMAR_STUCK = "The grammar allows no further token, so the sequence cannot continue."
 
 
 def finish(
@@ -104,7 +104,7 @@ def finish(
             event.eos_token_id = new_token_ids[-1]
     elif event.reason == pb.FINISH_REASON_ERROR:
         # A failure with a new token means that the grammar rejected it; other failures come without tokens.
-        event.error_message = _GRAMMAR_STUCK if has_grammar and new_token_ids else _INTERNAL_ERROR
+        event.error_message = GRAMMAR_STUCK if has_grammar and new_token_ids else INTERNAL_ERROR
     if kv_transfer:
         event.kv_transfer_params_json = json.dumps(kv_transfer, default=str)
     return event

@@ -128,6 +128,13 @@ TYPES_FIRST = (
         _TYPE_FIRST,
     ),
     Pair(r"2 validation errors:\n  tool_choice: .*", _CHOICE_FIRST, "tool_choice", "tool_choice", _TYPE_FIRST),
+    Pair(
+        r"1 validation error:\n  truncation_side: .*",
+        r"`logprob_token_ids` is not supported with beam search\.",
+        "truncation_side",
+        "logprob_token_ids",
+        _TYPE_FIRST,
+    ),
 )
 GRAMMARS = (
     Pair(r"Invalid grammar specification: .*", _TAG, None, "response_format"),
@@ -137,6 +144,15 @@ GRAMMARS = (
     Pair(_CONSTRAINTS, _CONSTRAINTS, "response_format"),
 )
 WORDS = (
+    *(
+        Pair(
+            rf"{name} is out of range: \d+",
+            r"Requested \w+ logprobs of \d+, which is greater than max allowed: \d+",
+            name,
+            name,
+        )
+        for name in ("logprobs", "prompt_logprobs")
+    ),
     Pair(
         r"1 validation error:\n  messages: Input should be a valid list .*",
         r"'\w+' object is not iterable",
@@ -211,7 +227,7 @@ WORDS = (
 ENGINE = (
     Pair(
         r"The engine reported an internal error for this sequence\.|"
-        r"The grammar that the output has to follow allows no token here: the sequence cannot go on\.",
+        r"The grammar allows no further token, so the sequence cannot continue\.",
         r"Internal server error",
         None,
         None,

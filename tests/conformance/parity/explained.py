@@ -69,6 +69,12 @@ def _pairs(pairs: tuple[Pair, ...]) -> Callable[[Request, str, Any, Any], bool]:
     return _errors(lambda ours, theirs: is_one_of(pairs, ours, theirs))
 
 
+def _errors_of_engines(request: Request, path: str, ours: Any, theirs: Any) -> bool:
+    if path == "stream.errors[n].message":  # behind tokens: all else of it is compared too
+        return any(re.fullmatch(pair.ours, ours) and re.fullmatch(pair.theirs, theirs) for pair in ENGINE)
+    return _pairs(ENGINE)(request, path, ours, theirs)
+
+
 def _cached_tokens(_: Request, path: str, ours: Any, theirs: Any) -> bool:
     caching = path.endswith(("prompt_tokens_details.cached_tokens", "prompt_tokens_details.created_cache_tokens"))
     return caching and isinstance(ours, int) and isinstance(theirs, int)
@@ -221,7 +227,7 @@ EXPLANATIONS = (
     ),
     Explanation(
         "errors of engines",
-        _pairs(ENGINE),
+        _errors_of_engines,
         "An error mid-reply states its cause: the engine, or a grammar that allows no further token.",
     ),
     Explanation(

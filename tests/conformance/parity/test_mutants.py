@@ -11,6 +11,7 @@ from tests.conformance.parity.canned import error, event, listed, reply, stream,
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.explained import explain
 from tests.conformance.parity.request import MESSAGES, RESPONSES, Reply, Request, chat
+from tokenwire.worker.vllm_engine.driver import GRAMMAR_STUCK, INTERNAL_ERROR
 
 WORDS = ["One", " two", " three", " four", " five"]
 REQUEST = chat("Count", logprobs=True, return_token_ids=True, stream=True)
@@ -190,6 +191,24 @@ def test_a_wrong_error_is_objected_to(name: str) -> None:
 
     assert objections(chat("Hi"), theirs, theirs) == []
     assert objections(chat("Hi"), ours, theirs)
+
+
+@pytest.mark.parametrize("message", [GRAMMAR_STUCK, INTERNAL_ERROR])
+def test_an_engines_error_may_state_its_cause(message: str) -> None:
+    """Before any token and behind some; anything else is objected to."""
+    unexplained = ("Internal server error", None, 500, "InternalServerError")
+    request = chat("Hi")
+
+    assert objections(request, error(message, *unexplained[1:]), error(*unexplained)) == []
+    ours, theirs, wrong = (failed(text) for text in (message, unexplained[0], "oops"))
+    assert objections(REQUEST, ours, theirs) == []
+    assert objections(REQUEST, wrong, theirs)
+
+
+def failed(message: str) -> Reply:
+    """Return a stream that breaks off with an error."""
+    body = {"error": {"message": message, "type": "InternalServerError", "param": None, "code": 500}}
+    return stream([*right()[:2], body])
 
 
 def test_a_wrong_whole_response_is_objected_to() -> None:
