@@ -47,11 +47,15 @@ def page() -> str:
     worker = WorkerMetrics(SimulatedEngine(SimulationSettings()), lambda: 0).registry
     engine = families("simulated", pb.Load(), 0, 0)
     return joined(
-        _INTRODUCTION, _table(_of(core.observers.metrics.registry)), _OUTCOMES, _WORKER, _table([*engine, *_of(worker)])
+        _INTRODUCTION,
+        _table(families_of(core.observers.metrics.registry)),
+        _OUTCOMES,
+        _WORKER,
+        _table([*engine, *families_of(worker)]),
     )
 
 
-def _of(registry: CollectorRegistry) -> Iterator[Metric]:
+def families_of(registry: CollectorRegistry) -> Iterator[Metric]:
     """Yield the families of a registry, in the order of their registration, with the names of their labels."""
     collectors: Iterable[Collector] = registry._collector_to_names
     for collector in collectors:
@@ -61,10 +65,11 @@ def _of(registry: CollectorRegistry) -> Iterator[Metric]:
 
 
 def _table(metrics: Iterable[Metric]) -> str:
-    return table(("metric", "type", "labels", "unit", ""), map(_row, metrics))
+    return table(("metric", "type", "labels", "unit", ""), map(row_of, metrics))
 
 
-def _row(family: Metric) -> tuple[str, ...]:
+def row_of(family: Metric) -> tuple[str, ...]:
+    """Return name, type, labels, unit and description of a family."""
     name = f"{family.name}_total" if family.type == "counter" else family.name
     labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ()))
     units = _UNITS.findall(name)

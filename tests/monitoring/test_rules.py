@@ -5,11 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.monitoring.files import DASHBOARD, ROOT, RULES, alerts, queries
+from scripts.reference.metrics import families_of, row_of
+from tests.monitoring.files import DASHBOARD, METRIC, ROOT, RULES, alerts, metrics, panels, queries, runbook_urls
+from tokenwire.coordinator.app import build_core
+from tokenwire.coordinator.settings import CoordinatorSettings
 
 RULES_TEST = Path(__file__).parent / "rules_test.yaml"
 PROMTOOL = shutil.which("promtool")
@@ -50,7 +54,57 @@ def test_queries_of_the_dashboard_can_be_parsed(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_is_what_the_script_prints() -> None:
-    """Who changes it changes scripts/dashboard.py."""
-    printed = subprocess.run([sys.executable, ROOT / "scripts" / "dashboard.py"], capture_output=True, check=True)
+    """It is changed in scripts/dashboard."""
+    program = [sys.executable, "-m", "scripts.dashboard"]
+    printed = subprocess.run(program, cwd=ROOT, capture_output=True, check=True)
 
     assert printed.stdout == DASHBOARD.read_bytes()
+
+
+def test_every_alert_links_to_its_section_of_the_guide() -> None:
+    """`runbook_url` is the page of the project's repository, with the alert's heading as anchor."""
+    repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    page = f"{repository}/blob/main/docs/guides/alerts.md"
+
+    assert runbook_urls() == {alert: f"{page}#{alert.lower()}" for alert in alerts()}
+
+
+def test_panels_have_units_and_do_not_overlap() -> None:
+    """Each panel has a unit of Grafana's, and a place of its own within the 24 columns."""
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        assert unit in {"none", "short", "s", "bytes", "percentunit", "reqps"} or unit.startswith("si:"), panel["title"]
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert taken.isdisjoint(cells), panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+
+
+def test_the_first_row_has_single_figures_and_latencies_have_heatmaps() -> None:
+    """The health of a fleet is seen at a glance, and the distribution behind each quantile."""
+    first = [panel["type"] for panel in panels()][:4]
+    heatmaps = [panel for panel in panels() if panel["type"] == "heatmap"]
+
+    assert first == ["stat"] * 4
+    assert len(heatmaps) == 2
+    for panel in heatmaps:
+        (target,) = panel["targets"]
+        assert target["format"] == "heatmap"
+        assert "sum by (le)" in target["expr"]
+
+
+def test_every_metric_and_label_of_a_query_is_registered() -> None:
+    """Alerts and panels use no metric of a coordinator, and group by no label, that its registry does not have."""
+    core = build_core(CoordinatorSettings(("unix:/nowhere",)))
+    labels = {row[0].strip("`"): row[2] for row in map(row_of, families_of(core.observers.metrics.registry))}
+    own = {name for name in metrics() if not name.startswith("vllm:")}
+
+    assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in own} <= labels.keys()
+    for query in queries():
+        names = [re.sub(r"_(bucket|sum|count)$", "", name) for name in METRIC.findall(query)]
+        if not any(name.startswith("vllm:") for name in names):
+            grouped = {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")}
+            known = {label for name in names for label in re.findall(r"`(\w+)`", labels[name])}
+            assert grouped <= known | {"le", "instance"}, query

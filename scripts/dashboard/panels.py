@@ -1,25 +1,25 @@
-"""Prints the Grafana dashboard: python scripts/dashboard.py > deploy/k8s/tokenwire/files/dashboard.json.
+"""The panels of the Grafana dashboard and their queries, in their order on the page."""
 
-One file of over 300 lines, because most of it is one table: the panels in their order on the page.
-"""
+from dataclasses import dataclass, field
+from typing import Literal
 
-import json
-import sys
-from dataclasses import dataclass
-from typing import Any
-
-_COLUMNS = 24
-_HEIGHT = 8
-_DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_OURS = 'namespace=~"$namespace", job=~"$job"'
-_MODEL = f'{_OURS}, model=~"$model"'
+_SELECTED = 'namespace=~"$namespace", job=~"$job"'
+_MODEL = f'{_SELECTED}, model=~"$model"'
 _WORKER = f'{_MODEL}, worker=~"$worker"'
-_ENGINE = f'{_OURS}, worker=~"$worker"'
+_ENGINE = f'{_SELECTED}, worker=~"$worker"'
+VARIABLES = {
+    "namespace": "label_values(tokenwire_build_info, namespace)",
+    "job": 'label_values(tokenwire_build_info{namespace=~"$namespace"}, job)',
+    "model": f"label_values(tokenwire_worker_state{{{_SELECTED}}}, model)",
+    "worker": f"label_values(tokenwire_worker_state{{{_MODEL}}}, worker)",
+}
+"""What the page can be narrowed to, and the query for the values of each."""
+TOKENS_PER_S = "si:tok/s"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart: queries by their legend."""
+    """A panel: queries by their legend."""
 
     title: str
     what: str
@@ -27,11 +27,31 @@ class Panel:
     queries: dict[str, str]
     width: int = 8
     stacked: bool = False
+    kind: Literal["timeseries", "stat", "heatmap"] = "timeseries"
+    colours: dict[float, str] = field(default_factory=dict)
+    """The colour of a single figure from a value on."""
+
+    @property
+    def height(self) -> int:
+        """The height in the units of Grafana's grid."""
+        return 4 if self.kind == "stat" else 8
+
+
+def figure(title: str, what: str, unit: str, query: str, colours: dict[float, str] | None = None) -> Panel:
+    """Return a panel with one figure."""
+    return Panel(title, what, unit, {"": query}, width=6, kind="stat", colours=colours or {})
+
+
+def heatmap(title: str, metric: str) -> Panel:
+    """Return a heatmap of the buckets of a histogram."""
+    buckets = f"sum by (le) (increase({metric}_bucket{{{_MODEL}}}[$__rate_interval]))"
+    return Panel(title, "Observations by bucket.", "s", {"{{le}}": buckets}, 12, kind="heatmap")
 
 
 def rate(metric: str, *by: str, where: str = _MODEL) -> str:
     """Return the summed rate of a counter."""
-    return f"sum by ({', '.join(by)}) (rate({metric}{{{where}}}[$__rate_interval]))"
+    grouping = f" by ({', '.join(by)}) " if by else ""
+    return f"sum{grouping}(rate({metric}{{{where}}}[$__rate_interval]))"
 
 
 def quantiles(metric: str) -> dict[str, str]:
@@ -45,6 +65,11 @@ def of_workers(metric: str) -> dict[str, str]:
     return {"{{worker}}": f"max by (worker) ({metric}{{{_WORKER}}})"}
 
 
+def of_coordinators(metric: str) -> dict[str, str]:
+    """Return a gauge of each coordinator."""
+    return {"{{instance}}": f"sum by (instance) ({metric}{{{_SELECTED}}})"}
+
+
 def of_engines(expression: str) -> str:
     """Return the sum of a worker's engines, which all coordinators relay."""
     return f"sum by (worker) (max by (worker, engine) ({expression}))"
@@ -54,7 +79,39 @@ _RATIO = rate("tokenwire_prompt_tokens_cached_total", "model") + " / " + rate("t
 _HITS = rate("vllm:prefix_cache_hits_total", "worker", where=_ENGINE)
 _QUERIES = rate("vllm:prefix_cache_queries_total", "worker", where=_ENGINE)
 
+_FAILED = rate("tokenwire_requests_total", where=f'{_MODEL}, model!="", outcome=~"error|unavailable|deadline|rejected"')
+_FINISHED = rate("tokenwire_requests_total", where=f'{_MODEL}, model!=""')
+
 ROWS: dict[str, list[Panel]] = {
+    "Now": [
+        figure(
+            "Ready workers",
+            "Workers that are ready for any coordinator.",
+            "none",
+            f'sum(max by (model, worker) (tokenwire_worker_state{{{_WORKER}, state="ready"}}))',
+            {0: "red", 1: "green"},
+        ),
+        figure(
+            "Tokens per second",
+            "Sent to clients; counted when a request ends.",
+            TOKENS_PER_S,
+            rate("tokenwire_completion_tokens_total"),
+        ),
+        figure(
+            "Error rate",
+            "Fraction of the requests that were rejected, timed out, found no worker, or ended with a server error.",
+            "percentunit",
+            f"({_FAILED} or 0 * {_FINISHED}) / ({_FINISHED} > 0)",
+            {0: "green", 0.02: "red"},
+        ),
+        figure(
+            "Time to first token, p95",
+            "Including time in the queue.",
+            "s",
+            f"histogram_quantile(0.95, {rate('tokenwire_time_to_first_token_seconds_bucket', 'le')})",
+            {0: "green", 10: "red"},
+        ),
+    ],
     "Traffic": [
         Panel(
             "Requests",
@@ -70,7 +127,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Tokens",
             "Completion and prompt tokens.",
-            "short",
+            TOKENS_PER_S,
             {
                 "{{model}} completion": rate("tokenwire_completion_tokens_total", "model"),
                 "{{model}} prompt": rate("tokenwire_prompt_tokens_total", "model"),
@@ -79,7 +136,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Finished sequences",
             "By finish reason.",
-            "short",
+            "si:seq/s",
             {"{{reason}}": rate("tokenwire_sequences_finished_total", "reason")},
             stacked=True,
         ),
@@ -109,6 +166,8 @@ ROWS: dict[str, list[Panel]] = {
             "s",
             quantiles("tokenwire_time_per_output_token_seconds"),
         ),
+        heatmap("Time to first token, distribution", "tokenwire_time_to_first_token_seconds"),
+        heatmap("Time between tokens, distribution", "tokenwire_inter_token_latency_seconds"),
     ],
     "Queue": [
         Panel(
@@ -151,8 +210,8 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Failovers",
             "Sequences that lost their worker; resumed and replayed ones continued on another.",
-            "short",
-            {"{{result}}": rate("tokenwire_failover_sequences_total", "result", where=_OURS)},
+            "si:seq/s",
+            {"{{result}}": rate("tokenwire_failover_sequences_total", "result", where=_SELECTED)},
         ),
     ],
     "Saved and wasted work": [
@@ -160,7 +219,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Overshoot tokens",
             "Received for sequences that had already ended or been aborted.",
-            "short",
+            TOKENS_PER_S,
             {"{{model}}": rate("tokenwire_overshoot_tokens_total", "model")},
             12,
         ),
@@ -178,13 +237,13 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Generated tokens",
             "For all coordinators.",
-            "short",
+            TOKENS_PER_S,
             {"{{worker}}": of_engines(f"rate(vllm:generation_tokens_total{{{_ENGINE}}}[$__rate_interval])")},
         ),
         Panel(
             "Prompt tokens",
             "For all coordinators.",
-            "short",
+            TOKENS_PER_S,
             {"{{worker}}": of_engines(f"rate(vllm:prompt_tokens_total{{{_ENGINE}}}[$__rate_interval])")},
         ),
         Panel(
@@ -199,7 +258,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel(
             "Preemptions",
             "Sequences preempted for lack of KV cache.",
-            "short",
+            "si:seq/s",
             {"{{worker}}": of_engines(f"rate(vllm:num_preemptions_total{{{_ENGINE}}}[$__rate_interval])")},
         ),
     ],
@@ -210,7 +269,7 @@ ROWS: dict[str, list[Panel]] = {
             "s",
             {
                 "{{instance}} p99": "histogram_quantile(0.99, "
-                + rate("tokenwire_event_loop_lag_seconds_bucket", "instance", "le", where=_OURS)
+                + rate("tokenwire_event_loop_lag_seconds_bucket", "instance", "le", where=_SELECTED)
                 + ")"
             },
         ),
@@ -218,100 +277,17 @@ ROWS: dict[str, list[Panel]] = {
             "CPU",
             "Seconds per second.",
             "short",
-            {"{{instance}}": rate("process_cpu_seconds_total", "instance", where=_OURS)},
+            {"{{instance}}": rate("process_cpu_seconds_total", "instance", where=_SELECTED)},
         ),
-        Panel(
-            "Memory",
-            "Resident set size.",
-            "bytes",
-            {"{{instance}}": f"sum by (instance) (process_resident_memory_bytes{{{_OURS}}})"},
-        ),
-        Panel(
-            "Requests in flight",
-            "",
-            "short",
-            {"{{instance}}": f"sum by (instance) (tokenwire_requests_in_flight{{{_OURS}}})"},
-        ),
-        Panel("File descriptors", "", "short", {"{{instance}}": f"sum by (instance) (process_open_fds{{{_OURS}}})"}),
+        Panel("Memory", "Resident set size.", "bytes", of_coordinators("process_resident_memory_bytes")),
+        Panel("Requests in flight", "", "short", of_coordinators("tokenwire_requests_in_flight")),
+        Panel("File descriptors", "", "short", of_coordinators("process_open_fds")),
         Panel(
             "Versions",
             "Coordinators by version.",
             "short",
-            {"{{version}}": f"count by (version) (tokenwire_build_info{{{_OURS}}})"},
+            {"{{version}}": f"count by (version) (tokenwire_build_info{{{_SELECTED}}})"},
             stacked=True,
         ),
     ],
 }
-
-
-def dashboard() -> dict[str, Any]:
-    """Return the dashboard in Grafana's import format."""
-    return {
-        "title": "tokenwire",
-        "uid": "tokenwire",
-        "tags": ["tokenwire", "vllm"],
-        "schemaVersion": 39,
-        "editable": True,
-        "refresh": "30s",
-        "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": _variables()},
-        "panels": _panels(),
-    }
-
-
-def _variables() -> list[dict[str, Any]]:
-    queries = {
-        "namespace": "label_values(tokenwire_build_info, namespace)",
-        "job": 'label_values(tokenwire_build_info{namespace=~"$namespace"}, job)',
-        "model": f"label_values(tokenwire_worker_state{{{_OURS}}}, model)",
-        "worker": f"label_values(tokenwire_worker_state{{{_MODEL}}}, worker)",
-    }
-    source = {"name": "datasource", "type": "datasource", "query": "prometheus"}
-    common = {"type": "query", "datasource": _DATASOURCE, "refresh": 2, "includeAll": True, "multi": True, "sort": 1}
-    variables = [
-        {"name": name, "query": query, **common, "current": {"text": "All", "value": "$__all"}}
-        for name, query in queries.items()
-    ]
-    for variable in variables:
-        if variable["name"] != "job":  # All jobs are those of coordinators; of the rest, there may be none.
-            variable["allValue"] = ".*"
-    return [source, *variables]
-
-
-def _panels() -> list[dict[str, Any]]:
-    panels: list[dict[str, Any]] = []
-    top = 0
-    for title, charts in ROWS.items():
-        panels.append({"type": "row", "title": title, "gridPos": {"x": 0, "y": top, "w": _COLUMNS, "h": 1}})
-        top, left = top + 1, 0
-        for chart in charts:
-            if left + chart.width > _COLUMNS:
-                top, left = top + _HEIGHT, 0
-            panels.append(_panel(chart, {"x": left, "y": top, "w": chart.width, "h": _HEIGHT}))
-            left += chart.width
-        top += _HEIGHT
-    return [{"id": number, **panel} for number, panel in enumerate(panels, 1)]
-
-
-def _panel(chart: Panel, position: dict[str, int]) -> dict[str, Any]:
-    custom: dict[str, Any] = {"fillOpacity": 10, "showPoints": "never"}
-    if chart.stacked:
-        custom = {**custom, "fillOpacity": 40, "stacking": {"mode": "normal"}}
-    return {
-        "type": "timeseries",
-        "title": chart.title,
-        "description": chart.what,
-        "datasource": _DATASOURCE,
-        "gridPos": position,
-        "fieldConfig": {"defaults": {"unit": chart.unit, "min": 0, "custom": custom}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
-        "targets": [
-            {"refId": chr(ord("A") + index), "datasource": _DATASOURCE, "expr": query, "legendFormat": legend}
-            for index, (legend, query) in enumerate(chart.queries.items())
-        ],
-    }
-
-
-if __name__ == "__main__":
-    json.dump(dashboard(), sys.stdout, indent=1)
-    print()
