@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from tokenwire.coordinator.api.service_info import service_routes
 from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS, page_routes
 from tokenwire.coordinator.api.status_page.snapshot import Snapshot
 from tokenwire.coordinator.api.tokens.routes import token_routes
-from tokenwire.coordinator.auth.api_keys import open_keys
+from tokenwire.coordinator.auth.api_keys import ApiKeys, open_keys
 from tokenwire.coordinator.auth.authenticator import FREE_PATHS, Authenticator
 from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.admin import FleetAdmin
@@ -68,6 +68,8 @@ class Core:
     """What the routes serve: the workers and all that is between them and a request."""
 
     coordinator_id: str
+    keys: Callable[[], ApiKeys] | None
+    """The current API keys; None if no key is required."""
     readiness: Readiness
     models: ModelDirectory
     pool: WorkerPool
@@ -154,15 +156,23 @@ def build_core(settings: CoordinatorSettings) -> Core:
     )
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     status = FleetStatus(pool, admin)
-    observers = _observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness)
-    return Core(coordinator_id, readiness, models, pool, queue, failover, history, generation, admin, status, observers)
+    keys = open_keys(settings.auth)
+    observers = _observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys)
+    return Core(
+        coordinator_id, keys, readiness, models, pool, queue, failover, history, generation, admin, status, observers
+    )
 
 
 def _observers(
-    settings: CoordinatorSettings, pool: WorkerPool, collector: FleetCollector, readiness: Readiness
+    settings: CoordinatorSettings,
+    pool: WorkerPool,
+    collector: FleetCollector,
+    readiness: Readiness,
+    keys: Callable[[], ApiKeys] | None,
 ) -> Observers:
     siblings = Siblings(settings.siblings_dir)
-    metrics = Metrics(collector, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight)
+    tenants = None if keys is None else lambda: keys().tenants
+    metrics = Metrics(collector, Relay(lambda: pool.sessions), siblings, lambda: readiness.in_flight, tenants)
     traffic = TrafficSamples(lambda: pool.sessions, pool.stats_by_model) if settings.status_page else None
     return Observers(metrics, siblings, traffic)
 
@@ -197,7 +207,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     if core.observers.traffic is not None:
         snapshot = Snapshot(core.coordinator_id, pool, core.status, models, queue, core.readiness)
         router.include(page_routes(snapshot, core.observers.traffic, core.observers.siblings))
-    keys = open_keys(settings.auth)
+    keys = core.keys
     free_paths = FREE_PATHS | DOCUMENTATION_PATHS | (PAGE_PATHS if settings.status_page else frozenset())
     security = Security(keys is not None, settings.admin.admin_key is not None, free_paths, authorization.guards)
     router.include(documentation_routes(router.routes, security))

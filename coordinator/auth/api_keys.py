@@ -39,10 +39,12 @@ class Key:
 class ApiKeys:
     """The valid keys. Neither its repr nor its str reveal them."""
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_keys", "tenants")
 
     def __init__(self, keys: Iterable[Key]) -> None:
         self._keys = {key.digest: key for key in keys}
+        self.tenants = frozenset(key.tenant for key in self._keys.values())
+        """The tenants that have a key."""
 
     def find(self, candidate: bytes) -> Key | None:
         """Return the key that matches a candidate; None if invalid."""

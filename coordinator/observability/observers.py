@@ -19,7 +19,8 @@ class Observers:
 
     def listeners(self) -> list[RequestListener]:
         """Return those that count requests."""
-        return [self.metrics.requests] if self.traffic is None else [self.metrics.requests, self.traffic]
+        listeners = (self.metrics.requests, self.metrics.tenants, self.traffic)
+        return [listener for listener in listeners if listener is not None]
 
     async def start(self) -> None:
         """Start timers, and serve the sibling processes."""

@@ -9,7 +9,8 @@ from prometheus_client.registry import Collector
 
 from scripts.reference.markdown import page as joined
 from scripts.reference.markdown import table
-from tokenwire.coordinator.app import build_core
+from tokenwire.coordinator.app import Core, build_core
+from tokenwire.coordinator.auth.api_keys import AuthSettings, Key
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.services.metrics import WorkerMetrics
@@ -31,7 +32,8 @@ _OUTCOMES = """Outcomes: `ok`; `invalid` (4xx); `rejected` (429); `unavailable` 
 server's timeout expired); `error` (other 5xx, also in the middle of a stream, whose code is 200);
 `client_disconnected`; `client_slow` (disconnected because it did not read).
 
-Cardinality is bounded: routes and outcomes are fixed, models are those that were served, workers the current ones.
+Cardinality is bounded: routes and outcomes are fixed, models are those that were served, workers the current ones,
+tenants those that have [keys](../guides/tenants.md) now; without keys there is no family of tenants.
 Beside these, a coordinator returns the `vllm:` gauges and counters of its workers,
 [relayed](../guides/monitoring.md#metrics-of-workers)."""
 _WORKER = """## Of a worker
@@ -43,7 +45,7 @@ _UNITS = re.compile("_(seconds|bytes|ratio|tokens)(?=_|$)")
 
 def page() -> str:
     """Return the page."""
-    core = build_core(CoordinatorSettings(("unix:/nowhere",)))
+    core = core_with_keys()
     worker = WorkerMetrics(SimulatedEngine(SimulationSettings()), lambda: 0).registry
     engine = families("simulated", pb.Load(), 0, 0)
     return joined(
@@ -53,6 +55,11 @@ def page() -> str:
         _WORKER,
         _table([*engine, *families_of(worker)]),
     )
+
+
+def core_with_keys() -> Core:
+    """Return a coordinator whose registry has all families, those of tenants too."""
+    return build_core(CoordinatorSettings(("unix:/nowhere",), auth=AuthSettings(keys=(Key(b"", "tenant"),))))
 
 
 def families_of(registry: CollectorRegistry) -> Iterator[Metric]:

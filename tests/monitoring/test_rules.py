@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.reference.metrics import families_of, row_of
+from scripts.reference.metrics import core_with_keys, families_of, row_of
 from tests.monitoring.files import DASHBOARD, METRIC, ROOT, RULES, alerts, metrics, panels, queries, runbook_urls
-from tokenwire.coordinator.app import build_core
-from tokenwire.coordinator.settings import CoordinatorSettings
 
 RULES_TEST = Path(__file__).parent / "rules_test.yaml"
 PROMTOOL = shutil.which("promtool")
@@ -97,7 +95,7 @@ def test_the_first_row_has_single_figures_and_latencies_have_heatmaps() -> None:
 
 def test_every_metric_and_label_of_a_query_is_registered() -> None:
     """Alerts and panels use no metric of a coordinator, and group by no label, that its registry does not have."""
-    core = build_core(CoordinatorSettings(("unix:/nowhere",)))
+    core = core_with_keys()
     labels = {row[0].strip("`"): row[2] for row in map(row_of, families_of(core.observers.metrics.registry))}
     own = {name for name in metrics() if not name.startswith("vllm:")}
 

@@ -1,7 +1,7 @@
 """All metrics of one coordinator process, and their exposition to Prometheus."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 
@@ -10,6 +10,7 @@ from tokenwire.coordinator.observability.metrics.exposition import Exposition
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.metrics.request_metrics import RequestMetrics
+from tokenwire.coordinator.observability.metrics.tenants import TenantMetrics
 from tokenwire.coordinator.observability.siblings import Siblings
 
 _LAG_INTERVAL_S = 0.25
@@ -25,11 +26,16 @@ class Metrics:
         workers: Relay | None = None,
         siblings: Siblings | None = None,
         in_flight: Callable[[], float] = lambda: 0,
+        tenants: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        """`siblings` are the other processes of the port, `in_flight` counts requests."""
+        """`siblings` are the other processes of the port, `in_flight` counts requests, `tenants` have keys."""
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry, in_flight)
         """The listener for requests."""
+        self.tenants = None if tenants is None else TenantMetrics(tenants)
+        """The listener for requests of tenants; None if no key is required."""
+        if self.tenants is not None:
+            self.registry.register(self.tenants)
         self.registry.register(fleet)
         ProcessCollector(registry=self.registry)
         info = Gauge("tokenwire_build_info", "1, with the version.", ("version",), registry=self.registry)

@@ -1,0 +1,60 @@
+"""Metrics by tenant: apart from those by model, so that there are few series."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tokenwire.coordinator.observability.record import RequestRecord
+
+
+class TenantMetrics(Collector):
+    """A listener that counts the requests and tokens of the tenants that have keys now.
+
+    A tenant whose last key was removed has no series, and starts at zero if it returns.
+    """
+
+    def __init__(self, tenants: Callable[[], Collection[str]]) -> None:
+        self._tenants = tenants
+        self._requests: Counter[tuple[str, str]] = Counter()
+        self._prompt_tokens: Counter[str] = Counter()
+        self._completion_tokens: Counter[str] = Counter()
+
+    def on_end(self, record: RequestRecord) -> None:
+        """Count a finished request with a valid key."""
+        tenant = record.tenant
+        if not tenant:
+            return
+        self._requests[tenant, record.outcome] += 1
+        if record.placed_at is not None:
+            self._prompt_tokens[tenant] += record.prompt_tokens
+            self._completion_tokens[tenant] += record.completion_tokens
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all families."""
+        self._forget_removed()
+        requests = CounterMetricFamily(
+            "tokenwire_tenant_requests",
+            "Finished HTTP requests with a key of the tenant; `rejected` are those over its limits or the queue's.",
+            labels=("tenant", "outcome"),
+        )
+        for key, count in self._requests.items():
+            requests.add_metric(key, count)
+        yield requests
+        for name, text, counts in (
+            ("prompt", "Prompt tokens of the tenant's requests that were dispatched to a worker.", self._prompt_tokens),
+            ("completion", "Tokens sent to the tenant's clients.", self._completion_tokens),
+        ):
+            tokens = CounterMetricFamily(f"tokenwire_tenant_{name}_tokens", text, labels=("tenant",))
+            for tenant, count in counts.items():
+                tokens.add_metric((tenant,), count)
+            yield tokens
+
+    def _forget_removed(self) -> None:
+        current = self._tenants()
+        for key in [key for key in self._requests if key[0] not in current]:
+            del self._requests[key]
+        for counts in (self._prompt_tokens, self._completion_tokens):
+            for tenant in counts.keys() - current:
+                del counts[tenant]
