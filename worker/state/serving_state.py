@@ -1,4 +1,7 @@
-"""Applies admin operations to the engine, one at a time, and publishes the serving state they lead to."""
+"""Applies admin operations to the engine, one at a time, and publishes the serving state they lead to.
+
+One class beyond the usual length, since every operation changes the same state under the same lock.
+"""
 
 import asyncio
 import contextlib

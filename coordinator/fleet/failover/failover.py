@@ -1,4 +1,7 @@
-"""The outermost layer of the fleet: resumes the sequences of lost and draining workers on others."""
+"""The outermost layer of the fleet: resumes the sequences of lost and draining workers on others.
+
+One class beyond the usual length, since losses, drains, aborts and submissions walk over the same sequences.
+"""
 
 import asyncio
 import functools

@@ -1,4 +1,7 @@
-"""A request that outlives its worker: each sequence keeps its tokens, so that another worker can resume it."""
+"""A request that outlives its worker: each sequence keeps its tokens, so that another worker can resume it.
+
+One file beyond the usual length, since a request and its sequences change each other's state.
+"""
 
 import math
 import time

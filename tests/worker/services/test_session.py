@@ -1,4 +1,7 @@
-"""One coordinator's session on the worker's side: each slot gets exactly one terminal event, whatever happens."""
+"""One coordinator's session on the worker's side: each slot gets exactly one terminal event, whatever happens.
+
+One file, since all tests are of one class with the same fake engine.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,6 +1,7 @@
 """The real vLLM behind the engine interface: both drivers give the same output, and each sequence ends once.
 
 Every test that takes `run` runs with CoreDriver first and then with GenerateDriver on the same engine.
+One file, since its tests share one engine, which is slow to start.
 """
 
 import asyncio

@@ -1,0 +1,43 @@
+"""Files are short enough to be read at a sitting, or say why they are not."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("benchmarks", "coordinator", "examples", "scripts", "tests", "tokenwire", "worker")
+MOST_LINES = 300
+MOST_LINES_OF_A_FUNCTION = 40
+REASONS = (" beyond the usual length, ", "One file, since ")
+"""How the reason begins in the docstring of a longer file."""
+
+
+def sources() -> list[Path]:
+    """Return the files that people wrote."""
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]  # follows no links
+    return [path for path in found if not path.is_relative_to(ROOT / "tokenwire" / "v1") and ".cache" not in path.parts]
+
+
+def test_long_files_say_why_they_are() -> None:
+    """In the docstring of the module."""
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in sources()}
+    long = {name for name, text in texts.items() if text.count("\n") > MOST_LINES}
+    explained = {
+        name for name in long if any(reason in (ast.get_docstring(ast.parse(texts[name])) or "") for reason in REASONS)
+    }
+
+    assert len(texts) > 500
+    assert long - explained == set()
+
+
+def test_functions_are_short() -> None:
+    """Those of the source; tests and scripts may tell a longer story."""
+    long = {
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path in sources()
+        if path.relative_to(ROOT).parts[0] in ("coordinator", "tokenwire", "worker")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    }
+
+    assert long == set()
