@@ -51,7 +51,7 @@ format: .venv/.dev  ## format with ruff and buf
 proto: .venv/.dev  ## regenerate tokenwire/v1 from proto/
 	$(VENV)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
 
-reference: .venv/.dev  ## write the generated pages of docs/reference and the chart's schema of options
+reference: .venv/.dev  ## write the generated pages of docs/reference, the chart's README and its schema of options
 	$(VENV)/python -m tokenwire.cli.reference
 	$(VENV)/python -m scripts.reference
 

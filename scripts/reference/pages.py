@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.reference import errors, http, metrics, protocol
+from scripts.reference import chart, errors, http, metrics, protocol
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+ROOT = Path(__file__).parents[2]
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "errors.md": errors.page,
-    "http.md": http.page,
-    "metrics.md": metrics.page,
-    "protocol.md": protocol.page,
+    "deploy/k8s/tokenwire/README.md": chart.page,
+    "docs/reference/errors.md": errors.page,
+    "docs/reference/http.md": http.page,
+    "docs/reference/metrics.md": metrics.page,
+    "docs/reference/protocol.md": protocol.page,
 }

@@ -1,4 +1,4 @@
-"""The commands that README.md, docs/ and examples/README.md show."""
+"""The commands that README.md, docs/, the examples and the chart show."""
 
 import re
 import shlex
@@ -11,6 +11,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "examples" / "README.md",
+    ROOT / "deploy" / "k8s" / "tokenwire" / "README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 _BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
