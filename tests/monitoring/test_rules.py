@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scripts.reference.metrics import core_with_keys, families_of, row_of
 from tests.monitoring.files import DASHBOARD, METRIC, ROOT, RULES, alerts, metrics, panels, queries, runbook_urls
@@ -29,6 +30,31 @@ def test_alerts_fire_when_they_should() -> None:
     """By Prometheus' own tool: each in its own trouble, none in a healthy fleet."""
     promtool("check", "rules", RULES)
     promtool("test", "rules", RULES_TEST)
+
+
+@needs_promtool
+def test_prometheus_accepts_the_scrape_configuration() -> None:
+    """With the rules that it loads."""
+    promtool("check", "config", ROOT / "deploy" / "prometheus.yml")
+
+
+def test_the_scrape_configuration_keeps_no_series_twice() -> None:
+    """Of vLLM's families, workers' own series are histograms, which coordinators do not relay."""
+    (worker,) = [
+        job
+        for job in yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text())["scrape_configs"]
+        if job["job_name"] == "tokenwire-worker"
+    ]
+    (relabelling,) = worker["metric_relabel_configs"]
+    assert relabelling["action"] == "keep"
+
+    def is_kept(name: str) -> bool:
+        return re.fullmatch(relabelling["regex"], name) is not None
+
+    assert is_kept("vllm:time_to_first_token_seconds_bucket")
+    assert is_kept("tokenwire_worker_sessions")
+    assert not is_kept("vllm:num_requests_running")
+    assert not is_kept("vllm:generation_tokens_total")
 
 
 def test_every_alert_is_tested_and_explained() -> None:
