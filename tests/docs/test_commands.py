@@ -26,6 +26,9 @@ NOT_RUN = {
     "pkill": "tests/e2e and `make faults` kill workers by their pid",
     "podman": "built by `make deploy-test`",
     "uv": "tests/packaging builds wheel and sdist",
+    "rm": "removes an environment that no test makes",
+    "sha256sum": "a release's files are not made by tests",
+    "uvx": "fetches a program that is no dependency",
     "vllm": "a load test of minutes",
 }
 """Programs that no test runs as the documents do, and why."""
