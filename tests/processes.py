@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -182,3 +183,18 @@ def wait_models(url: str, names: Collection[str], timeout_s: float = 60.0) -> No
     while missing := set(names) - {model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]}:
         assert time.monotonic() < deadline, f"{url} does not list {missing}"
         time.sleep(0.05)
+
+
+def snapshot(url: str) -> dict[str, Any]:
+    """Return what a coordinator of one process knows of its models and workers."""
+    (process,) = httpx.get(f"{url}/status.json").json()["processes"]
+    assert isinstance(process, dict)
+    return process
+
+
+def wait_routable(url: str, workers: int, timeout_s: float = 60.0) -> None:
+    """Wait until this number of workers gets requests: a coordinator is healthy with its first one."""
+    deadline = time.monotonic() + timeout_s
+    while sum(worker["routable"] for worker in snapshot(url)["workers"]) != workers:
+        assert time.monotonic() < deadline, snapshot(url)
+        time.sleep(0.02)

@@ -16,7 +16,16 @@ import httpx
 import pytest
 from openai import APIStatusError, OpenAI
 
-from tests.processes import Process, Service, coordinator, running, simulated_service, simulated_worker, wait_healthy
+from tests.processes import (
+    Process,
+    Service,
+    coordinator,
+    running,
+    simulated_service,
+    simulated_worker,
+    snapshot,
+    wait_healthy,
+)
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CHAT = "/v1/chat/completions"
@@ -215,7 +224,7 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
 def until_waiting(url: str, count: int) -> None:
     """Wait until this number of requests is queued."""
     deadline = time.monotonic() + 20
-    while sum(model["waiting_requests"] for model in httpx.get(f"{url}/status.json").json()["models"]) != count:
+    while sum(model["waiting_requests"] for model in snapshot(url)["models"]) != count:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

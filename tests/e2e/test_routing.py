@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.processes import Service, simulated_service
+from tests.processes import Service, simulated_service, wait_routable
 
 LONG = "Once upon a time there was a worker that remembered every word of a story. " * 10
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 3}
@@ -22,6 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with simulated_service(
         folder, "--sim-step-ms", "1", workers=2, coordinator_options=("--enable-debug-headers",)
     ) as service:
+        wait_routable(service.url, 2)
         yield service
 
 
@@ -37,7 +38,7 @@ def test_a_prompt_is_sent_to_the_worker_that_cached_its_prefix(service: Service)
 
     decisions = [HEADER.fullmatch(reply.headers["x-tokenwire-worker"]) for reply in replies]
     assert all(decisions)
-    assert len({decision[1] for decision in decisions if decision}) == 1
+    assert len({decision[1] for decision in decisions if decision}) == 1, decisions
     assert [decision[4] for decision in decisions if decision][1:] == ["holds a part of the prompt"] * 3
     prompt_tokens = replies[-1].json()["usage"]["prompt_tokens"]
     assert decisions[-1]
