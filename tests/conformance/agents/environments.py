@@ -1,6 +1,7 @@
 """Agents from the npm registry, installed once into tests/.cache, each run with its own home."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -97,12 +98,19 @@ def ask(name: str, url: str, model: str, home: Path, is_done: Callable[[str], bo
     command = [str(program_of(name)), *agent.command(model, "Say hello.")]
     with output.open("wb") as file:
         process = subprocess.Popen(
-            command, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # npm's script starts the program itself
         )
     try:
         _wait(process, lambda: is_done(output.read_text(errors="replace")), timeout_s)
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return output.read_text(errors="replace")
 
