@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,7 +25,7 @@ _STYLE = {
     "grid.alpha": 0.3,
     "legend.frameon": False,
     "lines.linewidth": 2,
-    "axes.prop_cycle": mpl.cycler(color=["#2a6fdb", "#e07b00", "#6b7280", "#16875b"]),
+    "axes.prop_cycle": cycler(color=["#2a6fdb", "#e07b00", "#6b7280", "#16875b"]),
 }
 _SIZE = (9, 3.6)
 _KILLS = {
