@@ -248,5 +248,5 @@ class CoordinatorSettings:
             check_source(worker)
             if is_vllm_http(worker) and self.tokenizer is None:
                 raise InvalidRequest(f"--worker {worker}: a plain vLLM server needs --tokenizer DIR too")
-        if self.auth.asks and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):
+        if self.auth.enabled and self.admin.admin_key is None and (self.admin.rl_routes or self.admin.lora_routes):
             raise InvalidRequest("With API keys, admin routes need an admin key: --admin-key-file")

@@ -81,7 +81,7 @@ class AuthSettings:
     )
 
     @property
-    def asks(self) -> bool:
+    def enabled(self) -> bool:
         """Whether a key is required."""
         return self.file is not None or bool(self.keys)
 

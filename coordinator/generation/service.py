@@ -192,13 +192,13 @@ async def _take_turns(position: int) -> None:
         await asyncio.sleep(0)
 
 
-def _with_defaults(asked: pb.SamplingParams, model: ServedModel) -> pb.SamplingParams:
+def _with_defaults(requested: pb.SamplingParams, model: ServedModel) -> pb.SamplingParams:
     """Return sampling parameters with the model's defaults for those that a request does not set."""
     sampling = pb.SamplingParams()
     sampling.CopyFrom(model.sampling_defaults)
-    sampling.MergeFrom(asked)
+    sampling.MergeFrom(requested)
     if model.stop_token_ids:
-        sampling.stop_token_ids.extend([each for each in model.stop_token_ids if each not in asked.stop_token_ids])
+        sampling.stop_token_ids.extend([each for each in model.stop_token_ids if each not in requested.stop_token_ids])
     return sampling
 
 

@@ -1,4 +1,4 @@
-"""Settings of the API: what replies contain by default, and which fields and routes are allowed."""
+"""Settings of replies and of the API above: what replies contain by default, which fields and routes are allowed."""
 
 from dataclasses import dataclass
 from typing import Literal

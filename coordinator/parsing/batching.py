@@ -18,7 +18,7 @@ _STRUCTURE = re.compile(r'["<\n]')
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ParserBudget:
     """CPU budget of a parser."""
 
     per_token_s: float = 30e-6
@@ -32,18 +32,18 @@ class Pace:
 class BatchingFeed:
     """Feeds one parser. Its deltas add up to what the parser would return for single tokens."""
 
-    __slots__ = ("_called_at", "_cost", "_escaped", "_ids", "_marks", "_pace", "_parser", "_splits_text", "_texts")
+    __slots__ = ("_budget", "_called_at", "_cost", "_escaped", "_ids", "_marks", "_parser", "_splits_text", "_texts")
 
-    def __init__(self, parser: RawParser, marks: Collection[int], splits_text: bool, pace: Pace) -> None:
+    def __init__(self, parser: RawParser, marks: Collection[int], splits_text: bool, budget: ParserBudget) -> None:
         """`marks` are ids that are passed alone; `splits_text`: so is text with structural characters."""
         self._parser = parser
         self._marks = marks
         self._splits_text = splits_text
-        self._pace = pace
+        self._budget = budget
         self._texts: list[str] = []
         self._ids: list[int] = []
         self._cost = 0.0
-        self._called_at = pace.wall_clock()
+        self._called_at = budget.wall_clock()
         self._escaped = False
 
     def feed(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
@@ -56,8 +56,8 @@ class BatchingFeed:
         self._ids += token_ids
         if not text:
             return None  # an incomplete character: the parser needs its tokens together to count them all
-        pace = self._pace
-        if self._cost <= len(self._ids) * pace.per_token_s or pace.wall_clock() - self._called_at >= pace.wait_s:
+        budget = self._budget
+        if self._cost <= len(self._ids) * budget.per_token_s or budget.wall_clock() - self._called_at >= budget.wait_s:
             return self._call_gathered()
         return None
 
@@ -81,11 +81,11 @@ class BatchingFeed:
         return self._call(text, token_ids, False)
 
     def _call(self, text: str, token_ids: list[int], finished: bool) -> MessageDelta | None:
-        pace = self._pace
-        started = pace.cpu_clock()
+        budget = self._budget
+        started = budget.cpu_clock()
         delta = self._parser.feed(text, token_ids, finished)
-        self._cost = pace.cpu_clock() - started
-        self._called_at = pace.wall_clock()
+        self._cost = budget.cpu_clock() - started
+        self._called_at = budget.wall_clock()
         return delta
 
 

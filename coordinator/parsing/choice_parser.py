@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tokenwire.coordinator.parsing.batching import BatchingFeed, Pace
+from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, RawParser, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
@@ -28,11 +28,11 @@ class ChoiceParser:
         name: str,
         marks: Collection[int] = (),
         splits_text: bool = True,
-        pace: Pace | None = None,
+        budget: ParserBudget | None = None,
     ) -> None:
         """`name` is the operator's name of the parser; `marks` and `splits_text` are BatchingFeed's."""
         self._parser = parser
-        self._feed = BatchingFeed(parser, marks, splits_text, pace or Pace()).feed
+        self._feed = BatchingFeed(parser, marks, splits_text, budget or ParserBudget()).feed
         self._rules = rules
         self._name = name
         self._tools_streamed = False

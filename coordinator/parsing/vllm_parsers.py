@@ -16,7 +16,7 @@ from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
 from tokenwire.coordinator.parsing import grammar
-from tokenwire.coordinator.parsing.batching import Pace
+from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.brief_logs import shorten_errors
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary
@@ -64,11 +64,11 @@ class VllmParsers:
         settings: ParserSettings,
         model: ModelFacts,
         files: Mapping[str, bytes],
-        pace: Pace | None = None,
+        budget: ParserBudget | None = None,
         tokenizer: Any = None,
     ) -> None:
         """Load the parser classes, and the tokenizer from its files if it is not given. Raises ParserUnusable."""
-        self.pace = pace
+        self.budget = budget
         self.settings = settings
         self.is_harmony = model.kind(settings) == "gpt_oss"
         self.model_config = model.as_config(settings)
@@ -200,7 +200,7 @@ class VllmPlan:
             " with ".join(f"{what} {name}" for what, name in names.items() if name),
             parsers.marks,
             splits_text=not parsers.incremental,
-            pace=parsers.pace,
+            budget=parsers.budget,
         )
 
     def _new_parser(self, request: ChatCompletionRequest, cls: type[Parser] | None = None) -> Parser:

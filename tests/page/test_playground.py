@@ -31,7 +31,7 @@ def playground(page: Page, service: Service) -> Iterator[Page]:
 def test_a_reply_is_streamed_and_stopped(playground: Page, service: Service) -> None:
     """It grows; stopping aborts it on the worker, and what arrived stays in the conversation."""
     send(playground, "Go on", max_tokens=20_000)
-    playground.wait_for("document.querySelector('.assistant .said').textContent.length > 20")
+    playground.wait_for("document.querySelector('.assistant .reply-text').textContent.length > 20")
 
     playground.click("#chat-cancel")
 
@@ -49,7 +49,7 @@ def test_a_reply_shows_its_tokens(playground: Page, service: Service) -> None:
     tokens = playground.evaluate(
         "[...document.querySelectorAll('.tokens li')].map(each => each.innerText.split('\\n'))"
     )
-    said = playground.evaluate("document.querySelector('.assistant .said').textContent")
+    said = playground.evaluate("document.querySelector('.assistant .reply-text').textContent")
     (note,) = notes(playground)
     assert len(tokens) == 12
     assert "".join(text for text, _, _ in tokens).replace("␣", " ") == said
@@ -73,7 +73,7 @@ def test_a_conversation_continues_until_it_is_cleared(playground: Page, service:
     """Later requests have the earlier turns, also after a reload; a stop string ends a reply."""
     send(playground, "One", max_tokens=30, tokens=True)
     wait_replies(playground, 1)
-    first = playground.evaluate("document.querySelector('.assistant .said').textContent")
+    first = playground.evaluate("document.querySelector('.assistant .reply-text').textContent")
     log = playground.evaluate(LOG)
 
     playground.open("about:blank")

@@ -32,7 +32,7 @@ class CoordinatorOptions:
     """The pipe for the readiness signal."""
 
     @property
-    def front(self) -> PublicPort:
+    def public_port(self) -> PublicPort:
         """The address for clients."""
         settings = self.settings
         return PublicPort(settings.host, settings.port, settings.https.scheme, settings.status_page)
@@ -55,7 +55,9 @@ def command(given: Given) -> None:
     _import_parsers(settings)
     if options.listen_fd is None and settings.processes > 1:
         startup = Startup(settings.processes)
-        sys.exit(supervise_coordinators(sys.argv[1:], options.front, startup, stop_timeout_s=options.stop_timeout_s))
+        sys.exit(
+            supervise_coordinators(sys.argv[1:], options.public_port, startup, stop_timeout_s=options.stop_timeout_s)
+        )
     # Imported late: help is faster, and a supervising process stays small.
     with gc_disabled():
         from tokenwire.coordinator.server import CoordinatorServer

@@ -66,5 +66,5 @@ def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> i
     )
     second = ["coordinator", *arguments(COORDINATOR_OPTIONS, coordinator_values)]
     return supervise_coordinators(
-        second, coordinator.front, startup, before=[first], stop_timeout_s=coordinator.stop_timeout_s
+        second, coordinator.public_port, startup, before=[first], stop_timeout_s=coordinator.stop_timeout_s
     )

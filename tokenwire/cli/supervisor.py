@@ -92,7 +92,7 @@ class Supervisor:
 
 def supervise_coordinators(
     arguments: Sequence[str],
-    front: PublicPort,
+    public_port: PublicPort,
     startup: Startup,
     before: Sequence[ChildProcess] = (),
     stop_timeout_s: float = STOP_TIMEOUT_S,
@@ -101,8 +101,8 @@ def supervise_coordinators(
 
     Announces the service when all processes counted by `startup` are ready. Raises OSError if the port is in use.
     """
-    sockets = bind_shared(front.host, front.port, startup.parts)
-    front = replace(front, port=sockets[0].getsockname()[1])
+    sockets = bind_shared(public_port.host, public_port.port, startup.parts)
+    public_port = replace(public_port, port=sockets[0].getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # The directory in which processes of one port find each other.
         arguments = [*arguments, *(["--siblings-dir", private] if len(sockets) > 1 else [])]
@@ -115,7 +115,7 @@ def supervise_coordinators(
             )
             for number, bound in enumerate(sockets)
         ]
-        startup.begin(front.announce)
+        startup.begin(public_port.announce)
         return Supervisor([*before, *coordinators], before_stop=startup.end).run()
 
 

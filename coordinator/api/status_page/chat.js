@@ -33,7 +33,7 @@ export function startChat() {
 
 async function send(text) {
   const own = { role: "user", content: text };
-  const asked = [...messages(), own];
+  const history = [...messages(), own];
   showOwn(text);
   byId("chat-text").value = "";
   const controller = (running = new AbortController());
@@ -41,7 +41,7 @@ async function send(text) {
   setText(byId("chat-note"), "");
   setBusy(true);
   try {
-    for await (const piece of stream("v1/chat/completions", request(asked), controller.signal)) {
+    for await (const piece of stream("v1/chat/completions", request(history), controller.signal)) {
       if (piece instanceof Response) reply.begin(piece.headers);
       else followed(() => reply.take(piece));
     }
@@ -55,13 +55,13 @@ async function send(text) {
   setBusy(false);
 }
 
-function request(asked) {
+function request(history) {
   const maximum = byId("chat-max").valueAsNumber;
   const temperature = byId("chat-temperature").valueAsNumber;
   const stop = byId("chat-stop").value;
   return {
     model: byId("chat-model").value,
-    messages: asked,
+    messages: history,
     stream: true,
     stream_options: { include_usage: true },
     ...(Number.isNaN(maximum) ? {} : { max_tokens: maximum }),

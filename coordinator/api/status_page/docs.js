@@ -69,12 +69,12 @@ function parametersView(api, parameters) {
 }
 
 function answerView(api, status, answer) {
-  const told = answer.$ref ? api.components.responses[answer.$ref.split("/").pop()] : answer;
+  const response = answer.$ref ? api.components.responses[answer.$ref.split("/").pop()] : answer;
   const view = make("details");
   const summary = make("summary");
-  summary.append(make("code", "", status), make("span", "", told.description));
+  summary.append(make("code", "", status), make("span", "", response.description));
   view.append(summary);
-  for (const [type, { schema }] of Object.entries(told.content ?? {}))
+  for (const [type, { schema }] of Object.entries(response.content ?? {}))
     view.append(make("p", "note", type), schemaView(api, schema));
   return view;
 }

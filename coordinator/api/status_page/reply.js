@@ -5,7 +5,7 @@ import { make, setText } from "./elements.js";
 /** Add a turn to the log; return its elements. */
 export function addEntry(log, role, name) {
   const item = make("div", role);
-  const text = make("p", "said");
+  const text = make("p", "reply-text");
   item.append(make("p", "who", name), text);
   log.append(item);
   return { item, text };

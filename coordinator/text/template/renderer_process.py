@@ -68,15 +68,15 @@ class IsolatedRenderer:
 
     async def _exchange(self, request: bytes) -> dict[str, Any]:
         try:
-            return await self._ask(request)
+            return await self._call(request)
         except _ProcessLost:
             # Not necessarily because of this job: the process may have been killed before. Retry once.
             try:
-                return await self._ask(request)
+                return await self._call(request)
             except _ProcessLost as error:
                 raise _failed("needed too much memory, or crashed its renderer") from error
 
-    async def _ask(self, request: bytes) -> dict[str, Any]:
+    async def _call(self, request: bytes) -> dict[str, Any]:
         done = False
         try:
             pipes = await self._connect()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.clock import Clock
 from tests.coordinator.parsing.fakes import ScriptedParser
-from tokenwire.coordinator.parsing.batching import BatchingFeed, Pace
+from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, RawParser
 
 MARK = 99
@@ -26,8 +26,8 @@ class ExpensiveParser(ScriptedParser):
 
 def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_text: bool = True) -> BatchingFeed:
     """Return a feed with clocks that do not advance by themselves."""
-    pace = Pace(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock(0.0))
-    return BatchingFeed(parser, {MARK}, splits_text, pace)
+    budget = ParserBudget(per_token_s=per_token_s, cpu_clock=cpu, wall_clock=Clock(0.0))
+    return BatchingFeed(parser, {MARK}, splits_text, budget)
 
 
 def expensive(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
@@ -135,7 +135,7 @@ def test_text_is_delayed_only_up_to_the_limit() -> None:
     """A slow stream is passed on even if the parser is expensive."""
     cpu, wall = Clock(0.0), Clock(0.0)
     parser = ExpensiveParser(cpu)
-    feed = BatchingFeed(parser, (), True, Pace(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
+    feed = BatchingFeed(parser, (), True, ParserBudget(per_token_s=1.0, wait_s=2.0, cpu_clock=cpu, wall_clock=wall))
     feed.feed("x" * 1000, [1], False)
     wall.now = 1.9
     assert feed.feed("a", [2], False) is None

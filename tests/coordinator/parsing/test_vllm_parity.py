@@ -20,7 +20,7 @@ from tests.coordinator.parsing import loaded
 from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
 from tests.tokenizers import npm_tokenizer_files
-from tokenwire.coordinator.parsing.batching import Pace
+from tokenwire.coordinator.parsing.batching import ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, MessageParser, ParserPlan, merge
 from tokenwire.coordinator.text.detokenizer import TextRules, TextStreams
 from tokenwire.coordinator.text.tokenizer import Tokenizer
@@ -36,18 +36,18 @@ END = {"qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "llama3_2": "<|eot_id|>"
 END["deepseek_v3"] = "<｜end▁of▁sentence｜>"
 
 PACES = {
-    "never": Pace(per_token_s=float("inf")),
-    "as-configured": Pace(),
+    "never": ParserBudget(per_token_s=float("inf")),
+    "as-configured": ParserBudget(),
     # As if every call took long, and no time passed between tokens.
-    "always": Pace(per_token_s=0.0, cpu_clock=iter(range(10**9)).__next__, wall_clock=lambda: 0.0),
+    "always": ParserBudget(per_token_s=0.0, cpu_clock=iter(range(10**9)).__next__, wall_clock=lambda: 0.0),
 }
 
 
-def parsers_for(name: str, pace: str) -> "VllmParsers":
+def parsers_for(name: str, budget: str) -> "VllmParsers":
     """Load the parsers of a case, shared by cases because loading is slow."""
     case = CASES[name]
     parsers = copy(loaded.parsers(case.settings.tool_call_parser, case.settings.reasoning_parser, case.tokenizer))
-    parsers.pace = PACES[pace]
+    parsers.budget = PACES[budget]
     return parsers
 
 
@@ -88,9 +88,9 @@ def vllm_stream(name: str) -> dict[str, Any]:
     return asyncio.run(vllm_result(name, whole=False)) | {"reasoning_tokens": whole["reasoning_tokens"]}
 
 
-def plan_for(name: str, pace: str) -> ParserPlan:
+def plan_for(name: str, budget: str) -> ParserPlan:
     """Return our plan for a case."""
-    plan = parsers_for(name, pace).plan(CASES[name].body)
+    plan = parsers_for(name, budget).plan(CASES[name].body)
     assert plan is not None
     return plan
 
@@ -105,9 +105,9 @@ def feed(parser: MessageParser, texts: Any, step: list[int], eos: bool, finished
     return delta
 
 
-def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
+def our_stream(name: str, budget: str, steps: list[list[int]]) -> dict[str, Any]:
     """Stream through our parsers and join the deltas."""
-    case, plan = CASES[name], plan_for(name, pace)
+    case, plan = CASES[name], plan_for(name, budget)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
     texts, parser = TextStreams(tokenizer_for(case.tokenizer), rules).stream([1, 2, 3]), plan.parser([1, 2, 3])
     chunks: list[dict[str, Any]] = []
@@ -118,16 +118,16 @@ def our_stream(name: str, pace: str, steps: list[list[int]]) -> dict[str, Any]:
         finish = parser.finish_reason(case.reason) if last else None
         chunks.append({"choices": [{"delta": shown, "finish_reason": finish}]})
     message = add_up(chunks)
-    if parsers_for(name, pace).counts_reasoning:
+    if parsers_for(name, budget).counts_reasoning:
         message["reasoning_tokens"] = parser.reasoning_tokens([token_id for step in steps for token_id in step])
     return message
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("budget", PACES)
 @pytest.mark.parametrize("name", CASES)
-def test_streams_equal_vllms(name: str, pace: str) -> None:
+def test_streams_equal_vllms(name: str, budget: str) -> None:
     """Token by token, with any batching."""
-    assert our_stream(name, pace, [[token_id] for token_id in ids_of(CASES[name])]) == vllm_stream(name)
+    assert our_stream(name, budget, [[token_id] for token_id in ids_of(CASES[name])]) == vllm_stream(name)
 
 
 @pytest.mark.parametrize("seed", range(3))
