@@ -139,7 +139,7 @@ class RequestMiddleware:
             if account is not None:
                 account.enter()
         except TokenwireError as error:
-            await _refuse(error, context, scope, receive, send_with_headers)
+            await _reject(error, context, scope, receive, send_with_headers)
             return
         try:
             await self._app(scope, receive, send_with_headers)
@@ -176,7 +176,7 @@ class RequestMiddleware:
             headers[WORKER_HEADER] = context.handle.explain()  # final only now
 
 
-async def _refuse(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+async def _reject(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
     response = error_response(error, scope)
     length = context.headers.get(b"content-length", b"")
     if scope["method"] == "POST" and not (length.isdigit() and int(length) <= _SMALL_BODY_BYTES):

@@ -67,11 +67,11 @@ class Account:
         """Start a request, to be ended by `leave` unless this raises Overloaded."""
         limits = self.limits
         if limits.max_concurrent is not None and self._running >= limits.max_concurrent:
-            raise self._refusal(f"{limits.max_concurrent} requests at a time", 1.0)
+            raise self._rejection(f"{limits.max_concurrent} requests at a time", 1.0)
         if self._requests is not None and self._requests.available < 1:
-            raise self._refusal(f"{self._requests.limit} requests per minute", self._requests.wait_s(1))
+            raise self._rejection(f"{self._requests.limit} requests per minute", self._requests.wait_s(1))
         if self._tokens is not None and self._tokens.available < 1:
-            raise self._refusal(f"{self._tokens.limit} tokens per minute", self._tokens.wait_s(1))
+            raise self._rejection(f"{self._tokens.limit} tokens per minute", self._tokens.wait_s(1))
         if self._requests is not None:
             self._requests.take(1)
         self._running += 1
@@ -95,7 +95,7 @@ class Account:
                 headers[f"x-ratelimit-reset-{name}"] = f"{math.ceil(bucket.wait_s(bucket.limit))}s"
         return headers
 
-    def _refusal(self, limit: str, wait_s: float) -> Overloaded:
+    def _rejection(self, limit: str, wait_s: float) -> Overloaded:
         return Overloaded(f"Rate limit reached for {self._tenant}: {limit}.", retry_after_s=math.ceil(wait_s))
 
 

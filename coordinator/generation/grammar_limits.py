@@ -49,13 +49,13 @@ def check_grammar(outputs: pb.StructuredOutputs) -> None:
 
 def _check_choices(choices: Any) -> None:
     if len(choices) > MAX_CHOICES:
-        raise _refusal("structured_outputs.choice", f"has {len(choices)} choices, more than {MAX_CHOICES}")
+        raise _rejection("structured_outputs.choice", f"has {len(choices)} choices, more than {MAX_CHOICES}")
     _check_size(sum(map(len, choices)), MAX_GRAMMAR_CHARS, "structured_outputs.choice")
 
 
 def _check_size(size: int, limit: int, param: str) -> None:
     if size > limit:
-        raise _refusal(param, f"has {size} characters, more than {limit}")
+        raise _rejection(param, f"has {size} characters, more than {limit}")
 
 
 def _check_json(what: str, text: str, param: str, nesting: int) -> None:
@@ -90,7 +90,7 @@ def _check_reference(node: dict[str, Any], root: Any, resolved: set[str], param:
     target: Any = node
     while isinstance(target, dict) and isinstance(reference := target.get("$ref"), str) and reference not in resolved:
         if reference in passed:
-            raise _refusal(param, f"has a $ref that leads back to itself: {reference[:100]}")
+            raise _rejection(param, f"has a $ref that leads back to itself: {reference[:100]}")
         passed.add(reference)
         target = _resolve(root, reference)
     resolved |= passed
@@ -108,7 +108,7 @@ def _check_triggers(node: dict[str, Any], param: str) -> None:
     """Check the triggers of a structural tag: vLLM 0.32 reports an empty one as an internal error."""
     triggers = node.get("triggers")
     if param.endswith("structural_tag") and isinstance(triggers, list) and "" in triggers:
-        raise _refusal(param, "has an empty trigger")
+        raise _rejection(param, "has an empty trigger")
 
 
 def _children(node: Any) -> Any:
@@ -129,18 +129,18 @@ def _check_expression(bare: str, param: str) -> None:
     for sign in _GROUP.findall(bare):
         depth += 1 if sign == "(" else -1
         if depth > MAX_NESTING:
-            raise _refusal(param, f"is nested too deeply: groups may nest at most {MAX_NESTING} levels")
+            raise _rejection(param, f"is nested too deeply: groups may nest at most {MAX_NESTING} levels")
     bounds = _REPETITION.findall(bare)
     for number in (number.lstrip("0") for pair in bounds for number in pair):
         if len(number) > len(str(MAX_REPETITION)) or int(number or 0) > MAX_REPETITION:
-            raise _refusal(param, f"repeats something more than {MAX_REPETITION} times")
+            raise _rejection(param, f"repeats something more than {MAX_REPETITION} times")
     _check_repetitions(len(bounds), param)
 
 
 def _check_repetitions(count: int, param: str) -> None:
     if count > MAX_REPETITIONS:
-        raise _refusal(param, f"bounds lengths and repetitions {count} times, more often than {MAX_REPETITIONS}")
+        raise _rejection(param, f"bounds lengths and repetitions {count} times, more often than {MAX_REPETITIONS}")
 
 
-def _refusal(param: str, what: str) -> InvalidRequest:
+def _rejection(param: str, what: str) -> InvalidRequest:
     return InvalidRequest(f"The value of {param} {what}.", param=param.partition(" ")[0])

@@ -59,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
     extensions: dict[str, Any] | None = None
     """ASGI extensions in the scope of each request."""
 
-    _refusal = 400, ""
+    _rejection = 400, ""
     _head_bytes = 0
     _undelivered = 0
     """Bytes since the parser's last callback: it buffers an incomplete header of any length."""
@@ -93,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._undelivered > self.read_limits.head_bytes:
-            self._refuse(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
+            self._reject(431, f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
         elif self._deadline is None:
             self._await_head()
 
@@ -142,8 +142,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Respond with an error in the usual shape and with the recorded reason."""
-        status, reason = self._refusal
-        self._refuse(status, reason or msg)
+        status, reason = self._rejection
+        self._reject(status, reason or msg)
 
     def _parse(self, data: bytes) -> None:
         """Ignore `Upgrade`, which is not supported, because the parser would skip the body after it."""
@@ -173,11 +173,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._fail(f"The request's headers are larger than {self.read_limits.head_bytes} bytes.")
 
     def _fail(self, reason: str) -> None:
-        self._refusal = 431, reason
+        self._rejection = 431, reason
         # The parser stops, and uvicorn calls send_400_response.
         raise ValueError(reason)
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _reject(self, status: int, reason: str) -> None:
         body = json.dumps(error_body(reason, _TYPES[status], status)).encode()
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
@@ -191,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_replying():
             self._await_head()
         elif self._undelivered:
-            self._refuse(408, f"The request's headers were not received within {self.read_limits.head_timeout_s:g} s.")
+            self._reject(408, f"The request's headers were not received within {self.read_limits.head_timeout_s:g} s.")
         else:
             self.transport.close()
 

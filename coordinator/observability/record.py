@@ -58,7 +58,7 @@ class RequestRecord:
     """The worker that got it, and those that it was resumed on."""
     submitted_at: float | None = None
     placed_at: float | None = None
-    """When it was dispatched to a worker."""
+    """When it was placed on a worker."""
     first_token_at: float | None = None
     last_token_at: float | None = None
     finishes: Sequence[Finish] = ()
@@ -116,12 +116,12 @@ class RequestRecord:
         if isinstance(model, str):
             self.requested_model = model
 
-    def set_refusal(self, reason: str, param: str | None) -> None:
+    def set_rejection(self, reason: str, param: str | None) -> None:
         """Record why the request was rejected."""
         self.reason, self.param = reason, param
 
     def on_placed(self, session: "WorkerSession") -> None:
-        """Record a worker that it, or a part of it, is dispatched to."""
+        """Record a worker that it, or a part of it, is placed on."""
         if self.placed_at is None:
             self.placed_at = time.monotonic()
         if session.address not in self.workers:

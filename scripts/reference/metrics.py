@@ -27,7 +27,7 @@ _INTRODUCTION = """# Metrics
 
 `GET /metrics` returns Prometheus' text format, without an API key. With `--processes N` any process returns the
 metrics of all: counts are summed, and for what all of them see (the workers) the maximum is taken. Times and tokens
-count requests that were dispatched to a worker."""
+count requests that were placed on a worker."""
 _OUTCOMES = """Outcomes: `ok`; `invalid` (4xx); `rejected` (429); `unavailable` (503); `deadline` (the client's or the
 server's timeout expired); `error` (other 5xx, also in the middle of a stream, whose code is 200);
 `client_disconnected`; `client_slow` (disconnected because it did not read).

@@ -97,7 +97,7 @@ class _Turn:
             case "user", "tool_result":
                 self.results.append(_tool_result(block, where))
             case _:
-                raise _refused(kind, where, f"in a message of the {role}'s")
+                raise _rejected(kind, where, f"in a message of the {role}'s")
 
 
 def _tool_call(block: object, where: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _tool_result(block: object, where: str) -> Message:
 def _text(block: object, where: str) -> str:
     kind = block.get("type") if isinstance(block, Mapping) else None
     if kind != "text":
-        raise _refused(kind, where, "here")
+        raise _rejected(kind, where, "here")
     return _string(block, "text", where)
 
 
@@ -137,7 +137,7 @@ def _string(block: object, name: str, where: str) -> str:
     return value
 
 
-def _refused(kind: object, where: str, place: str) -> InvalidRequest:
+def _rejected(kind: object, where: str, place: str) -> InvalidRequest:
     if kind in ("image", "document"):
         return InvalidRequest(f"{where} is of type {kind!r}, but this server takes text only.", param="messages")
     return InvalidRequest(f"{where} is of type {kind!r}, which is not supported {place}.", param="messages")

@@ -1,4 +1,4 @@
-"""The admission queue in front of the pool: dispatches a request at once if a worker has capacity, else queues it."""
+"""The admission queue in front of the pool: places a request at once if a worker has capacity, else queues it."""
 
 import asyncio
 import logging
@@ -133,7 +133,7 @@ class AdmissionQueue:
     # Dequeueing.
 
     def _changed(self) -> None:
-        """Schedule dispatching for the end of the loop's iteration, outside the caller's own work."""
+        """Schedule placement for the end of the loop's iteration, outside the caller's own work."""
         if self._queues and not self._checks_soon:
             if self._check is not None:
                 self._check.cancel()
@@ -150,16 +150,16 @@ class AdmissionQueue:
         self._check_later()
 
     def _move(self, queue: FairQueue) -> None:
-        """Dispatch the first entry for which a worker has capacity, as long as there is one."""
+        """Place the first entry for which a worker has capacity, as long as there is one."""
         while any(self._start(entry) for entry in queue.heads()):
             pass
 
     def _start(self, entry: QueuedRequest) -> bool:
-        """Dispatch a request if a worker has capacity; return whether it has left the queue, dispatched or failed."""
+        """Place a request if a worker has capacity; return whether it has left the queue, placed or failed."""
         try:
             entry.started = self._try_send(entry.model, entry.submit, entry.listeners, entry.placement)
         except Exception as error:
-            # This request fails; those behind it are still dispatched.
+            # This request fails; those behind it are still placed.
             log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
             reply = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             self._remove(entry, started=True)

@@ -63,7 +63,7 @@ class PoisonCache:
         self._clock = clock
         self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
         """The losses of the last minutes."""
-        self.refused: OrderedDict[Fingerprint, float] = OrderedDict()
+        self.rejected: OrderedDict[Fingerprint, float] = OrderedDict()
         """When each entry expires."""
         self._isolated: tuple[Fingerprint, float] | None = None
         """The isolated retry, and when it expires."""
@@ -73,13 +73,13 @@ class PoisonCache:
         """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry."""
         self._catch_up()
         self._expire()
-        if not self.deaths and not self.refused:
+        if not self.deaths and not self.rejected:
             return
         fingerprint = fingerprint_of(model, submit)
         mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
-        if fingerprint in self.refused:
+        if fingerprint in self.rejected:
             raise DeadlyRequest(
                 "Two workers died when they started this request. It is not retried, and rejected for "
                 f"{_TTL_S / 60:.0f} minutes."
@@ -111,7 +111,7 @@ class PoisonCache:
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
-        self._record(PoisonEvent("refused", self._clock(), frozenset({fingerprint})))
+        self._record(PoisonEvent("rejected", self._clock(), frozenset({fingerprint})))
 
     def _record(self, event: PoisonEvent) -> None:
         if self.journal is not None and self.journal.append(event):
@@ -131,9 +131,9 @@ class PoisonCache:
             case "survived":
                 for death in self.deaths:
                     death.suspects -= fingerprints
-            case "refused":
+            case "rejected":
                 for fingerprint in fingerprints:
-                    self._refuse(fingerprint, event.when + _TTL_S)
+                    self._reject(fingerprint, event.when + _TTL_S)
 
     def _add_death(self, death: Death) -> None:
         """Add a death, or merge it with the same one recorded by another process."""
@@ -144,12 +144,12 @@ class PoisonCache:
                 return
         self.deaths.append(death)
 
-    def _refuse(self, fingerprint: Fingerprint, until: float) -> None:
-        if fingerprint not in self.refused:
+    def _reject(self, fingerprint: Fingerprint, until: float) -> None:
+        if fingerprint not in self.rejected:
             log.error("rejecting requests with the fingerprint %s: workers that started it died", fingerprint.hex())
-        self.refused[fingerprint] = until
-        if len(self.refused) > _MAX_POISONED:
-            self.refused.popitem(last=False)
+        self.rejected[fingerprint] = until
+        if len(self.rejected) > _MAX_POISONED:
+            self.rejected.popitem(last=False)
         # These deaths are explained, so they count against no other request.
         self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MAX_DEATHS)
         if self._isolated is not None and self._isolated[0] == fingerprint:
@@ -175,8 +175,8 @@ class PoisonCache:
         now = self._clock()
         while self.deaths and self.deaths[0].when + _TTL_S <= now:
             self.deaths.popleft()
-        for fingerprint in [each for each, until in self.refused.items() if until <= now]:
-            del self.refused[fingerprint]
+        for fingerprint in [each for each, until in self.rejected.items() if until <= now]:
+            del self.rejected[fingerprint]
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:

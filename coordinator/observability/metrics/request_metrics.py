@@ -34,14 +34,14 @@ class RequestMetrics:
         self._per_token = histogram(
             "time_per_output_token", "Mean time per output token of a request after the first.", TOKEN_GAP_BOUNDS_S
         )
-        self._queue = histogram("queue_time", "Time from the prepared prompt to its dispatch to a worker.")
-        self._prompt = counter("prompt_tokens", "Prompt tokens of requests that were dispatched to a worker.", "model")
+        self._queue = histogram("queue_time", "Time from the prepared prompt to its placement on a worker.")
+        self._prompt = counter("prompt_tokens", "Prompt tokens of requests that were placed on a worker.", "model")
         self._cached = counter("prompt_tokens_cached", "Prompt tokens found in a worker's prefix cache.", "model")
         self._reused = counter("prompt_tokens_reused", "Prompt tokens reused from the history of chats.", "model")
         self._completion = counter("completion_tokens", "Tokens sent to clients.", "model")
         self._finished = counter(
             "sequences_finished",
-            "Dispatched sequences that ended, by finish reason (stop, stop_string, length, repetition, abort), or by "
+            "Placed sequences that ended, by finish reason (stop, stop_string, length, repetition, abort), or by "
             "the outcome of a request that ended before them.",
             "model",
             "reason",

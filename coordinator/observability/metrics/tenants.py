@@ -43,7 +43,7 @@ class TenantMetrics(Collector):
             requests.add_metric(key, count)
         yield requests
         for name, text, counts in (
-            ("prompt", "Prompt tokens of the tenant's requests that were dispatched to a worker.", self._prompt_tokens),
+            ("prompt", "Prompt tokens of the tenant's requests that were placed on a worker.", self._prompt_tokens),
             ("completion", "Tokens sent to the tenant's clients.", self._completion_tokens),
         ):
             tokens = CounterMetricFamily(f"tokenwire_tenant_{name}_tokens", text, labels=("tenant",))

@@ -137,7 +137,7 @@ class ChatTemplate:
         self, template: str, messages: Sequence[Mapping[str, Any]], options: TemplateOptions
     ) -> str:
         if self._untrusted is None:
-            raise _refused()
+            raise _rejected()
         job = {
             "messages": messages,
             "values": self.values(options),
@@ -155,7 +155,7 @@ class ChatTemplate:
     def _select(self, tools: object, name: str | None) -> CompiledTemplate:
         if name is not None:
             if name not in self._templates:
-                raise _refused()
+                raise _rejected()
             return self._templates[name]
         if not self._templates:
             raise InvalidRequest(
@@ -217,7 +217,7 @@ def _cut_at_mark(text: str, final: str) -> str:
     return text[:end] if text.startswith(_CONTINUE_TAG, end) else text[:end].rstrip()
 
 
-def _refused() -> InvalidRequest:
+def _rejected() -> InvalidRequest:
     return InvalidRequest(
         "Chat template is passed with request, but --trust-request-chat-template is not set. "
         "Refused request with untrusted chat template.",

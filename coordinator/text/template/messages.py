@@ -139,7 +139,7 @@ def _parse_part(part: object, where: str) -> dict[str, Any] | None:
         return {"type": kind, "name": _string(part.get("name"), f"{where}.name")}
     field = _TEXT_FIELDS.get(kind) if isinstance(kind, str) else None
     if field is None:
-        _refuse(part, kind, where)
+        _reject(part, kind, where)
     if part.get(field) is None and kind in ("text", "refusal"):
         return None
     extra = {name: value for name, value in part.items() if name not in _OWN_FIELDS}
@@ -152,7 +152,7 @@ def _string(value: object, where: str) -> str:
     return value
 
 
-def _refuse(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
+def _reject(part: Mapping[str, Any], kind: object, where: str) -> NoReturn:
     if kind is None:
         kind = next((name for name in _MEDIA if name in part), None)
     if kind is None:

@@ -87,7 +87,7 @@ def test_reads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_rejection_has_the_reason_without_the_clients_text(reason: str, logged: str) -> None:
     """Quoted text may be a prompt. Fields, their options and symbols are shown."""
     record = _record(request_id="", model="", status=400, requested_model="m")
-    record.set_refusal(reason, "role")
+    record.set_rejection(reason, "role")
 
     fields = fields_of(record)
 

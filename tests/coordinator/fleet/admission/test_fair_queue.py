@@ -6,8 +6,8 @@ from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.request_handle import Placement
 
 
-async def test_the_queue_is_dispatched_in_order() -> None:
-    """The first one queued is the first dispatched, one for each free sequence, and may be aborted afterwards."""
+async def test_requests_are_placed_in_order() -> None:
+    """The first one queued is the first placed, one for each free sequence, and may be aborted afterwards."""
     workers = Workers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     waiting = [send(queue, name)[0] for name in "abc"]

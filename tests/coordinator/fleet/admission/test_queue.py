@@ -21,7 +21,7 @@ def waiting_requests(queue: AdmissionQueue) -> int:
 
 
 async def test_with_capacity_requests_are_not_queued() -> None:
-    """A request is dispatched at once to a worker with free capacity."""
+    """A request is placed at once to a worker with free capacity."""
     workers = Workers(free=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
@@ -73,7 +73,7 @@ async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None
 
 
 async def test_a_request_that_cannot_be_sent_blocks_no_other() -> None:
-    """If dispatching it fails, its listeners get the error and the next one is dispatched."""
+    """If placing it fails, its listeners get the error and the next one is placed."""
 
     class Broken(Workers):
         def try_submit(

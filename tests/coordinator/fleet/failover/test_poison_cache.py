@@ -118,7 +118,7 @@ def test_the_cache_is_bounded(memory: PoisonCache) -> None:
     assert len(memory.deaths) == 64
     for number in range(3000):
         memory.add("m", submit(number))
-    assert len(memory.refused) == 1024
+    assert len(memory.rejected) == 1024
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_unfinished_choices_are_counted_by_the_outcome() -> None:
     assert registry.get_sample_value("tokenwire_sequences_finished_total", labels) == 1
 
 
-def test_an_undispatched_request_has_no_times_and_no_tokens() -> None:
+def test_an_unplaced_request_has_no_times_and_no_tokens() -> None:
     """Rejections are fast and would distort latencies."""
     record = _generated()
     record.status, record.placed_at, record.first_token_at, record.finishes = 429, None, None, ()

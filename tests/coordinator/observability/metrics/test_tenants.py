@@ -19,7 +19,7 @@ def _record(tenant: str, status: int = 200, placed_at: float | None = 1.0) -> Re
 
 
 def test_requests_and_tokens_are_counted_by_tenant() -> None:
-    """Rejections are an outcome, and only dispatched requests have tokens."""
+    """Rejections are an outcome, and only placed requests have tokens."""
     registry = CollectorRegistry()
     registry.register(metrics := TenantMetrics(lambda: {"search", "batch"}))
     for record in (_record("search"), _record("search"), _record("batch"), _record("search", 429, None)):
