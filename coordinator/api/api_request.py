@@ -49,7 +49,7 @@ _UNSUPPORTED_MESSAGES = {
 }
 
 _MAX_RANK = 2**32 - 1
-"""The largest int32."""
+"""The largest uint32."""
 _SMALL_BYTES = 64 * 1024
 """A body of this size is parsed in less than a millisecond, whatever its contents."""
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from tokenwire.coordinator.api.api_request import InvalidBody, parse_json
+from tokenwire.coordinator.api.api_request import InvalidBody, is_json, parse_json
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.parsing.request_model import RequestModel
@@ -34,16 +34,11 @@ async def read(form: type[Fields], request: Request) -> Fields:
         raise InvalidBody(error.errors()) from error
 
 
-def _is_json(content_type: str) -> bool:
-    kind, _, subtype = content_type.partition(";")[0].strip().lower().partition("/")
-    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))
-
-
 async def _body(request: Request) -> dict[str, Any]:
     body = await request.body()
     if not body.strip():
         return {}
-    if not _is_json(request.headers.get("content-type", "")):
+    if not is_json(request.headers.get("content-type", "")):
         # Browsers let pages of any site send other types without a preflight.
         raise InvalidRequest("Unsupported Media Type: Only 'application/json' is allowed", param="body")
     await check_shape(body)
