@@ -8,6 +8,7 @@ from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.frame_buffer import FrameBuffer
 from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine, SimulationSettings
+from tokenwire.worker.simulated_engine.faults import FaultPlan
 from tokenwire.worker.simulated_engine.pacing import StepPacer
 
 FAST = SimulationSettings(step_ms=0)
@@ -83,6 +84,11 @@ class Harness:
         while sequence in self._open:
             await self.step()
         return self.results[sequence]
+
+
+def faulty(*faults: str, **fields: float) -> SimulationSettings:
+    """Return settings of a fast engine with these faults."""
+    return SimulationSettings(**{"step_ms": 0, **fields}, faults=FaultPlan.parse(faults))  # type: ignore[arg-type]
 
 
 @asynccontextmanager

@@ -6,19 +6,12 @@ import sys
 
 import pytest
 
-from tests.clock import Clock
-from tests.worker.simulated_engine.simulation import PROMPT, simulation
+from tests.worker.simulated_engine.simulation import PROMPT, faulty, simulation
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import PauseMode
-from tokenwire.worker.simulated_engine.engine import FaultPlan, SimulationSettings
+from tokenwire.worker.simulated_engine.engine import FaultPlan
 from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger, parse_fault
-from tokenwire.worker.simulated_engine.pacing import StepPacer
-
-
-def faulty(*faults: str, **fields: float) -> SimulationSettings:
-    """Return settings of a fast engine with these faults."""
-    return SimulationSettings(**{"step_ms": 0, **fields}, faults=FaultPlan.parse(faults))  # type: ignore[arg-type]
 
 
 def test_faults_are_parsed() -> None:
@@ -97,23 +90,6 @@ async def test_a_hang_stops_all_output() -> None:
             await hanging
 
 
-async def test_slow_steps_take_longer() -> None:
-    """The given number of steps takes longer by the factor."""
-    time, durations = Clock(), []
-
-    async def sleep(seconds: float) -> None:
-        durations.append(seconds)
-        time.now += seconds
-
-    faults = faulty("slow@step=3:factor=40:steps=2")
-    async with simulation(faults, StepPacer(0.001, time, sleep)) as sim:
-        await sim.submit(max_tokens=8)
-        for _ in range(8):
-            await sim.step()
-
-    assert durations == pytest.approx([0.001, 0.001, 0.04, 0.04, 0.001, 0.001, 0.001, 0.001])
-
-
 async def test_an_error_ends_one_request() -> None:
     """The sequences of that request end with ERROR mid-step; all others continue."""
     async with simulation(faulty("error@request=2:after=5")) as sim:
@@ -131,8 +107,7 @@ def test_an_exit_ends_the_process() -> None:
     """The engine's process exits at once, with the code of a kill."""
     script = (
         "import asyncio\n"
-        "from tests.worker.simulated_engine.simulation import simulation\n"
-        "from tests.worker.simulated_engine.test_faults import faulty\n"
+        "from tests.worker.simulated_engine.simulation import faulty, simulation\n"
         "async def main():\n"
         "    async with simulation(faulty('exit@step=3')) as sim:\n"
         f"        await sim.run({PROMPT})\n"

@@ -1,26 +1,14 @@
 """A simulated engine's sequences run, wait, share memory, pause and end."""
 
 import asyncio
-import time
 
 import pytest
 
-from tests.worker.simulated_engine.simulation import FAST, LONG, PROMPT, simulation
-from tokenwire.errors import InvalidRequest, Overloaded, Unsupported
+from tests.worker.simulated_engine.simulation import FAST, LONG, simulation
+from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.engine.interface import PauseMode
 from tokenwire.worker.simulated_engine.engine import SimulationSettings
-
-
-async def test_steps_take_the_step_time() -> None:
-    """A step takes the step time, and a prompt as many steps as its length needs at the prefill rate."""
-    config = SimulationSettings(step_ms=5, prefill_tokens_per_s=8000)
-    async with simulation(config) as sim:
-        start = time.monotonic()
-        await sim.run(LONG, max_tokens=7)
-        elapsed = time.monotonic() - start
-        assert sim.engine.steps_total == 4 + 6
-    assert elapsed >= 0.05
 
 
 async def test_prefill_is_chunked() -> None:
@@ -112,31 +100,6 @@ async def test_an_aborted_sequence_ends_in_the_next_step() -> None:
         assert step.sequences == [second]
         await sim.finish()
         assert [len(sim.results[sequence].ids) for sequence in (first, second, third)] == [1, 20, 0]
-
-
-async def test_an_idle_engine_does_not_step() -> None:
-    """Without work there is no step; the next request resumes stepping."""
-    async with simulation() as sim:
-        await sim.run()
-        steps = sim.engine.steps_total
-        waiting = asyncio.ensure_future(sim.step())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not waiting.done()
-        (sequence,) = await sim.submit()
-        await waiting
-        assert (len(sim.results[sequence].ids), sim.engine.steps_total) == (1, steps + 1)
-
-
-async def test_the_engine_counts_its_work() -> None:
-    """The engine counts steps, tokens, requests and open sequences."""
-    async with simulation() as sim:
-        await sim.submit(n=2, max_tokens=5)
-        await sim.submit(max_tokens=9)
-        assert sim.engine.open_sequences == 3
-        await sim.finish()
-        engine = sim.engine
-    assert (engine.steps_total, engine.tokens_total, engine.requests_total, engine.open_sequences) == (9, 19, 2, 0)
 
 
 async def test_a_pause_with_abort_ends_sequences() -> None:
@@ -246,24 +209,3 @@ async def test_steps_have_the_weight_version() -> None:
         labels.append((await sim.step()).weight_version)
         assert labels == ["default", "2", "3"]
         assert await sim.engine.get_weight_version() == "3"
-
-
-async def test_adapters_change_the_tokens() -> None:
-    """Adapters are listed once loaded, explicitly or by a request, and generate other tokens than the base model."""
-    async with simulation() as sim:
-        adapter = pb.LoraAdapter(name="poet", id=4, path="/poet")
-        assert await sim.engine.load_lora(pb.LoraAdapter(name="cook", id=2, path="/cook"))
-        base, poet = await sim.run(PROMPT), await sim.run(PROMPT, submit=pb.Submit(lora=adapter))
-        assert base.ids != poet.ids
-        assert await sim.engine.list_loras() == [2, 4]
-        assert await sim.engine.unload_lora(2)
-        assert not await sim.engine.unload_lora(2)
-
-
-async def test_unsupported_operations_are_refused() -> None:
-    """Operations that need real processes or weights raise Unsupported with their name."""
-    async with simulation() as sim:
-        with pytest.raises(Unsupported, match="'reload'"):
-            await sim.engine.collective_rpc("reload", None, [], {})
-        with pytest.raises(Unsupported, match="'polish'"):
-            await sim.engine.update_weights("polish", {})
