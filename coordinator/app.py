@@ -181,7 +181,7 @@ def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: Worker
     journal = None if settings.siblings_dir is None else PoisonJournal(settings.siblings_dir)
     failover = Failover(queue, settings.failover, pool, journal)
     pool.set_drain_callback(failover.on_draining)
-    pool.set_loss_callbacks(failover.poison.on_worker_lost, failover.poison.on_survived)
+    pool.set_loss_callbacks(failover.poison_cache.on_worker_lost, failover.poison_cache.on_survived)
     return failover
 
 

@@ -7,7 +7,7 @@ TokenwireError
 │   ├── Forbidden        it is not permitted, for anyone or for this client
 │   ├── Unauthorized     it lacks a valid key
 │   ├── TooLarge         its body exceeds the limit
-│   └── DeadlyRequest    workers died when they started it
+│   └── PoisonRequest    workers died when they started it
 ├── Superseded           a newer operation was applied first
 ├── CannotAdopt          a worker cannot converge to the desired state
 ├── Unsupported          not supported by this engine
@@ -98,7 +98,7 @@ class TooLarge(InvalidRequest):
     openai_type = "RequestEntityTooLargeError"
 
 
-class DeadlyRequest(InvalidRequest):
+class PoisonRequest(InvalidRequest):
     """Workers died when they started the request. Its status is one that clients do not retry."""
 
     http_status = 422

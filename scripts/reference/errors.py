@@ -24,7 +24,7 @@ _DO: dict[type[TokenwireError], str] = {
     errors.Forbidden: "Use another key, or the option that the message names.",
     errors.Unauthorized: "Send a [key](../guides/tenants.md); on admin routes the admin key.",
     errors.TooLarge: "Send less, or raise `--max-body-mb` (32).",
-    errors.DeadlyRequest: "Do not send it again: it [killed two workers](../explanation/failure.md#lost-workers).",
+    errors.PoisonRequest: "Do not send it again: it is a [poison request](../explanation/failure.md#poison-requests).",
     errors.Unsupported: "Use another engine, or another route that the message names.",
     errors.Superseded: "Read the state (`GET /v1/rl/state`), and repeat the operation if it is still wanted.",
     errors.CannotAdopt: "Repeat the update for all workers, or restart this one.",

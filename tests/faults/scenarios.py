@@ -223,7 +223,7 @@ def _after(tokens: int, kind: str) -> tuple[str, ...]:
     return ("--sim-fault", f"{kind}@tokens={tokens}")
 
 
-_POISONED = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
+_DIES_OF_POISON = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
 
 # Requests whose tokens are no function of the ids so far: only a run from the start says them again.
 _GENERATORS = ("--sim-seeds", "generator")
@@ -254,7 +254,7 @@ FAULTS = (
     Fault("rolling restart of all workers", roll, 1.5, streams=300),
     Fault("the only worker is away for 30 s", leave_nobody, _AWAY_S + 10, layout=Layout(workers=1)),
     Fault("SIGTERM of the coordinator", stop_coordinator, 1.5),
-    Fault("a request that kills workers", poison, 1.5, layout=Layout(workers=4, worker_options=_POISONED)),
+    Fault("a request that kills workers", poison, 1.5, layout=Layout(workers=4, worker_options=_DIES_OF_POISON)),
     Fault("discovery flaps", flap, 1.5, layout=Layout(listed=True)),
     Fault("certificates and authority change", exchange, 1.5, layout=Layout(secured=True)),
     Fault("clocks jump by a day", jump, 1.5, layout=Layout(faked_clock=True)),

@@ -29,7 +29,7 @@ async def engine_capabilities(llm: Any) -> pb.EngineCapabilities:
     )
 
 
-def reject_deadly(params: SamplingParams, capabilities: pb.EngineCapabilities, config: Any) -> None:
+def check_engine_safety(params: SamplingParams, capabilities: pb.EngineCapabilities, config: Any) -> None:
     """Raise InvalidRequest for what may kill this engine: vLLM's runner for CPUs dies of some valid parameters."""
     if params.sampling_type is SamplingType.RANDOM_SEED and not capabilities.seeds:
         message = "This engine does not support seeds: they may kill vLLM on CPUs. Omit `seed`, or start the worker "

@@ -24,7 +24,7 @@ from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
-from tokenwire.worker.vllm_engine.capabilities import engine_capabilities, reject_deadly
+from tokenwire.worker.vllm_engine.capabilities import check_engine_safety, engine_capabilities
 from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
 from tokenwire.worker.vllm_engine.configuration import engine_configuration
 from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
@@ -226,7 +226,7 @@ class VllmEngine(VllmAdmin):
             kwargs = json_object(submit.reasoning_parser_kwargs_json, "reasoning_parser_kwargs")
             reasoning["reasoning_parser_kwargs"] = kwargs
         params = to_vllm(submit.sampling_params, n)
-        reject_deadly(params, self._capabilities, self.llm.vllm_config)
+        check_engine_safety(params, self._capabilities, self.llm.vllm_config)
         return VllmRequest(
             request_id=submit.request_id,
             prompt=tokens_input(list(submit.prompt_token_ids), cache_salt=given("cache_salt")),

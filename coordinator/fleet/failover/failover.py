@@ -21,9 +21,9 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, Fail
 from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import (
-    DeadlyRequest,
     EngineFailed,
     Overloaded,
+    PoisonRequest,
     TokenwireError,
     Unavailable,
     WorkerLost,
@@ -70,7 +70,7 @@ class Failover:
         self._settings = settings
         self._workers = workers
         self._detector = PoisonDetector(workers.is_alive)
-        self.poison = PoisonCache(workers.is_alive, journal=journal)
+        self.poison_cache = PoisonCache(workers.is_alive, journal=journal)
         self._live: set[ResumableSequence] = set()
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
@@ -87,7 +87,7 @@ class Failover:
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
     ) -> RequestHandle:
         """Send a request to a worker of a model, and its remainder to another one when that is lost."""
-        self.poison.check(model, submit)
+        self.poison_cache.check(model, submit)
         if not self._settings.attempts:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement)
@@ -177,7 +177,7 @@ class Failover:
         self._apply(verdict)
 
     def _apply(self, verdict: Verdict) -> None:
-        _each(verdict.poisoned, self._stop_poison)
+        _each(verdict.poison, self._stop_poison)
         _each(verdict.cleared, self._resume)
 
     def _decide(
@@ -253,17 +253,17 @@ class Failover:
         self._apply(self._detector.review())
         isolated = self._detector.next_isolated_retry(_is_retried_alone)
         for sequence in isolated:
-            log.warning("request %s is retried in isolation: two workers died", sequence.request.submit.request_id)
+            log.warning("suspected poison request %s is retried in isolation", sequence.request.submit.request_id)
         _each(isolated, self._resume)
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
-        self.stats.poisoned += 1
-        log.error("request %s is stopped: the workers that started it died", sequence.request.submit.request_id)
+        self.stats.poison += 1
+        log.error("poison request %s stopped: two workers died when they started it", sequence.request.submit.request_id)
         request = sequence.request
-        self.poison.add(request.model, request.submit)
+        self.poison_cache.add(request.model, request.submit)
         sequence.end_with(
-            DeadlyRequest("Two workers died when they started this request. It is not retried on a third one.")
+            PoisonRequest("Two workers died when they started this request. It is not retried on a third one.")
         )
 
     def _move_some(self, session: "WorkerSession") -> bool:

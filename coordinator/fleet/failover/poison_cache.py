@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import gets_seed
-from tokenwire.errors import DeadlyRequest, Unavailable
+from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _TTL_S = 600.0
 _RETRY_S = 30.0
 """Maximum time for which an isolated retry holds back the other suspects."""
 _MAX_DEATHS = 64
-_MAX_POISONED = 1024
+_MAX_POISON_REQUESTS = 1024
 _RETRY_AFTER_S = 1.0
 
 Fingerprint = bytes
@@ -63,24 +63,24 @@ class PoisonCache:
         self._clock = clock
         self.deaths: deque[Death] = deque(maxlen=_MAX_DEATHS)
         """The losses of the last minutes."""
-        self.rejected: OrderedDict[Fingerprint, float] = OrderedDict()
+        self.poison: OrderedDict[Fingerprint, float] = OrderedDict()
         """When each entry expires."""
         self._isolated: tuple[Fingerprint, float] | None = None
         """The isolated retry, and when it expires."""
         self.journal = journal
 
     def check(self, model: str, submit: pb.Submit) -> None:
-        """Check a request before it is sent. Raises DeadlyRequest, or Unavailable during another isolated retry."""
+        """Check a request before it is sent. Raises PoisonRequest, or Unavailable during another isolated retry."""
         self._catch_up()
         self._expire()
-        if not self.deaths and not self.rejected:
+        if not self.deaths and not self.poison:
             return
         fingerprint = fingerprint_of(model, submit)
         mine = [death for death in self.deaths if fingerprint in death.suspects and self._is_death(death)]
         if len(mine) > 1 and self._confirmed_among(mine[-1]) == 1:
             self._add(fingerprint)
-        if fingerprint in self.rejected:
-            raise DeadlyRequest(
+        if fingerprint in self.poison:
+            raise PoisonRequest(
                 "Two workers died when they started this request. It is not retried, and rejected for "
                 f"{_TTL_S / 60:.0f} minutes."
             )
@@ -111,7 +111,7 @@ class PoisonCache:
         self._add(fingerprint_of(model, submit))
 
     def _add(self, fingerprint: Fingerprint) -> None:
-        self._record(PoisonEvent("rejected", self._clock(), frozenset({fingerprint})))
+        self._record(PoisonEvent("poison", self._clock(), frozenset({fingerprint})))
 
     def _record(self, event: PoisonEvent) -> None:
         if self.journal is not None and self.journal.append(event):
@@ -131,7 +131,7 @@ class PoisonCache:
             case "survived":
                 for death in self.deaths:
                     death.suspects -= fingerprints
-            case "rejected":
+            case "poison":
                 for fingerprint in fingerprints:
                     self._reject(fingerprint, event.when + _TTL_S)
 
@@ -145,11 +145,11 @@ class PoisonCache:
         self.deaths.append(death)
 
     def _reject(self, fingerprint: Fingerprint, until: float) -> None:
-        if fingerprint not in self.rejected:
+        if fingerprint not in self.poison:
             log.error("rejecting requests with the fingerprint %s: workers that started it died", fingerprint.hex())
-        self.rejected[fingerprint] = until
-        if len(self.rejected) > _MAX_POISONED:
-            self.rejected.popitem(last=False)
+        self.poison[fingerprint] = until
+        if len(self.poison) > _MAX_POISON_REQUESTS:
+            self.poison.popitem(last=False)
         # These deaths are explained, so they count against no other request.
         self.deaths = deque((death for death in self.deaths if fingerprint not in death.suspects), _MAX_DEATHS)
         if self._isolated is not None and self._isolated[0] == fingerprint:
@@ -175,8 +175,8 @@ class PoisonCache:
         now = self._clock()
         while self.deaths and self.deaths[0].when + _TTL_S <= now:
             self.deaths.popleft()
-        for fingerprint in [each for each, until in self.rejected.items() if until <= now]:
-            del self.rejected[fingerprint]
+        for fingerprint in [each for each, until in self.poison.items() if until <= now]:
+            del self.poison[fingerprint]
 
 
 def fingerprint_of(model: str, submit: pb.Submit) -> Fingerprint:

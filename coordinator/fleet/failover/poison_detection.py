@@ -1,9 +1,9 @@
 """Detects poison requests: one that kills every worker that starts it must not be resumed on all of them.
 
 When a worker dies, the requests that it had just started (with at most a few tokens) are *suspects*. A request that
-is suspect in the deaths of two worker processes within a time window is poisoned if it is the only one, once these
+is suspect in the deaths of two worker processes within a time window is poison if it is the only one, once these
 processes are known to be gone: a worker whose connection was cut and that responds again did not die. If there are
-several, they are retried one after the other, isolated from the other suspects, and one is poisoned if a worker dies
+several, they are retried one after the other, isolated from the other suspects, and one is poison if a worker dies
 of its isolated retry. Requests in mid-reply are never suspects.
 
 Limits: a request that is harmful only after more tokens is not detected, and ends when its attempts are used up; and
@@ -32,7 +32,7 @@ class Verdict:
 
     cleared: list[ResumableSequence] = field(default_factory=list)
     """Are resumed at once."""
-    poisoned: list[ResumableSequence] = field(default_factory=list)
+    poison: list[ResumableSequence] = field(default_factory=list)
     """Are stopped."""
 
 
@@ -74,7 +74,7 @@ class PoisonDetector:
         """Those that wait for their isolated retry, by request."""
 
     def classify(self, instance_id: str, lost: Iterable[ResumableSequence], certain: bool = False) -> Verdict:
-        """Return which sequences of a lost worker are resumed and which poisoned; the others wait.
+        """Return which sequences of a lost worker are resumed and which are poison; the others wait.
 
         They wait for `review` or an isolated retry. `certain`: the worker is already known to be dead.
         """
@@ -89,7 +89,7 @@ class PoisonDetector:
         if suspects:
             self._undecided.append(_Suspects(instance_id, self._clock(), suspects))
         verdict = self.review()
-        return Verdict(cleared + verdict.cleared, verdict.poisoned)
+        return Verdict(cleared + verdict.cleared, verdict.poison)
 
     def review(self) -> Verdict:
         """Decide on the sequences that wait until it is known whether their workers died."""
@@ -109,10 +109,10 @@ class PoisonDetector:
         twice = suspects.sequences
         retried = twice.pop(self._isolated, None) if self._isolated is not None else None
         if retried is not None:
-            verdict.poisoned += retried
+            verdict.poison += retried
             self._isolated = None
         elif len(twice) == 1:
-            verdict.poisoned += next(iter(twice.values()))
+            verdict.poison += next(iter(twice.values()))
             twice.clear()
         for request, sequences in twice.items():
             self._sequences.setdefault(request, []).extend(sequences)

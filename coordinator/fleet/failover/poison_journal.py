@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class PoisonEvent:
     """A change of a PoisonCache."""
 
-    kind: Literal["death", "survived", "rejected"]
+    kind: Literal["death", "survived", "poison"]
     when: float
     """By the monotonic clock, which processes of a machine share."""
     fingerprints: frozenset[bytes]

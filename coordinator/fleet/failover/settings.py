@@ -45,5 +45,5 @@ class FailoverStats:
     """Generated again from the start, with the tokens that the client already has suppressed."""
     failed: int = 0
     """Failed with an error."""
-    poisoned: int = 0
+    poison: int = 0
     """Failed because two workers died, or seemed to die, of them."""

@@ -47,10 +47,10 @@ class FleetCollector(Collector):
         yield from self._stats_by_model()
         failover = CounterMetricFamily(
             "tokenwire_failover_sequences",
-            "Sequences whose worker was lost: resumed, replayed, failed or poisoned.",
+            "Sequences whose worker was lost: resumed, replayed, failed, or stopped as poison.",
             labels=("result",),
         )
-        for result in ("resumed", "replayed", "failed", "poisoned"):
+        for result in ("resumed", "replayed", "failed", "poison"):
             failover.add_metric((result,), getattr(self._failover, result))
         yield failover
 

@@ -23,7 +23,7 @@ from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.errors import DeadlyRequest
+from tokenwire.errors import PoisonRequest
 
 schemathesis = Lazily("schemathesis")
 
@@ -190,8 +190,8 @@ async def test_malformed_bodies_are_described_as_400() -> None:
     """Malformed bodies are a 400 in the route's format, never a 422, which is for requests that kill workers."""
     for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
         kind = "AnthropicError" if path.startswith("/v1/messages") else "Error"
-        deadly = {"$ref": f"#/components/responses/{kind}{DeadlyRequest.http_status}"}
-        assert operation["responses"].get("422") == (deadly if OPERATIONS[path].generates else None), path
+        poison = {"$ref": f"#/components/responses/{kind}{PoisonRequest.http_status}"}
+        assert operation["responses"].get("422") == (poison if OPERATIONS[path].generates else None), path
         if method == "post":
             assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}400"}
 

@@ -11,7 +11,7 @@ from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.errors import DeadlyRequest, Unavailable, WorkerLost
+from tokenwire.errors import PoisonRequest, Unavailable, WorkerLost
 from tokenwire.v1 import inference_pb2 as pb
 
 ABORT = pb.FINISH_REASON_ABORT
@@ -168,7 +168,7 @@ async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failo
     await second.ended.wait()
 
     assert first.finish is not None
-    assert isinstance(second.error, DeadlyRequest)
+    assert isinstance(second.error, PoisonRequest)
     assert "Two workers died" in second.error.message
 
 
@@ -197,7 +197,7 @@ async def test_two_dead_engines_end_the_request(failover: Failover, workers: Wor
 
     await listener.ended.wait()
 
-    assert isinstance(listener.error, DeadlyRequest)
+    assert isinstance(listener.error, PoisonRequest)
 
 
 @pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])

@@ -8,7 +8,7 @@ import pytest
 from tests.clock import Clock
 from tokenwire.coordinator.fleet.failover.poison_cache import PoisonCache, fingerprint_of
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
-from tokenwire.errors import DeadlyRequest, Unavailable
+from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -28,97 +28,97 @@ def living() -> dict[str, bool | None]:
 
 
 @pytest.fixture
-def memory(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
+def cache(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
     """An empty cache; processes of lost workers are gone unless a test says otherwise."""
     return PoisonCache(lambda instance_id: living.get(instance_id, False), time)
 
 
-def lose(memory: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
+def lose(cache: PoisonCache, instance_id: str, *recent_starts: pb.Submit) -> None:
     """Record the death of a worker that had just started these."""
-    memory.on_worker_lost("m", instance_id, False, recent_starts)
+    cache.on_worker_lost("m", instance_id, False, recent_starts)
 
 
-def test_a_request_that_killed_twice_is_rejected_for_a_while(memory: PoisonCache, time: Clock) -> None:
+def test_a_request_that_killed_twice_is_rejected_for_a_while(cache: PoisonCache, time: Clock) -> None:
     """However often it is sent; others are served, and after ten minutes it is admitted again."""
-    lose(memory, "a", POISON, OTHER)
-    memory.check("m", POISON)
-    lose(memory, "b", submit(66, request_id="again", seed=None))
+    lose(cache, "a", POISON, OTHER)
+    cache.check("m", POISON)
+    lose(cache, "b", submit(66, request_id="again", seed=None))
 
-    with pytest.raises(DeadlyRequest, match="Two workers died"):
-        memory.check("m", submit(66, request_id="and again"))
-    memory.check("m", OTHER)
-    memory.check("another model", POISON)
+    with pytest.raises(PoisonRequest, match="Two workers died"):
+        cache.check("m", submit(66, request_id="and again"))
+    cache.check("m", OTHER)
+    cache.check("another model", POISON)
     time.now += 601
-    memory.check("m", POISON)
+    cache.check("m", POISON)
 
 
-def test_a_worker_that_responds_again_did_not_die(memory: PoisonCache, living: dict[str, bool | None]) -> None:
+def test_a_worker_that_responds_again_did_not_die(cache: PoisonCache, living: dict[str, bool | None]) -> None:
     """A worker whose process may still run does not count either."""
-    lose(memory, "a", POISON)
-    lose(memory, "b", POISON)
+    lose(cache, "a", POISON)
+    lose(cache, "b", POISON)
     for state in (True, None):
         living["b"] = state
-        memory.check("m", POISON)
+        cache.check("m", POISON)
     living["b"] = False
-    with pytest.raises(DeadlyRequest):
-        memory.check("m", POISON)
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
 
 
-def test_a_request_that_a_worker_survived_is_cleared(memory: PoisonCache) -> None:
+def test_a_request_that_a_worker_survived_is_cleared(cache: PoisonCache) -> None:
     """A frequent prompt is suspect in every death, and gets its tokens in between."""
-    lose(memory, "a", POISON, OTHER)
-    memory.on_survived("m", OTHER)
-    lose(memory, "b", POISON, OTHER)
+    lose(cache, "a", POISON, OTHER)
+    cache.on_survived("m", OTHER)
+    lose(cache, "b", POISON, OTHER)
 
-    memory.check("m", OTHER)
-    with pytest.raises(DeadlyRequest):
-        memory.check("m", POISON)
+    cache.check("m", OTHER)
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
 
 
-def test_several_suspects_are_retried_in_isolation(memory: PoisonCache) -> None:
+def test_several_suspects_are_retried_in_isolation(cache: PoisonCache) -> None:
     """The first one survives its retry, then the other one kills its worker."""
-    lose(memory, "a", POISON, OTHER)
-    lose(memory, "b", POISON, OTHER)
+    lose(cache, "a", POISON, OTHER)
+    lose(cache, "b", POISON, OTHER)
 
-    memory.check("m", OTHER)
+    cache.check("m", OTHER)
     with pytest.raises(Unavailable, match="tried first"):
-        memory.check("m", POISON)
-    memory.on_survived("m", OTHER)
-    with pytest.raises(DeadlyRequest):
-        memory.check("m", POISON)
-    memory.check("m", OTHER)
+        cache.check("m", POISON)
+    cache.on_survived("m", OTHER)
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
+    cache.check("m", OTHER)
 
 
-def test_a_request_that_kills_in_its_isolated_retry_is_rejected_alone(memory: PoisonCache) -> None:
+def test_a_request_that_kills_in_its_isolated_retry_is_rejected_alone(cache: PoisonCache) -> None:
     """The requests that died with it are not."""
-    lose(memory, "a", POISON, OTHER)
-    lose(memory, "b", POISON, OTHER)
-    memory.check("m", POISON)
-    memory.on_worker_lost("m", "c", True, [POISON, submit(7)])
+    lose(cache, "a", POISON, OTHER)
+    lose(cache, "b", POISON, OTHER)
+    cache.check("m", POISON)
+    cache.on_worker_lost("m", "c", True, [POISON, submit(7)])
 
-    with pytest.raises(DeadlyRequest):
-        memory.check("m", POISON)
-    memory.check("m", OTHER)
-    memory.check("m", submit(7))
+    with pytest.raises(PoisonRequest):
+        cache.check("m", POISON)
+    cache.check("m", OTHER)
+    cache.check("m", submit(7))
 
 
-def test_an_isolated_retry_without_an_end_expires(memory: PoisonCache, time: Clock) -> None:
+def test_an_isolated_retry_without_an_end_expires(cache: PoisonCache, time: Clock) -> None:
     """Its client may have disconnected."""
-    lose(memory, "a", POISON, OTHER)
-    lose(memory, "b", POISON, OTHER)
-    memory.check("m", OTHER)
+    lose(cache, "a", POISON, OTHER)
+    lose(cache, "b", POISON, OTHER)
+    cache.check("m", OTHER)
     time.now += 31
-    memory.check("m", POISON)
+    cache.check("m", POISON)
 
 
-def test_the_cache_is_bounded(memory: PoisonCache) -> None:
+def test_the_cache_is_bounded(cache: PoisonCache) -> None:
     """However many workers die, of however many requests."""
     for number in range(200):
-        lose(memory, f"a{number}", submit(number))
-    assert len(memory.deaths) == 64
+        lose(cache, f"a{number}", submit(number))
+    assert len(cache.deaths) == 64
     for number in range(3000):
-        memory.add("m", submit(number))
-    assert len(memory.rejected) == 1024
+        cache.add("m", submit(number))
+    assert len(cache.poison) == 1024
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_processes_of_a_port_share_their_losses(siblings: tuple[PoisonCache, Poi
     lose(other, "b", POISON)
 
     for cache in siblings:
-        with pytest.raises(DeadlyRequest):
+        with pytest.raises(PoisonRequest):
             cache.check("m", POISON)
         cache.check("m", OTHER)
     time.now += 601
@@ -173,7 +173,7 @@ def test_a_process_without_a_journal_keeps_its_own_events(tmp_path: Path, time: 
     for instance_id in "ab":
         lose(cache, instance_id, POISON)
 
-    with pytest.raises(DeadlyRequest):
+    with pytest.raises(PoisonRequest):
         cache.check("m", POISON)
 
 

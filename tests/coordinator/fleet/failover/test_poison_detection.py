@@ -55,7 +55,7 @@ def test_the_only_request_started_on_two_dead_workers_is_poison(detector: Poison
 
     verdict = detector.classify("b", [poison, neighbour, moved])
 
-    assert verdict.poisoned == [poison]
+    assert verdict.poison == [poison]
     assert verdict.cleared == [neighbour, moved]
 
 
@@ -64,7 +64,7 @@ def test_all_sequences_of_a_poison_request_are_stopped(detector: PoisonDetector)
     request = ResumableRequest("m", pb.Submit(), NEW)
     both = [sequence(request=request), sequence(request=request)]
     detector.classify("a", both)
-    assert detector.classify("b", both).poisoned == both
+    assert detector.classify("b", both).poison == both
 
 
 def test_a_worker_lost_twice_died_once(detector: PoisonDetector) -> None:
@@ -87,7 +87,7 @@ def test_several_suspects_are_retried_one_after_the_other(detector: PoisonDetect
     first, second, third = sequence(), sequence(), sequence()
     detector.classify("a", [first, second, third])
     verdict = detector.classify("b", [first, second, third])
-    assert not verdict.poisoned
+    assert not verdict.poison
     assert not verdict.cleared
 
     assert list(detector.next_isolated_retry(open_until_ended)) == [first]
@@ -97,7 +97,7 @@ def test_several_suspects_are_retried_one_after_the_other(detector: PoisonDetect
     assert not is_undecided(first)
 
     assert list(detector.next_isolated_retry(lambda request: False)) == [second]
-    assert detector.classify("c", [second]).poisoned == [second]
+    assert detector.classify("c", [second]).poison == [second]
     assert list(detector.next_isolated_retry(open_until_ended)) == [third]
     assert not detector.next_isolated_retry(lambda request: False)
     assert not detector.retrying
@@ -133,7 +133,7 @@ def test_a_cut_connection_is_no_death(careful: PoisonDetector, processes: Proces
     assert careful.classify("a", [suspect]).cleared == [suspect]
 
     at_once = careful.classify("b", [suspect])
-    assert (at_once.cleared, at_once.poisoned, careful.retrying) == ([], [], True)
+    assert (at_once.cleared, at_once.poison, careful.retrying) == ([], [], True)
 
     processes.fates[alive] = True
     assert careful.review().cleared == [suspect]
@@ -146,11 +146,11 @@ def test_two_workers_known_to_be_dead_are_two_deaths(careful: PoisonDetector, pr
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
     processes.fates["b"] = False
-    assert careful.review().poisoned == []
+    assert careful.review().poison == []
 
     processes.fates["a"] = False
 
-    assert careful.review().poisoned == [suspect]
+    assert careful.review().poison == [suspect]
 
 
 def test_a_worker_that_reported_its_death_is_certain(careful: PoisonDetector, processes: Processes) -> None:
@@ -161,7 +161,7 @@ def test_a_worker_that_reported_its_death_is_certain(careful: PoisonDetector, pr
     careful.classify("b", [sequence()])
     processes.fates["b"] = True
 
-    assert careful.classify("c", [suspect], certain=True).poisoned == [suspect]
+    assert careful.classify("c", [suspect], certain=True).poison == [suspect]
 
 
 def test_a_decision_times_out(careful: PoisonDetector, time: Clock) -> None:
@@ -172,7 +172,7 @@ def test_a_decision_times_out(careful: PoisonDetector, time: Clock) -> None:
 
     time.now += 31
 
-    assert careful.review().poisoned == [suspect]
+    assert careful.review().poison == [suspect]
 
 
 def test_an_ended_request_is_not_classified(careful: PoisonDetector, processes: Processes) -> None:
@@ -186,7 +186,7 @@ def test_an_ended_request_is_not_classified(careful: PoisonDetector, processes: 
 
     verdict = careful.review()
 
-    assert (verdict.cleared, verdict.poisoned, careful.retrying) == ([], [], False)
+    assert (verdict.cleared, verdict.poison, careful.retrying) == ([], [], False)
 
 
 def test_a_cut_connection_in_an_isolated_retry_is_no_proof(careful: PoisonDetector, processes: Processes) -> None:
@@ -198,9 +198,9 @@ def test_a_cut_connection_in_an_isolated_retry_is_no_proof(careful: PoisonDetect
     tried = careful.next_isolated_retry(open_until_ended)
 
     processes.fates["c"] = None
-    assert careful.classify("c", tried).poisoned == []
+    assert careful.classify("c", tried).poison == []
     processes.fates["c"] = True
     assert careful.review().cleared == tried
     processes.fates["d"] = False
 
-    assert careful.classify("d", tried).poisoned == tried
+    assert careful.classify("d", tried).poison == tried
