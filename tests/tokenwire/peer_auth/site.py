@@ -16,12 +16,20 @@ from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.peer_auth.client import ChannelFactory
 from tokenwire.peer_auth.settings import PeerAuthClientSettings, PeerAuthSettings
-from tokenwire.v1 import control_pb2
+from tokenwire.v1 import control_pb2, inference_pb2
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
 from tokenwire.worker.settings import WorkerSettings
 from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
+
+METHODS = [
+    f"/{service.full_name}/{method.name}"
+    for proto in (inference_pb2, control_pb2)
+    for service in proto.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+"""Every method of the protocol."""
 
 
 class Site:

@@ -1,0 +1,57 @@
+"""Options are declared once, in the fields that they set."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tokenwire.declarations import Outer
+from tokenwire.cli.click_options import build
+from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
+from tokenwire.cli.worker import WORKER_OPTIONS
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.errors import InvalidRequest
+from tokenwire.options import (
+    declared,
+)
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
+
+
+@pytest.mark.parametrize(
+    ("build_it", "message"),
+    [
+        (lambda: build(CoordinatorSettings, {"--worker": ("x:1",), "--drain-delay": -1.0}), "--drain-delay must be"),
+        (lambda: build(AdmissionSettings, {"--max-queue-mb": float("inf")}), "--max-queue-mb: cannot convert"),
+        (lambda: CoordinatorSettings(("x:1",), port=-1), "--port must be between 0 and 65535, got -1"),
+        (lambda: CoordinatorSettings(("x:1",), max_body_bytes=0), "--max-body-mb must be above 0, got 0"),
+        (lambda: AdmissionSettings(queue_timeout_s=float("nan")), "--queue-timeout must be above 0, got nan"),
+        (lambda: build(SimulationSettings, {"--sim-fault": ("what",)}), "--sim-fault: fault 'what'"),
+        (lambda: build(CoordinatorSettings, {"--chat-template": "/nowhere"}), "--chat-template: cannot read"),
+        (lambda: build(CoordinatorSettings, {"--default-chat-template-kwargs": "[]"}), "must be a JSON object"),
+    ],
+)
+def test_settings_check_bounds_too(build_it: Callable[[], object], message: str) -> None:
+    """Settings created without a command line have the same bounds, in the option's unit."""
+    with pytest.raises(InvalidRequest) as refused:
+        build_it()
+    assert message in refused.value.message
+
+
+def test_options_of_both_halves_are_declared_once() -> None:
+    """So that help, bounds and defaults cannot differ."""
+    common = COORDINATOR_OPTIONS.keys() & WORKER_OPTIONS.keys()
+    assert {"--drain-timeout", "--cache-dir", "--peer-cert", "--log-level"} <= common
+    for name in common:
+        assert COORDINATOR_OPTIONS[name].option is WORKER_OPTIONS[name].option
+        assert COORDINATOR_OPTIONS[name].default == WORKER_OPTIONS[name].default
+
+
+def test_types_and_defaults_come_from_the_fields() -> None:
+    """They are not declared twice."""
+    options = declared(Outer)
+
+    assert list(options) == ["--name", "--size-mb", "--loud", "--mode", "--secret-file", "TOKEN"]
+    assert (options["--name"].required, options["--name"].repeated) == (True, True)
+    assert (options["--size-mb"].kind, options["--size-mb"].default) == (float, 3.0)
+    assert options["--mode"].choices == ("a", "b")
+    assert options["--loud"].is_switch
