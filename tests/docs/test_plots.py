@@ -1,4 +1,4 @@
-"""Each plot stands on a page, with the command that makes it and the date and machine of its results."""
+"""Plots and the table of faults stand on pages with the command that makes them and the date of their results."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.commands import ROOT
+from tests.faults.scenarios import FAULTS
 
 PLOTS = ROOT / "docs" / "plots"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -27,6 +28,18 @@ def test_a_plot_says_how_and_when_it_was_made(path: Path) -> None:
     results = json.loads((RESULTS / f"{FILES[path.stem]}.json").read_text())
     text = caption(path.stem)
 
-    assert re.search(r"`make (bench|faults) ARGS=", text)
+    assert re.search(r"`make (bench ARGS=|faults`)", text)
     assert "`make plots`" in text
     assert results["when"].split()[0] in text
+
+
+def test_the_table_of_faults_has_all_faults_of_one_run() -> None:
+    """That of the results from which the plots are drawn too, with its date."""
+    results = json.loads((RESULTS / "faults.json").read_text())
+    page = (ROOT / "docs" / "reference" / "faults.md").read_text()
+
+    assert [each["fault"] for each in results["faults"]] == [fault.name for fault in FAULTS]
+    for each in results["faults"]:
+        figures = f"{each['streams']} | {each['lost']} | {each['corrupted']} | {each['longest_gap_s']:.2f} s"
+        assert f"| {each['fault']} | {figures} |" in page
+    assert results["when"] in page
