@@ -41,9 +41,11 @@ class ServedModel:
     parsers: Parsers
     lora: pb.LoraAdapter | None = None
     """The LoRA adapter with this name; None for a model itself."""
-    fleet_name: str = ""
-    """The model's name in the fleet, by default the first of its names; for adapters, that of their base model."""
+    base_model: str = ""
+    """Name of the model that its workers serve: an adapter's base model, else its own."""
 
+    name: str = field(init=False)
+    """The first of its names, which responses show."""
     stop_token_ids: Sequence[int] = field(init=False)
     """Stop tokens of the generation config, which end every reply."""
     sampling_defaults: pb.SamplingParams = field(init=False, repr=False)
@@ -52,7 +54,8 @@ class ServedModel:
     def __post_init__(self) -> None:
         given = self.default_sampling_params
         defaults = pb.SamplingParams(**{name: given.get(name, value) for name, value in ENGINE_DEFAULTS.items()})
-        object.__setattr__(self, "fleet_name", self.fleet_name or self.names[0])
+        object.__setattr__(self, "name", self.names[0])
+        object.__setattr__(self, "base_model", self.base_model or self.name)
         object.__setattr__(self, "stop_token_ids", given.get("stop_token_ids", ()))
         object.__setattr__(self, "sampling_defaults", defaults)
 

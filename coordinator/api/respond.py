@@ -30,7 +30,7 @@ async def _start(
 ) -> None:
     """Submit a request and record it."""
     record, request = context.record, prepared.request
-    record.request_id, record.model = request.request_id, prepared.model.fleet_name
+    record.request_id, record.model = request.request_id, prepared.model.base_model
     record.choices, record.prompt_tokens = prepared.choices, prepared.prompt_tokens
     record.reused_tokens = prepared.reused_tokens
     record.submitted_at = time.monotonic()

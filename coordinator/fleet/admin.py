@@ -165,7 +165,9 @@ class FleetAdmin:
 
     def model(self, name: str | None) -> str:
         """Return the first name of a model. Raises Unavailable, NotFound or InvalidRequest."""
-        models = {session.name: session.model.names for session in self._pool.sessions if session.model is not None}
+        models = {
+            session.model_name: session.model.names for session in self._pool.sessions if session.model is not None
+        }
         if not models:
             raise Unavailable("No worker has connected yet.", retry_after_s=2)
         if name is None:
@@ -181,7 +183,7 @@ class FleetAdmin:
         """Return the sessions of a model's workers and of workers without a welcome yet. Raises Unavailable if none is
         connected."""
         name = self.model(model)
-        sessions = [session for session in self._pool.sessions if session.name in ("", name)]
+        sessions = [session for session in self._pool.sessions if session.model_name in ("", name)]
         if not any(session.control is not None for session in sessions):
             reasons = "; ".join(f"{session.address}: {session.last_error}" for session in sessions)
             raise Unavailable(f"No worker of {name} is connected: {reasons}", retry_after_s=2)

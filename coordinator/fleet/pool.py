@@ -137,7 +137,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def out_of_sync(self, session: WorkerSession, adapter_id: int = 0) -> str:
         """Return why a connected worker gets no new requests (for an adapter); empty when it is in sync."""
-        out_of_sync = self._desired.out_of_sync(session.name, session.serving, adapter_id)
+        out_of_sync = self._desired.out_of_sync(session.model_name, session.serving, adapter_id)
         error = self._reconciler.reconcile_error(session)
         return f"{out_of_sync} ({error})" if out_of_sync and error else out_of_sync
 
@@ -211,7 +211,7 @@ class WorkerPool(SessionListener[WorkerSession]):
             session.state is SessionState.READY
             and session.model is not None
             and model in session.model.names
-            and not self._desired.out_of_sync(session.name, session.serving, adapter_id)
+            and not self._desired.out_of_sync(session.model_name, session.serving, adapter_id)
         )
 
     def _describe(self, session: WorkerSession, adapter_id: int) -> str:
@@ -248,7 +248,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def is_covered(self, session: WorkerSession) -> bool:
         """Return whether another worker of the model takes requests."""
-        return any(each is not session and self._is_candidate(each, session.name, 0) for each in self.sessions)
+        return any(each is not session and self._is_candidate(each, session.model_name, 0) for each in self.sessions)
 
     def on_cache_change(self, session: WorkerSession, change: pb.CacheChange) -> None:
         """Update the prefix index."""
@@ -256,7 +256,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
         """Pass on that a worker survived the start of a request."""
-        self._on_survived(session.name, submit)
+        self._on_survived(session.model_name, submit)
 
     def on_session_change(self, session: WorkerSession) -> None:
         """Pass on losses, drains and free capacity, and reconcile drifted workers."""
@@ -265,15 +265,15 @@ class WorkerPool(SessionListener[WorkerSession]):
         lost = session.state is SessionState.CONNECTING and not session.worker_drains
         if lost or session.engine_died:
             certain = session.engine_died or session.alive is False
-            self._on_lost(session.name, session.instance_id, certain, session.recent_starts.take_all())
+            self._on_lost(session.model_name, session.instance_id, certain, session.recent_starts.take_all())
         if session.state is SessionState.CONNECTING:
-            if not any(each.name == session.name and each.control is not None for each in self.sessions):
-                self._on_model_gone(session.name)
+            if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
+                self._on_model_gone(session.model_name)
             return
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
             self._on_draining(session)
-        changed = self._desired.observe(session.name, session.serving)
+        changed = self._desired.observe(session.model_name, session.serving)
         self._candidates.clear()  # a callback may have filled it by the old desired state
         for_each(self.sessions if changed else (session,), self._reconciler.consider)
         self.on_slots_freed()

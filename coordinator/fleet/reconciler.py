@@ -54,7 +54,7 @@ class Reconciler:
             del self._tasks[session]
 
     def _has_drifted(self, session: WorkerSession) -> bool:
-        return session.control is not None and self._desired.has_drifted(session.name, session.serving)
+        return session.control is not None and self._desired.has_drifted(session.model_name, session.serving)
 
     async def _reconcile(self, session: WorkerSession) -> None:
         retry_s = self._first_retry_s
@@ -73,7 +73,7 @@ class Reconciler:
         self._errors.pop(session, None)
 
     def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:
-        request = control_pb2.AdoptStateRequest(target=self._desired.get(session.name))
+        request = control_pb2.AdoptStateRequest(target=self._desired.get(session.model_name))
         return lambda stub: stub.AdoptState(request, timeout=self._timeout_s)
 
     def _record_error(self, session: WorkerSession, error: str) -> None:

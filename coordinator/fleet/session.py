@@ -39,7 +39,7 @@ class WorkerSession:
     instance_id = ""
     """Identifies the worker's process; empty before its first welcome."""
     model: pb.Model | None = None
-    name = ""
+    model_name = ""
     """First name of the model that the worker serves; empty before its first welcome."""
     weight_version = ""
     """Version of the weights that generated the last tokens."""
@@ -227,12 +227,12 @@ class WorkerSession:
         if not welcome.model.names:
             raise ProtocolError("the worker's welcome names no model")
         await self._prepare(welcome.model, transport.fetch_tokenizer)
-        self.model, self.name = welcome.model, welcome.model.names[0]
+        self.model, self.model_name = welcome.model, welcome.model.names[0]
         self.weight_version = welcome.weight_version
         self.serving, self.instance_id = welcome.serving, welcome.instance_id
         self.capabilities = welcome.capabilities
         self.workload.begin(welcome.model.max_num_seqs, welcome.load)
-        stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.name, SessionStats())
+        stats = self._slots.discard.stats = self._stats_by_model.setdefault(self.model_name, SessionStats())
         # Plain vLLM servers have neither heartbeats nor steps.
         self._gaps = TokenGaps(stats, time.monotonic()) if welcome.heartbeat_ms else None
         self.alive = True
@@ -240,7 +240,7 @@ class WorkerSession:
         self.state, self.worker_drains, self.engine_died = SessionState.READY, welcome.draining, False
         self.recent_starts.take_all()
         self._update_state()
-        log.info("worker %s: %s on %s, ready", self.address, self.name, welcome.model.engine)
+        log.info("worker %s: %s on %s, ready", self.address, self.model_name, welcome.model.engine)
 
     # Events.
 

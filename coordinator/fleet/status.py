@@ -71,7 +71,7 @@ class FleetStatus:
 
     def models(self) -> Sequence[str]:
         """Return the first name of every model, sorted."""
-        return sorted({session.name for session in self._pool.sessions} - {""})
+        return sorted({session.model_name for session in self._pool.sessions} - {""})
 
     def of(self, session: WorkerSession) -> WorkerStatus:
         """Return the status of one worker."""

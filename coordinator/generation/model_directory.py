@@ -88,7 +88,7 @@ class ModelDirectory:
         if not self._models and (not self._ever_connected or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
-            return min(self._models.values(), key=lambda model: model.names[0] in self._absent)
+            return min(self._models.values(), key=lambda model: model.name in self._absent)
         model = self._models.get(name) or self._with_adapter(name)
         if model is None:
             names = ", ".join([*self._models, *(adapter.lora.name for adapter in self.adapters())]) or "none now"
@@ -109,9 +109,9 @@ class ModelDirectory:
         over = self._clock() - self._settings.model_linger_s
         for gone in [name for name, since in self._absent.items() if since <= over]:
             del self._absent[gone]
-            self._expected.mark_unavailable(name for name, model in self._models.items() if model.names[0] == gone)
-            self._models = {name: model for name, model in self._models.items() if model.names[0] != gone}
-            self._prepared = {key: model for key, model in self._prepared.items() if model.names[0] != gone}
+            self._expected.mark_unavailable(name for name, model in self._models.items() if model.name == gone)
+            self._models = {name: model for name, model in self._models.items() if model.name != gone}
+            self._prepared = {key: model for key, model in self._prepared.items() if model.name != gone}
             log.info("%s has had no worker for %g s and is no longer served", gone, self._settings.model_linger_s)
 
     def _with_adapter(self, name: str) -> ServedModel | None:
@@ -122,7 +122,7 @@ class ModelDirectory:
         if model is None or known is not base or model.lora != adapter.lora:
             loaded = {each.lora.name for each in self.adapters()}
             self._adapted = {other: models for other, models in self._adapted.items() if other in loaded}
-            model = replace(base, names=(name,), lora=adapter.lora, fleet_name=adapter.model)
+            model = replace(base, names=(name,), lora=adapter.lora, base_model=adapter.model)
             self._adapted[name] = base, model
         return model
 
@@ -136,7 +136,7 @@ class ModelDirectory:
             self._prepared.setdefault(key, model)
         model = self._prepared[key]
         self._ever_connected = True
-        self._absent.pop(model.names[0], None)
+        self._absent.pop(model.name, None)
         for name in model.names:
             known = self._models.get(name)
             if known is not None and known.tokenizer_digest != model.tokenizer_digest:

@@ -120,7 +120,7 @@ class GenerationService:
         model = model or await self._models.wait_for(request.model)
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
-        self._fleet.check_open(model.fleet_name, 0 if model.lora is None else model.lora.id)
+        self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
         request.sampling = sampling = _with_defaults(request.sampling, model)
         limits.check_request(request, model)
         prompts: list[PreparedPrompt] = []
@@ -159,7 +159,7 @@ class GenerationService:
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         if caller.models is not None:
-            caller.check_model(request.model or model.names[0], *model.names)
+            caller.check_model(request.model or model.name, *model.names)
         if prepared.recording is not None:
             reply = prepared.recording.wrap(reply)
         handle = GenerationHandle()
@@ -169,7 +169,7 @@ class GenerationService:
             for position in range(len(prepared.prompts)):
                 choices = _choices(prepared, position, texts, reply)
                 submit = _submit_for(prepared, position, context)
-                handle.parts.append(self._fleet.submit(model.fleet_name, submit, choices, placement))
+                handle.parts.append(self._fleet.submit(model.base_model, submit, choices, placement))
                 placement = replace(placement, joins=True)
                 await _take_turns(position)
         except BaseException:

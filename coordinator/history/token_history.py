@@ -39,7 +39,7 @@ class TokenHistory:
             if continued is not None:
                 return RequestHistory(continued, None)
         scope = digest(
-            [target.template_key, model.names[0], model.tokenizer_digest],
+            [target.template_key, model.name, model.tokenizer_digest],
             [history.tenant, history.cache_salt, history.conversation_id],
         )
         form = model.template.form(prompt.options)

@@ -37,7 +37,7 @@ class MessageEvents:
             "id": prepared.request.request_id,
             "type": "message",
             "role": "assistant",
-            "model": prepared.model.names[0],
+            "model": prepared.model.name,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,

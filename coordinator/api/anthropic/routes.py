@@ -70,7 +70,7 @@ def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
         "id": prepared.request.request_id,
         "type": "message",
         "role": "assistant",
-        "model": prepared.model.names[0],
+        "model": prepared.model.name,
         "content": [whole_block(part) for part in parts],
         **stop(parts, choice.finish),
         "usage": shown_usage(usage, call.api.prompt_tokens_details),

@@ -160,7 +160,7 @@ def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, An
         "id": prepared.request.request_id,
         "object": "chat.completion",
         "created": call.created,
-        "model": prepared.model.names[0],
+        "model": prepared.model.name,
         "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,

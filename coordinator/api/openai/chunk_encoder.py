@@ -63,7 +63,7 @@ class ChunkWriter:
             "id": prepared.request.request_id,
             "object": self._object,
             "created": created,
-            "model": prepared.model.names[0],
+            "model": prepared.model.name,
         }
         head = compact(self._envelope)[:-1]
         self._heads = [

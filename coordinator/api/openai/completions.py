@@ -157,7 +157,7 @@ def _whole(
         "id": prepared.request.request_id,
         "object": "text_completion",
         "created": created,
-        "model": prepared.model.names[0],
+        "model": prepared.model.name,
         "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,

@@ -45,7 +45,7 @@ def _rendered(generation: GenerationService, prepared: PreparedRequest) -> dict[
     rules = prepared.request.text
     return {
         "object": "tokenwire.render",
-        "model": prepared.model.names[0],
+        "model": prepared.model.name,
         "prompts": [
             prompt.text if prompt.history is None else prepared.text_of(number * prepared.request.n)
             for number, prompt in enumerate(prepared.prompts)

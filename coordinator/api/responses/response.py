@@ -124,7 +124,7 @@ class ResponseObject:
             "status": status,
             "error": None,
             "incomplete_details": None,
-            "model": call.prepared.model.names[0],
+            "model": call.prepared.model.name,
             "output": items,
             "usage": None,
             **self._echo,

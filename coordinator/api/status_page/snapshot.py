@@ -59,7 +59,7 @@ class Snapshot:
             "names": list(model.names),
             "adapters": adapters,
             "max_model_len": model.max_model_len,
-            **self._queued(model.fleet_name),
+            **self._queued(model.base_model),
         }
 
     def _awaited(self) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ class Snapshot:
         load = session.workload.load if status.connected and max_num_seqs else None
         return {
             **status.as_dict(),
-            "model": session.name or None,
+            "model": session.model_name or None,
             "max_num_seqs": max_num_seqs or None,
             "running": None if load is None else load.running,
             "waiting": None if load is None else load.waiting,

@@ -49,7 +49,7 @@ def _whole(
         usage.cached_tokens = choices[0].prefill.cached_tokens
     return {
         "request_id": prepared.request.request_id,
-        "model": prepared.model.names[0],
+        "model": prepared.model.name,
         "created": created,
         "usage": usage.as_whole_dict(),
         "prompt_logprobs": prompt_logprobs(choices[0].prefill.logprobs),

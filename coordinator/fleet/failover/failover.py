@@ -258,9 +258,9 @@ class Failover:
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
-        self.stats.poison += 1
-        log.error("poison request %s stopped: two workers died when they started it", sequence.request.submit.request_id)
         request = sequence.request
+        self.stats.poison += 1
+        log.error("poison request %s stopped: two workers died when they started it", request.submit.request_id)
         self.poison_cache.add(request.model, request.submit)
         sequence.end_with(
             PoisonRequest("Two workers died when they started this request. It is not retried on a third one.")

@@ -64,7 +64,7 @@ class FleetCollector(Collector):
         for session in self._pool.sessions:
             current = self._state(session)
             for state in _STATES:
-                family.add_metric((session.address, session.name, state), float(state == current))
+                family.add_metric((session.address, session.model_name, state), float(state == current))
         return family
 
     def _losses(self) -> Metric:
@@ -76,7 +76,7 @@ class FleetCollector(Collector):
         )
         for session in self._pool.sessions:
             for reason, count in session.losses.items():
-                family.add_metric((session.address, session.name, reason.value), count)
+                family.add_metric((session.address, session.model_name, reason.value), count)
         return family
 
     def _state(self, session: WorkerSession) -> str:
@@ -87,13 +87,13 @@ class FleetCollector(Collector):
         family = GaugeMetricFamily(f"tokenwire_worker_{name}", text, labels=("worker", "model"))
         for session in self._pool.sessions:
             if session.state is not SessionState.CONNECTING:
-                family.add_metric((session.address, session.name), value(session))
+                family.add_metric((session.address, session.model_name), value(session))
         return family
 
     def _queues(self) -> Iterator[Metric]:
         requests = GaugeMetricFamily("tokenwire_queue_requests", "Queued requests.", labels=("model",))
         sequences = GaugeMetricFamily("tokenwire_queue_sequences", "Sequences of queued requests.", labels=("model",))
-        empty = {session.name: (0, 0) for session in self._pool.sessions if session.name}
+        empty = {session.model_name: (0, 0) for session in self._pool.sessions if session.model_name}
         for model, (request_count, sequence_count) in {**empty, **self._queue.lengths()}.items():
             requests.add_metric((model,), request_count)
             sequences.add_metric((model,), sequence_count)

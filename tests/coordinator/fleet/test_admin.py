@@ -35,7 +35,7 @@ class Coordinator:
     def alike(self) -> int:
         """Count the connected workers that have not drifted."""
         sessions = [session for session in self.pool.sessions if session.control is not None]
-        return sum(not self.desired.has_drifted(session.name, session.serving) for session in sessions)
+        return sum(not self.desired.has_drifted(session.model_name, session.serving) for session in sessions)
 
     async def wait_alike(self, count: int) -> None:
         """Wait until a number of workers have not drifted."""

@@ -16,7 +16,7 @@ class Worker:
     """A session with a worker that adopts any state."""
 
     def __init__(self, *errors: Exception) -> None:
-        self.name = "m"
+        self.model_name = "m"
         self.address = "nowhere"
         self.last_error = ""
         self.serving = pb.ServingState()

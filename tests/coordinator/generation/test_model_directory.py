@@ -50,8 +50,8 @@ async def test_a_model_outlives_its_workers_for_a_while() -> None:
 
     clock.now += LINGER_S - 1
     models.on_workers_gone("red")
-    assert models.find("crimson").names[0] == "red"
-    assert models.find(None).names[0] == "blue"
+    assert models.find("crimson").name == "red"
+    assert models.find(None).name == "blue"
 
     clock.now += 1
     for name in ("red", "crimson"):
@@ -131,7 +131,7 @@ async def test_adapters_are_listed_with_their_model() -> None:
 
     await models.prepare(pb.Model(names=["red"]), fetch)
 
-    assert models.find("ruby").fleet_name == "red"
+    assert models.find("ruby").base_model == "red"
 
 
 async def test_a_model_with_an_adapter_is_made_once() -> None:
