@@ -4,18 +4,26 @@ import asyncio
 import logging
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.coordinator.api.applications import client_of
+from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.router import ApiRoute
 from tokenwire.coordinator.app import build_app, is_loopback
 from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.fleet.pool import WorkerPool
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.process.logs import JsonFormatter, TextFormatter
+from tokenwire.worker.engine.interface import PauseMode, Sequence
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 EVERYTHING = CoordinatorSettings(
     ("127.0.0.1:1",),
@@ -47,7 +55,7 @@ def test_a_start_imports_only_what_every_server_needs() -> None:
     assert ran.stdout.strip() == ""
 
 
-def client_of(settings: CoordinatorSettings) -> httpx.AsyncClient:
+def client_without_workers(settings: CoordinatorSettings) -> httpx.AsyncClient:
     """Return a client of an application without workers."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(settings)), base_url="http://localhost:8000")
 
@@ -63,7 +71,7 @@ async def test_cross_site_requests_have_no_effect(headers: dict[str, str]) -> No
     """Requests that browsers send for other sites without a preflight are rejected on every route, without a worker."""
     foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", **headers}
     found = writes()
-    async with client_of(EVERYTHING) as client:
+    async with client_without_workers(EVERYTHING) as client:
         asked = [
             client.request(method, path, headers=foreign, content=body) for method, path in found for body in (BODY, "")
         ]
@@ -89,7 +97,7 @@ async def test_host_names_are_checked_on_loopback_and_if_configured(
     settings: dict[str, Any], host: str, status: int
 ) -> None:
     """Elsewhere it is unknown by which names a server is reached."""
-    async with client_of(replace(EVERYTHING, **settings)) as client:
+    async with client_without_workers(replace(EVERYTHING, **settings)) as client:
         assert (await client.get("/version", headers={"Host": host})).status_code == status
 
 
@@ -119,7 +127,7 @@ async def test_a_rejected_request_is_logged_in_one_line(
 ) -> None:
     """With the model and the field, without the client's text or anything that starts a new line."""
     caplog.set_level(logging.INFO)
-    async with client_of(EVERYTHING) as client:
+    async with client_without_workers(EVERYTHING) as client:
         reply = await client.post(path, json=body, headers={"Authorization": f"Bearer {SECRET}"})
 
     assert 400 <= reply.status_code < 500
@@ -140,3 +148,47 @@ async def test_a_rejected_request_is_logged_in_one_line(
 def test_loopback_addresses_are_detected(address: str, loopback: bool) -> None:
     """As reported by sockets."""
     assert is_loopback(address) is loopback
+
+
+class Endless(SimulatedEngine):
+    """Never reports the end of what it aborts, as if its connection were lost before."""
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """Go on."""
+
+    async def pause(self, mode: PauseMode, clear_cache: bool) -> None:
+        """Keep what runs."""
+        await super().pause(PauseMode.KEEP, clear_cache)
+
+    async def sleep(self, level: int, mode: PauseMode) -> None:
+        """Keep what runs."""
+        await super().sleep(level, PauseMode.KEEP)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/abort_requests", {"request_ids": ["generate-tokens-x"]}, 200),
+        ("/pause?mode=abort", {}, 502),
+        ("/sleep?level=0&mode=abort", {}, 502),
+    ],
+    ids=["by id", "pause", "sleep"],
+)
+async def test_an_aborted_request_is_not_resumed(tmp_path: Path, path: str, body: object, status: int) -> None:
+    """Its worker accepted the abort, and was lost before the request's end; another worker came later."""
+    addresses = [unix_address(tmp_path, name) for name in "ab"]
+    app = build_app(CoordinatorSettings(tuple(addresses), admin=AdminSettings(rl_routes=True)))
+    pool: WorkerPool = app.state.pool
+    generate = {"token_ids": [65], "request_id": "x", "sampling_params": {"max_tokens": 2000}}
+    async with client_of(app) as client, AsyncExitStack() as later, asyncio.timeout(20):
+        async with running_worker(addresses[0], Endless(SimulationSettings(step_ms=20))) as worker:
+            await until(pool.is_ready)
+            reply = asyncio.create_task(client.post("/inference/v1/generate", json=generate))
+            await until(lambda: worker.server_info().generated_tokens > 1)
+            assert (await client.post(path, json=body)).status_code == status  # 502: the other worker is not there yet
+            await later.enter_async_context(running_worker(addresses[1]))
+            await until(lambda: pool.serves(addresses[1]))
+        (choice,) = (await reply).json()["choices"]
+
+    assert choice["finish_reason"] == "abort"
+    assert choice["token_ids"]

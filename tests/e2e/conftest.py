@@ -43,7 +43,7 @@ def scripted_client(scripted: Service) -> Iterator[OpenAI]:
         yield openai
 
 
-_QUICK = ("test_bad_input", "test_openai_client", "test_render", "test_admin_operations", "test_tokens")
+_QUICK = ("test_bad_input", "test_openai_client", "test_admin_operations", "test_tokens")
 """Modules whose tests share one service."""
 
 

@@ -1,14 +1,20 @@
 """Applications without a server, shared by tests of routes."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 from starlette.applications import Starlette
 
+from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 
@@ -25,4 +31,31 @@ async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client,
     ):
+        yield client
+
+
+def all_routes(address: str) -> CoordinatorSettings:
+    """Return settings with all routes enabled."""
+    return CoordinatorSettings(
+        (address,),
+        api=ApiSettings(render_route=True, abort_all=True),
+        admin=AdminSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
+    )
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, workers: int = 1, api: ApiSettings | None = None, **simulation: object
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Run an application with all routes in front of simulated workers; yield a client with the admin key."""
+    addresses = [unix_address(folder, f"worker-{number}") for number in range(workers)]
+    settings = replace(all_routes(addresses[0]), workers=tuple(addresses))
+    app = build_app(settings if api is None else replace(settings, api=api))
+    pool: WorkerPool = app.state.pool
+    async with AsyncExitStack() as running:
+        for address in addresses:
+            await running.enter_async_context(running_worker(address, **simulation))  # type: ignore[arg-type]
+        client = await running.enter_async_context(client_of(app))
+        await until(lambda: pool.is_ready() and all(session.control is not None for session in pool.sessions))
+        client.headers["Authorization"] = "Bearer open"
         yield client

@@ -21,7 +21,7 @@ from tokenwire.v1 import inference_pb2 as pb
 STOP = Finish("stop")
 
 
-class ScriptedParser:
+class ScriptedMessageParser:
     """Returns one delta per step; half of all tokens are reasoning."""
 
     def __init__(self, deltas: Sequence[MessageDelta | None]) -> None:
@@ -60,9 +60,9 @@ class ScriptedPlan:
         """Return None, which leaves it to the engine."""
         return None
 
-    def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedParser:
+    def parser(self, prompt_token_ids: Sequence[int]) -> ScriptedMessageParser:
         """Return the parser."""
-        return ScriptedParser(self.deltas)
+        return ScriptedMessageParser(self.deltas)
 
 
 def call_of(

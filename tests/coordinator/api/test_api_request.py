@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.bodies import body_models
+from tests.coordinator.api.fields.requests import request_fields
 from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, parse_json
-from tokenwire.coordinator.api.fields.common import RequestFields
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.settings import AdminSettings
@@ -25,11 +25,6 @@ TEXT = st.text(st.characters(codec="utf-8"))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
 NOT_SERVED: dict[str, tuple[Any, ...]] = {"suffix": (None, ""), "use_beam_search": (None, False)}
-
-
-def request_fields(**fields: Any) -> RequestFields:
-    """Parse a body."""
-    return RequestFields.model_validate(fields)
 
 
 @given(value=VALUES, ascii_only=st.booleans())
@@ -105,21 +100,6 @@ def test_the_request_id_is_the_clients_if_given() -> None:
     assert Headers({"x-request-id": "h"}).response_id("chatcmpl-", "b") == "chatcmpl-h"
     assert Headers({}).response_id("chatcmpl-", "b") == "chatcmpl-b"
     assert len(Headers({}).response_id("cmpl-", None)) == len("cmpl-") + 32
-
-
-@pytest.mark.parametrize("name", ["request_id", "session_id"])
-@pytest.mark.parametrize("value", ["x" * 513, "a\nb", "\x00", "a\x85b", "\x9b2J", "\u2028", "a\u2029"])
-def test_identifiers_from_clients_are_bounded(name: str, value: str) -> None:
-    """Every chunk and choice repeats them, and logs contain them; in headers as in bodies."""
-    with pytest.raises(InvalidRequest) as in_body:
-        request_fields(**{name: value})
-    header = f"x-{name.replace('_', '-')}"
-    with pytest.raises(InvalidRequest) as in_header:
-        Headers({header: value})
-
-    assert in_body.value.param == name
-    assert (in_header.value.param or "").lower() == header
-    assert request_fields(**{name: "x" * 512}).model_fields_set == {name}
 
 
 def test_a_session_in_extra_arguments_is_bounded_too() -> None:

@@ -43,26 +43,28 @@ class Notes:
         return [{"role": "assistant", "content": part.text} for part in parts]
 
 
-def stream(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
+def rendered_parts(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
     """Return the rendered parts of a message with these deltas, one per step."""
     shape = PartStream(call_of(deltas), Notes())
     data = b"".join(shape.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
     return data.decode()
 
 
-def text(content: str) -> MessageDelta:
+def text_delta(content: str) -> MessageDelta:
     """Return a delta of text."""
     return MessageDelta(content=content)
 
 
-def thought(reasoning: str) -> MessageDelta:
+def reasoning_delta(reasoning: str) -> MessageDelta:
     """Return a delta of reasoning."""
     return MessageDelta(reasoning=reasoning)
 
 
 def test_parts_follow_each_other() -> None:
     """Reasoning, text and calls are opened, filled and closed in turn; the last one has the finish."""
-    notes = stream(thought("hm"), text("a"), text("b"), tool_call(0, name="f"), tool_call(0, "{}"), None)
+    notes = rendered_parts(
+        reasoning_delta("hm"), text_delta("a"), text_delta("b"), tool_call(0, name="f"), tool_call(0, "{}"), None
+    )
 
     assert notes == "0reasoning[<hm>]1text[<a><b>]2tool_call[f<{}>stop]"
 
@@ -71,45 +73,55 @@ def test_one_step_may_have_everything() -> None:
     """A merged delta is rendered in order."""
     calls = (tool_call(0, "{}", "f").tool_calls[0], tool_call(1, "[]", "g").tool_calls[0])
 
-    notes = stream(MessageDelta("a", "hm", calls))
+    notes = rendered_parts(MessageDelta("a", "hm", calls))
 
     assert notes == "0reasoning[<hm>]1text[<a>]2tool_call[f<{}>]3tool_call[g<[]>stop]"
 
 
 def test_whitespace_before_a_call_is_not_text() -> None:
     """Models put line breaks between reasoning and calls."""
-    notes = stream(thought("hm"), text("\n"), text("\n"), tool_call(0, "{}", "f"), text("\n"), tool_call(1, "{}", "g"))
+    notes = rendered_parts(
+        reasoning_delta("hm"),
+        text_delta("\n"),
+        text_delta("\n"),
+        tool_call(0, "{}", "f"),
+        text_delta("\n"),
+        tool_call(1, "{}", "g"),
+    )
 
     assert notes == "0reasoning[<hm>]1tool_call[f<{}>]2tool_call[g<{}>stop]"
 
 
 def test_whitespace_before_text_is_kept() -> None:
     """Text is complete."""
-    assert stream(thought("hm"), text("\n"), text("a"), None) == "0reasoning[<hm>]1text[<\na>stop]"
+    assert (
+        rendered_parts(reasoning_delta("hm"), text_delta("\n"), text_delta("a"), None)
+        == "0reasoning[<hm>]1text[<\na>stop]"
+    )
 
 
 def test_text_of_whitespace_alone_is_kept() -> None:
     """If there is no call."""
-    assert stream(thought("hm"), text("\n"), None) == "0reasoning[<hm>]1text[<\n>stop]"
+    assert rendered_parts(reasoning_delta("hm"), text_delta("\n"), None) == "0reasoning[<hm>]1text[<\n>stop]"
 
 
 def test_text_within_a_call_comes_after_it() -> None:
     """Arguments stay in one piece."""
-    notes = stream(tool_call(0, "{", "f"), text("by the way"), tool_call(0, "}"), None)
+    notes = rendered_parts(tool_call(0, "{", "f"), text_delta("by the way"), tool_call(0, "}"), None)
 
     assert notes == "0tool_call[f<{><}>]1text[<by the way>stop]"
 
 
 def test_a_message_without_anything_has_an_empty_text() -> None:
     """Clients expect a part."""
-    assert stream(None) == "0text[stop]"
+    assert rendered_parts(None) == "0text[stop]"
     assert [part.text for part in whole_parts(ParsedMessage(None, None, (), "stop"))] == [""]
 
 
 def test_arguments_of_a_closed_call_are_an_error() -> None:
     """They are not dropped silently."""
     with pytest.raises(ParserFailed):
-        stream(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
+        rendered_parts(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
 
 
 def test_whole_messages_have_the_same_parts() -> None:
@@ -150,7 +162,7 @@ def test_without_a_parser_output_is_text() -> None:
 
 def test_usage_has_cached_and_reasoning_tokens() -> None:
     """The prompt's from the start, the reply's at its end."""
-    shape = PartStream(call_of([thought("hm"), text("a")]), Notes())
+    shape = PartStream(call_of([reasoning_delta("hm"), text_delta("a")]), Notes())
     shape.prefilled(0, Prefill(1))
 
     assert shape.opening() == b"2/1 "

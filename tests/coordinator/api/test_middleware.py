@@ -17,7 +17,7 @@ from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.types import Finish
 
 
-class Listener:
+class RecordListener:
     """Stores records."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ async def _send(message: Message) -> None:
 
 async def test_listeners_are_called_at_the_start_and_the_end() -> None:
     """The complete record has what the application recorded and its response."""
-    listener = Listener()
+    listener = RecordListener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert listener.begun == [scope[CONTEXT].record]
@@ -75,14 +75,14 @@ async def test_requests_in_flight_are_counted_until_they_end() -> None:
 async def test_a_failing_listener_affects_no_other() -> None:
     """The request is served, and the other listeners are called."""
 
-    class Broken(Listener):
+    class Broken(RecordListener):
         def on_start(self, record: RequestRecord) -> None:
             raise ValueError("cannot begin")
 
         def on_end(self, record: RequestRecord) -> None:
             raise ValueError("cannot end")
 
-    listener, sent = Listener(), []
+    listener, sent = RecordListener(), []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         sent.append(scope)
@@ -96,7 +96,7 @@ async def test_a_failing_listener_affects_no_other() -> None:
 
 async def test_an_exception_is_recorded_as_an_error() -> None:
     """The exception is raised again."""
-    listener = Listener()
+    listener = RecordListener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError("broken")
@@ -153,7 +153,7 @@ async def test_headers_name_workers(names_workers: bool) -> None:
 
 async def test_a_request_that_outlasts_a_drain_gets_a_503() -> None:
     """The server cancels it, and its client gets Retry-After; other cancellations are raised."""
-    readiness, listener = Readiness(), Listener()
+    readiness, listener = Readiness(), RecordListener()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raise asyncio.CancelledError
@@ -188,7 +188,7 @@ async def _ok(request: Request) -> Response:
     return PlainTextResponse("ok")
 
 
-def client_of(*allowed: str) -> httpx.AsyncClient:
+def client_allowing(*allowed: str) -> httpx.AsyncClient:
     """Return a client of a server behind the check."""
     app = RequestMiddleware(Starlette(routes=[Route("/", _ok)]), allowed_hosts=AllowedHosts(allowed))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
@@ -203,7 +203,7 @@ def client_of(*allowed: str) -> httpx.AsyncClient:
 )
 async def test_own_names_and_addresses_are_accepted(host: str) -> None:
     """They do not involve DNS; names allowed by the operator are accepted too."""
-    async with client_of("llm.example") as client:
+    async with client_allowing("llm.example") as client:
         assert (await client.get("/", headers={"Host": host})).status_code == 200
 
 
@@ -212,7 +212,7 @@ async def test_own_names_and_addresses_are_accepted(host: str) -> None:
 )
 async def test_a_name_that_resolves_to_this_machine_is_refused(host: str) -> None:
     """To a browser, a page of that name has the same origin as this server."""
-    async with client_of("llm.example") as client:
+    async with client_allowing("llm.example") as client:
         reply = await client.get("/", headers={"Host": host})
 
     assert reply.status_code == 403
@@ -221,7 +221,7 @@ async def test_a_name_that_resolves_to_this_machine_is_refused(host: str) -> Non
 
 async def test_every_host_header_is_checked() -> None:
     """However many there are."""
-    async with client_of() as client:
+    async with client_allowing() as client:
         reply = await client.get("/", headers=[("Host", "localhost"), ("Host", "evil.example")])
 
     assert reply.status_code == 403

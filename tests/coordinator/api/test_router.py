@@ -13,7 +13,7 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.errors import Forbidden
 
 
-class Order(BaseModel):
+class Amount(BaseModel):
     """A body."""
 
     count: int = 1
@@ -29,11 +29,11 @@ def client() -> TestClient:
     """A client of an open route for bodies, one that needs none, and a closed one."""
     router, closed = ApiRouter(), ApiRouter(guards=[forbid])
 
-    @router.post("/order", Order)
-    @router.post("/order", Order, method="PUT")
-    @router.post("/perhaps", Order, body_required=False)
-    @closed.post("/closed", Order)
-    async def order(body: Order, request: Request) -> Response:
+    @router.post("/order", Amount)
+    @router.post("/order", Amount, method="PUT")
+    @router.post("/perhaps", Amount, body_required=False)
+    @closed.post("/closed", Amount)
+    async def order(body: Amount, request: Request) -> Response:
         return JSONResponse(body.count)
 
     @router.get("/hello")

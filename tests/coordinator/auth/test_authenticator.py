@@ -42,7 +42,7 @@ class Application:
         return Response()
 
 
-def client_of(application: Application) -> httpx.AsyncClient:
+def client_with_keys(application: Application) -> httpx.AsyncClient:
     """Return a client of the application behind the check."""
     admin_routes = [Route("/pause", application.admin, methods=["POST"])]
     routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
@@ -63,7 +63,7 @@ def client_of(application: Application) -> httpx.AsyncClient:
 )
 async def test_a_valid_key_is_accepted(headers: dict[str, str]) -> None:
     """As OpenAI's or Anthropic's clients send it; the route gets its tenant."""
-    async with client_of(Application()) as client:
+    async with client_with_keys(Application()) as client:
         answer = await client.post("/v1/messages", headers=headers)
 
     assert answer.json() == {"tenant": "search"}
@@ -73,7 +73,7 @@ async def test_a_valid_key_is_accepted(headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(("method", "path"), [("POST", "/v1/messages"), ("GET", "/v1/models"), ("GET", "/nowhere")])
 async def test_without_a_key_nothing_is_accessible(headers: dict[str, str], method: str, path: str) -> None:
     """401 in the route's format, whether the route exists or not."""
-    async with client_of(Application()) as client:
+    async with client_with_keys(Application()) as client:
         answer = await client.request(method, path, headers=headers)
 
     assert answer.status_code == 401
@@ -85,7 +85,7 @@ async def test_without_a_key_nothing_is_accessible(headers: dict[str, str], meth
 
 async def test_probes_and_admin_routes_need_no_api_key() -> None:
     """Health needs none, and admin routes require their own; another method of their path is not an admin route."""
-    async with client_of(Application()) as client:
+    async with client_with_keys(Application()) as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.post("/pause")).status_code == 200
         assert (await client.get("/pause")).status_code == 401
@@ -119,7 +119,7 @@ async def test_concurrent_requests_are_limited() -> None:
     """429 with Retry-After at the key's limit; afterwards requests are accepted again."""
     application = Application()
     application.go_on.clear()
-    async with client_of(application) as client:
+    async with client_with_keys(application) as client:
         headers = {"x-api-key": "one"}
         running = asyncio.create_task(client.post("/v1/messages", headers=headers))
         await application.entered.wait()
@@ -136,7 +136,7 @@ async def test_concurrent_requests_are_limited() -> None:
 
 async def test_tokens_are_charged() -> None:
     """Tokens count against the key's limit per minute, and headers have the rest."""
-    async with client_of(Application()) as client:
+    async with client_with_keys(Application()) as client:
         headers = {"x-api-key": "sesame"}
         first = await client.post("/v1/messages", headers=headers, content=b"x" * 70)
         await client.post("/v1/messages", headers=headers, content=b"x" * 70)

@@ -6,7 +6,7 @@ from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 
 
-class ScriptedParser:
+class ScriptedRawParser:
     """Returns text as content, or scripted deltas and exceptions."""
 
     def __init__(self, *deltas: MessageDelta | Exception | None, calls: tuple[ParsedToolCall, ...] = ()) -> None:

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.clock import Clock
-from tests.coordinator.parsing.fakes import ScriptedParser
+from tests.coordinator.parsing.fakes import ScriptedRawParser
 from tokenwire.coordinator.parsing.batching import BatchingFeed, ParserBudget
 from tokenwire.coordinator.parsing.message import MessageDelta, RawParser
 
 MARK = 99
 
 
-class ExpensiveParser(ScriptedParser):
+class ExpensiveParser(ScriptedRawParser):
     """Every call costs as many seconds as the length of the earlier text, as in vLLM's older parsers."""
 
     def __init__(self, cpu: Clock) -> None:
@@ -30,7 +30,7 @@ def batching(parser: RawParser, cpu: Clock, *, per_token_s: float = 1.0, splits_
     return BatchingFeed(parser, {MARK}, splits_text, budget)
 
 
-def expensive(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
+def expensive(splits_text: bool = True) -> tuple[ScriptedRawParser, BatchingFeed]:
     """Return a parser that has become too expensive for a call per token, and its feed."""
     cpu = Clock(0.0)
     parser = ExpensiveParser(cpu)
@@ -42,7 +42,7 @@ def expensive(splits_text: bool = True) -> tuple[ScriptedParser, BatchingFeed]:
 
 def test_a_cheap_parser_is_called_for_every_token() -> None:
     """Nothing is batched while calls are within their budget."""
-    parser = ScriptedParser()
+    parser = ScriptedRawParser()
     feed = batching(parser, Clock(0.0))
     assert [feed.feed(text, [1], False) for text in "abc"] == [MessageDelta(content=text) for text in "abc"]
 
@@ -124,7 +124,7 @@ def test_structural_text_is_batched_for_incremental_parsers() -> None:
 
 def test_parts_of_a_character_are_passed_together() -> None:
     """Tokens without text are passed with the text that they complete."""
-    parser = ScriptedParser()
+    parser = ScriptedRawParser()
     feed = batching(parser, Clock(0.0))
     assert feed.feed("", [1], False) is None
     assert feed.feed("é", [2], False) == MessageDelta(content="é")

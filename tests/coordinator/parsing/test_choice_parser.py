@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.parsing.fakes import ScriptedParser
+from tests.coordinator.parsing.fakes import ScriptedRawParser
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta, merge
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
@@ -12,14 +12,14 @@ FIRST, SECOND = ToolCallDelta(0, "1", "a"), ToolCallDelta(1, "2", "b")
 AUTO = MessageRules("auto", parses_tools=True)
 
 
-def parser(raw: ScriptedParser, rules: MessageRules = AUTO) -> ChoiceParser:
+def parser(raw: ScriptedRawParser, rules: MessageRules = AUTO) -> ChoiceParser:
     """Return a parser with a name."""
     return ChoiceParser(raw, rules, "tool call parser hermes")
 
 
 def test_streamed_calls_end_with_tool_calls() -> None:
     """Where the model stopped by itself."""
-    choice = parser(ScriptedParser(MessageDelta(tool_calls=(FIRST,))))
+    choice = parser(ScriptedRawParser(MessageDelta(tool_calls=(FIRST,))))
     assert choice.finish_reason("stop") == "stop"
     choice.delta("x", [1], False)
     assert choice.finish_reason("stop") == "tool_calls"
@@ -29,7 +29,9 @@ def test_streamed_calls_end_with_tool_calls() -> None:
 def test_without_parallel_calls_only_the_first_is_returned() -> None:
     """Later ones are no deltas at all."""
     rules = MessageRules("auto", parses_tools=True, parallel_tool_calls=False)
-    choice = parser(ScriptedParser(MessageDelta(tool_calls=(FIRST, SECOND)), MessageDelta(tool_calls=(SECOND,))), rules)
+    choice = parser(
+        ScriptedRawParser(MessageDelta(tool_calls=(FIRST, SECOND)), MessageDelta(tool_calls=(SECOND,))), rules
+    )
     assert choice.delta("x", [1], False) == MessageDelta(tool_calls=(FIRST,))
     assert choice.delta("x", [1], False) is None
 
@@ -37,33 +39,33 @@ def test_without_parallel_calls_only_the_first_is_returned() -> None:
 def test_hidden_reasoning_is_not_returned() -> None:
     """Neither streamed nor whole; other parts of the delta are."""
     rules = MessageRules(include_reasoning=False)
-    raw = ScriptedParser(MessageDelta(reasoning="r"), MessageDelta(content="c", reasoning="r"))
+    raw = ScriptedRawParser(MessageDelta(reasoning="r"), MessageDelta(content="c", reasoning="r"))
     choice = parser(raw, rules)
     assert choice.delta("x", [1], False) is None
     assert choice.delta("x", [1], False) == MessageDelta(content="c")
-    assert parser(ScriptedParser(), rules).whole("c", [1], "stop").reasoning is None
+    assert parser(ScriptedRawParser(), rules).whole("c", [1], "stop").reasoning is None
 
 
 def test_a_whole_message_has_its_parts() -> None:
     """With the finish reason of its rules."""
-    message = parser(ScriptedParser(calls=CALLS)).whole("text", [1], "stop")
+    message = parser(ScriptedRawParser(calls=CALLS)).whole("text", [1], "stop")
     assert message == ParsedMessage("text", "because", CALLS, "tool_calls")
 
 
 def test_reasoning_tokens_are_the_parsers() -> None:
     """The parser counts them."""
-    assert parser(ScriptedParser()).reasoning_tokens([1, 2, 3, 4]) == 2
+    assert parser(ScriptedRawParser()).reasoning_tokens([1, 2, 3, 4]) == 2
 
 
 def test_a_failing_parser_is_named() -> None:
     """Whatever it raises becomes one error."""
     with pytest.raises(ParserFailed, match=r"The tool call parser hermes failed .*IndexError: list") as streamed:
-        parser(ScriptedParser(IndexError("list"))).delta("x", [1], False)
+        parser(ScriptedRawParser(IndexError("list"))).delta("x", [1], False)
     assert isinstance(streamed.value.__cause__, IndexError)
     with pytest.raises(ParserFailed, match="KeyError"):
-        parser(ScriptedParser()).whole("", [], "stop")
+        parser(ScriptedRawParser()).whole("", [], "stop")
     with pytest.raises(ParserFailed, match="KeyError"):
-        parser(ScriptedParser()).reasoning_tokens([])
+        parser(ScriptedRawParser()).reasoning_tokens([])
 
 
 def test_deltas_have_openais_format() -> None:
@@ -92,9 +94,9 @@ def test_deltas_merge() -> None:
 def test_unpaired_surrogates_are_escaped() -> None:
     """Parsers resolve a model's escapes of them, which no response can contain; whole and streamed are equal."""
     broken, shown = '{"x": "\ud800ü"}', r'{"x": "\ud800ü"}'
-    whole = parser(ScriptedParser(calls=(ParsedToolCall("1", "a", broken),))).whole("text", [1], "stop")
+    whole = parser(ScriptedRawParser(calls=(ParsedToolCall("1", "a", broken),))).whole("text", [1], "stop")
     delta = MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", broken),))
-    streamed = parser(ScriptedParser(delta)).delta("x", [1], False)
+    streamed = parser(ScriptedRawParser(delta)).delta("x", [1], False)
 
     assert [call.arguments for call in whole.tool_calls] == [shown]
     assert streamed is not None

@@ -18,7 +18,7 @@ from tokenwire.coordinator.auth.admin_key import AdminKey
 JSON = {"Content-Type": "application/json"}
 
 
-def client_of(key: AdminKey | None) -> TestClient:
+def guarded_client(key: AdminKey | None) -> TestClient:
     """Return a client of two guarded routes."""
     app = Starlette()
     app.add_middleware(RequestMiddleware)
@@ -41,7 +41,7 @@ def client_of(key: AdminKey | None) -> TestClient:
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     """A client of routes without a key."""
-    with client_of(None) as client:
+    with guarded_client(None) as client:
         yield client
 
 
@@ -50,7 +50,7 @@ def client() -> Iterator[TestClient]:
 def test_cross_site_requests_are_forbidden(key: str | None, path: str) -> None:
     """Even without a body, which needs no content type; our own page is allowed."""
     authorization = {"Authorization": f"Bearer {key}"}
-    with client_of(AdminKey(key) if key else None) as client:
+    with guarded_client(AdminKey(key) if key else None) as client:
         for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
             answer = client.post(path, headers=authorization | headers)
             assert (answer.status_code, answer.json()["error"]["type"]) == (403, "PermissionDeniedError")
@@ -65,14 +65,14 @@ def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None
     assert refused.status_code == 403
     assert "--admin-key-file" in refused.json()["error"]["message"]
 
-    with client_of(AdminKey("sesame")) as guarded:
+    with guarded_client(AdminKey("sesame")) as guarded:
         assert guarded.post("/call").status_code == 401
         assert guarded.post("/call", headers={"Authorization": "Bearer sesame"}).status_code == 200
 
 
 def test_the_admin_key_is_required() -> None:
     """Without it, with another one, or in another scheme: 401, and the body is not read; with it, 200."""
-    with client_of(AdminKey("sesame")) as client:
+    with guarded_client(AdminKey("sesame")) as client:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Basic sesame"}):
             answer = client.post("/order", headers=headers, content="{")
             assert answer.status_code == 401

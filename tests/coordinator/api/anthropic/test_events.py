@@ -10,7 +10,7 @@ from tokenwire.coordinator.types import Finish
 from tokenwire.errors import WorkerLost
 
 
-def stream(call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0) -> list[Event]:
+def message_events(call: ChatCall, steps: list[str], finish: Finish = STOP, cached_tokens: int = 0) -> list[Event]:
     """Return the events of a call."""
     return streamed(call, MessageEvents(call), steps, finish, cached_tokens)
 
@@ -19,7 +19,7 @@ def test_events_come_in_order() -> None:
     """Each block is started, filled and stopped; thinking is signed; the stop reason and usage come last."""
     deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="“a”"), tool_call(0, '{"x": 1}', "f")]
 
-    events = stream(call_of(deltas), ["", "", ""])
+    events = message_events(call_of(deltas), ["", "", ""])
 
     assert [event.kind for event in events] == [
         *("message_start", "ping"),
@@ -50,7 +50,7 @@ def test_events_come_in_order() -> None:
 
 def test_cached_tokens_are_not_input_tokens() -> None:
     """If the server reports cached tokens, a prompt's tokens are split as by Anthropic."""
-    events = stream(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], cached_tokens=1)
+    events = message_events(call_of(api=ApiSettings(prompt_tokens_details=True)), ["a"], cached_tokens=1)
 
     started, ended = events[0].data["message"]["usage"], events[-2].data["usage"]
     assert started == {"input_tokens": 1, "cache_read_input_tokens": 1, "output_tokens": 0}

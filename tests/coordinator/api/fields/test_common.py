@@ -4,41 +4,29 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.api.fields.common import RequestFields, check_stream_options
+from tests.coordinator.api.fields.requests import request_fields
+from tokenwire.coordinator.api.fields.common import check_stream_options
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.types import Truncation
 from tokenwire.errors import InvalidRequest
 
 
-def body(**fields: Any) -> RequestFields:
-    """Parse a body."""
-    return RequestFields.model_validate(fields)
-
-
 def test_stream_options_need_a_stream() -> None:
     """stream_options without stream is an error, as in vLLM."""
     with pytest.raises(InvalidRequest, match="stream=True"):
-        check_stream_options(body(stream_options={"include_usage": True}))
+        check_stream_options(request_fields(stream_options={"include_usage": True}))
 
 
 def test_empty_stream_options_need_no_stream() -> None:
     """As in vLLM."""
-    check_stream_options(body(stream_options={}))
+    check_stream_options(request_fields(stream_options={}))
     with pytest.raises(InvalidRequest, match="stream=True"):
-        check_stream_options(body(stream_options={"unknown": None}))
-
-
-def test_repetitions_of_any_length_can_be_detected() -> None:
-    """Numbers beyond the protocol's are reduced to its largest."""
-    sizes = {"max_pattern_size": 2**40, "min_pattern_size": 2**33, "min_count": 2**32}
-    wire = body(repetition_detection=sizes).sampling(None).repetition_detection
-
-    assert (wire.max_pattern_size, wire.min_pattern_size, wire.min_count) == (2**32 - 1,) * 3
+        check_stream_options(request_fields(stream_options={"unknown": None}))
 
 
 def test_absent_fields_stay_absent() -> None:
     """The model's defaults apply to fields that the client did not set."""
-    sampling = body().sampling(None)
+    sampling = request_fields().sampling(None)
 
     assert not sampling.HasField("temperature")
     assert not sampling.HasField("max_tokens")
@@ -47,7 +35,7 @@ def test_absent_fields_stay_absent() -> None:
 
 def test_given_fields_are_translated() -> None:
     """Numbers keep their precision, zero is a value, ids lose duplicates, biases are clamped."""
-    fields = body(
+    fields = request_fields(
         temperature=0.0,
         top_p=0.1,
         top_k=-1,
@@ -68,7 +56,7 @@ def test_given_fields_are_translated() -> None:
 
 def test_seed_minus_one_is_no_seed() -> None:
     """As in vLLM, -1 means no seed."""
-    assert not body(seed=-1).sampling(None).HasField("seed")
+    assert not request_fields(seed=-1).sampling(None).HasField("seed")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +78,7 @@ def test_seed_minus_one_is_no_seed() -> None:
 def test_numbers_out_of_range_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
     """Nothing overflows in the protocol."""
     with pytest.raises(InvalidRequest) as caught:
-        body(**fields).sampling(max_tokens)
+        request_fields(**fields).sampling(max_tokens)
 
     assert caught.value.param == param
 
@@ -98,20 +86,11 @@ def test_numbers_out_of_range_are_refused(fields: dict[str, Any], max_tokens: in
 @pytest.mark.parametrize(("stop", "expected"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b"))])
 def test_stop_strings_stay_in_the_coordinator(stop: Any, expected: tuple[str, ...]) -> None:
     """Stop strings become text rules, in either form."""
-    assert body(stop=stop).text_rules() == TextRules(stop=expected)
-
-
-def test_engine_objects_are_passed_as_json() -> None:
-    """The engine's own fields are passed unchanged; empty objects count as absent."""
-    sampling = body(kv_transfer_params={"a": [1]}, vllm_xargs={"b": "c"}, ec_transfer_params={}).sampling(None)
-
-    assert sampling.kv_transfer_params_json == '{"a": [1]}'
-    assert sampling.extra_args_json == '{"b": "c"}'
-    assert not sampling.HasField("ec_transfer_params_json")
+    assert request_fields(stop=stop).text_rules() == TextRules(stop=expected)
 
 
 def test_truncation_keeps_an_absent_side() -> None:
     """Without a side, special tokens are kept around the end of the text."""
-    assert body().truncation() is None
-    assert body(truncate_prompt_tokens=5).truncation() == Truncation(5, None)
-    assert body(truncate_prompt_tokens=-1, truncation_side="right").truncation() == Truncation(-1, "right")
+    assert request_fields().truncation() is None
+    assert request_fields(truncate_prompt_tokens=5).truncation() == Truncation(5, None)
+    assert request_fields(truncate_prompt_tokens=-1, truncation_side="right").truncation() == Truncation(-1, "right")

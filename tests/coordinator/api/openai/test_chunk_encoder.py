@@ -1,82 +1,39 @@
 """Streamed chunks have the same JSON on the fast path and on the slow one."""
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.coordinator.api.replies import ScriptedParser
-from tests.coordinator.fakes import served_model
+from tests.coordinator.api.openai.chunks import chat_chunks, chunks_of, completion_chunks, parsed_chat_chunks
 from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
-from tokenwire.coordinator.api.openai.chunk_encoder import ChatChunks, ChunkOptions, CompletionChunks
-from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
-from tokenwire.coordinator.generation.prompts import PreparedPrompt
-from tokenwire.coordinator.generation.service import PreparedRequest
-from tokenwire.coordinator.parsing.message import MessageDelta
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
-from tokenwire.coordinator.types import Finish, GenerationRequest, Prefill, Prompt, TokenPrompt, Usage, WeightSpan
+from tokenwire.coordinator.types import Finish, Prefill, Usage, WeightSpan
 from tokenwire.errors import WorkerLost
-from tokenwire.v1 import inference_pb2 as pb
 
 LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1), ScoredToken(6, "y", float("-inf"), 2)]]
-
-
-def prepared(*prompts: Prompt, n: int = 1) -> PreparedRequest:
-    """Return a request for digits."""
-    made = [PreparedPrompt([1, 2], "one two"), PreparedPrompt([3, 4], None)][: len(prompts)]
-    return PreparedRequest(GenerationRequest("r-1", "digits", prompts, pb.SamplingParams(), n=n), served_model(), made)
-
-
-def chat(echo: str = "", **options: Any) -> ChatChunks:
-    """Return chat chunks of two choices."""
-    request = prepared(TokenPrompt([1, 2]), n=2)
-    return ChatChunks(request, 7, ChunkOptions(**options), role="assistant", echo=echo)
-
-
-def parsed_chat(**options: Any) -> ParsedChatChunks:
-    """Return chat chunks of one choice with a parser."""
-    parser = ScriptedParser([MessageDelta("x"), MessageDelta("y")])
-    return ParsedChatChunks(
-        prepared(TokenPrompt([1, 2])),
-        7,
-        ChunkOptions(**options),
-        role="assistant",
-        echo="",
-        parsers=[parser],
-        hides_tokens=False,
-        counts_reasoning=False,
-    )
-
-
-def completion(**options: Any) -> CompletionChunks:
-    """Return completion chunks of two prompts with one choice each."""
-    return CompletionChunks(prepared(TokenPrompt([1, 2]), TokenPrompt([3, 4])), 7, ChunkOptions(**options))
-
-
-def parse(data: bytes) -> list[Any]:
-    """Return the objects of server-sent events."""
-    events = data.decode().split("\n\n")
-    assert events.pop() == ""
-    assert all(event.startswith("data: ") for event in events)
-    return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 @given(text=st.text())
 def test_any_text_is_unchanged(text: str) -> None:
     """Quotes, control characters, line separators and emoji are unchanged, in one event."""
-    for writer in (chat(), chat(return_token_ids=True), completion(), completion(return_token_ids=True)):
-        (chunk,) = parse(writer.delta(0, text, [5], None))
+    for writer in (
+        chat_chunks(),
+        chat_chunks(return_token_ids=True),
+        completion_chunks(),
+        completion_chunks(return_token_ids=True),
+    ):
+        (chunk,) = chunks_of(writer.delta(0, text, [5], None))
         choice = chunk["choices"][0]
         assert (choice["delta"]["content"] if "delta" in choice else choice["text"]) == text
 
 
-@pytest.mark.parametrize("kind", [chat, completion])
+@pytest.mark.parametrize("kind", [chat_chunks, completion_chunks])
 def test_the_fast_path_equals_the_slow_one(kind: Any) -> None:
     """A delta without extras has the fields of one with extras, empty."""
-    (fast,) = parse(kind().delta(1, "x", [5], None))
-    (slow,) = parse(kind(return_token_ids=True).delta(1, "x", [5], None))
+    (fast,) = chunks_of(kind().delta(1, "x", [5], None))
+    (slow,) = chunks_of(kind(return_token_ids=True).delta(1, "x", [5], None))
 
     assert slow["choices"][0].pop("token_ids") == [5]
     assert fast["choices"][0].pop("token_ids") is None
@@ -87,20 +44,20 @@ def test_the_fast_path_equals_the_slow_one(kind: Any) -> None:
 
 def test_a_finish_has_reason_and_stop_reason() -> None:
     """The last delta has both."""
-    (chunk,) = parse(chat().delta(1, "", [2], Finish("stop", "END")))
+    (chunk,) = chunks_of(chat_chunks().delta(1, "", [2], Finish("stop", "END")))
 
     choice = chunk["choices"][0]
     assert (choice["index"], choice["finish_reason"], choice["stop_reason"]) == (1, "stop", "END")
     assert choice["delta"] == {"content": ""}
 
 
-@pytest.mark.parametrize("kind", [chat, parsed_chat, completion])
+@pytest.mark.parametrize("kind", [chat_chunks, parsed_chat_chunks, completion_chunks])
 def test_requested_ids_have_weight_versions(kind: Any) -> None:
     """With the finish, as on /inference/v1/generate; other requests get none."""
     finish = Finish("stop", weight_versions=[WeightSpan("v1", 0, 2), WeightSpan("v2", 2, 3)])
     asked = kind(return_token_ids=True)
-    first, last = (parse(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
-    (unasked,) = parse(kind().delta(0, "x", [5], finish))
+    first, last = (chunks_of(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
+    (unasked,) = chunks_of(kind().delta(0, "x", [5], finish))
 
     assert "weight_versions" not in first
     assert last["weight_versions"] == [
@@ -112,14 +69,14 @@ def test_requested_ids_have_weight_versions(kind: Any) -> None:
 
 def test_weights_without_a_label_are_null() -> None:
     """With requested ids, unknown versions are null."""
-    (chunk,) = parse(chat(return_token_ids=True).delta(0, "x", [5], Finish("stop")))
+    (chunk,) = chunks_of(chat_chunks(return_token_ids=True).delta(0, "x", [5], Finish("stop")))
 
     assert chunk["choices"][0]["weight_versions"] is None
 
 
 def test_a_chat_opens_with_the_role_of_every_choice() -> None:
     """One chunk per choice has the role; requested prompt ids come with it."""
-    first, second = parse(chat(return_token_ids=True).opening())
+    first, second = chunks_of(chat_chunks(return_token_ids=True).opening())
 
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert second["choices"][0]["index"] == 1
@@ -128,18 +85,18 @@ def test_a_chat_opens_with_the_role_of_every_choice() -> None:
 
 def test_a_completion_has_each_prompt_once() -> None:
     """Prompt ids are in the first delta of each choice only."""
-    writer = completion(return_token_ids=True)
+    writer = completion_chunks(return_token_ids=True)
 
     assert writer.opening() == b""
-    shown = [parse(writer.delta(1, "x", [5], None))[0]["choices"][0]["prompt_token_ids"] for _ in range(2)]
+    shown = [chunks_of(writer.delta(1, "x", [5], None))[0]["choices"][0]["prompt_token_ids"] for _ in range(2)]
     assert shown == [[3, 4], None]
 
 
 def test_usage_comes_if_requested() -> None:
     """Without include_usage a stream ends without it; with it, one chunk without choices."""
-    assert chat().closing(Usage(2, 3)) == b""
+    assert chat_chunks().closing(Usage(2, 3)) == b""
 
-    (chunk,) = parse(chat(include_usage=True).closing(Usage(2, 3)))
+    (chunk,) = chunks_of(chat_chunks(include_usage=True).closing(Usage(2, 3)))
 
     assert chunk["choices"] == []
     assert chunk["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
@@ -147,11 +104,11 @@ def test_usage_comes_if_requested() -> None:
 
 def test_continuous_usage_counts_each_choice() -> None:
     """Every delta carries its own choice's count so far."""
-    writer = chat(continuous_usage=True, include_usage=True)
+    writer = chat_chunks(continuous_usage=True, include_usage=True)
     writer.delta(0, "a", [1, 2], None)
 
-    (again,) = parse(writer.delta(0, "", [3], None))
-    (other,) = parse(writer.delta(1, "b", [9], None))
+    (again,) = chunks_of(writer.delta(0, "", [3], None))
+    (other,) = chunks_of(writer.delta(1, "b", [9], None))
 
     assert again["usage"] == {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
     assert other["usage"]["completion_tokens"] == 1
@@ -159,14 +116,14 @@ def test_continuous_usage_counts_each_choice() -> None:
 
 def test_an_error_has_openais_format() -> None:
     """An error mid-stream is an event with the error object."""
-    (event,) = parse(chat().error(WorkerLost("gone")))
+    (event,) = chunks_of(chat_chunks().error(WorkerLost("gone")))
 
     assert event == {"error": {"message": "gone", "type": "ServiceUnavailableError", "param": None, "code": 503}}
 
 
 def test_chat_logprobs_come_with_their_delta() -> None:
     """Each token has its text, bytes and the most likely ones; minus infinity becomes a number."""
-    (chunk,) = parse(chat(logprobs=LogprobStyle(2)).delta(0, "x", [5], None, LOGPROBS))
+    (chunk,) = chunks_of(chat_chunks(logprobs=LogprobStyle(2)).delta(0, "x", [5], None, LOGPROBS))
 
     (entry,) = chunk["choices"][0]["logprobs"]["content"]
     assert (entry["token"], entry["logprob"], entry["bytes"]) == ("x", -0.5, [120])
@@ -175,10 +132,10 @@ def test_chat_logprobs_come_with_their_delta() -> None:
 
 def test_text_offsets_continue_across_deltas() -> None:
     """For each choice separately."""
-    writer = completion(logprobs=LogprobStyle(1))
+    writer = completion_chunks(logprobs=LogprobStyle(1))
 
     offsets = [
-        parse(writer.delta(index, "x", [5], None, LOGPROBS))[0]["choices"][0]["logprobs"]["text_offset"]
+        chunks_of(writer.delta(index, "x", [5], None, LOGPROBS))[0]["choices"][0]["logprobs"]["text_offset"]
         for index in (0, 0, 1)
     ]
 
@@ -187,20 +144,20 @@ def test_text_offsets_continue_across_deltas() -> None:
 
 def test_an_echo_puts_the_prompt_before_the_first_delta() -> None:
     """A completion echoes its prompt once, decoded if it was ids; a chat the message that it continues."""
-    writer = completion(show_prompt=True)
-    texts = [parse(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
+    writer = completion_chunks(show_prompt=True)
+    texts = [chunks_of(writer.delta(index, "x", [5], None))[0]["choices"][0]["text"] for index in (0, 0, 1)]
     assert texts == ["one twox", "x", "three fourx"]
 
-    *_, echoed = parse(chat(echo="Once").opening())
+    *_, echoed = chunks_of(chat_chunks(echo="Once").opening())
     assert echoed["choices"][0]["delta"] == {"content": "Once"}
 
 
 def test_an_echo_alone_is_the_scored_prompt() -> None:
     """With max_tokens 0 a completion has the prompt with its log-probabilities and no generated tokens."""
-    writer = completion(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
+    writer = completion_chunks(show_prompt=True, scores_only=True, logprobs=LogprobStyle(0))
     writer.prefilled(0, Prefill(0, None, [None, [ScoredToken(2, "two", -1.5, 1)]]))
 
-    (chunk,) = parse(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
+    (chunk,) = chunks_of(writer.delta(0, "x", [5], Finish("length"), LOGPROBS))
 
     choice = chunk["choices"][0]
     assert choice["text"] == "one two"
@@ -210,9 +167,9 @@ def test_an_echo_alone_is_the_scored_prompt() -> None:
 
 def test_usage_has_cached_tokens_if_enabled() -> None:
     """The server's option adds details of the prompt to the usage."""
-    writer = chat(include_usage=True, usage_details=True)
+    writer = chat_chunks(include_usage=True, usage_details=True)
     writer.prefilled(0, Prefill(16))
 
-    (chunk,) = parse(writer.closing(Usage(20, 3)))
+    (chunk,) = chunks_of(writer.closing(Usage(20, 3)))
 
     assert chunk["usage"]["prompt_tokens_details"] == {"cached_tokens": 16}

@@ -1,29 +1,20 @@
 """The OpenAPI document is valid, complete, and true of the routes' responses."""
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
-from starlette.applications import Starlette
 
-from tests.coordinator.api.applications import client_of, with_api_key
+from tests.coordinator.api.applications import all_routes, client_of, with_api_key
 from tests.coordinator.api.openapi.described import Described
+from tests.coordinator.api.openapi.documents import document_of, operations
 from tests.lazily import Lazily
 from tests.workers import running_worker, unix_address, until
 from tokenwire.coordinator.api.openapi.operations import OPERATIONS
-from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
-from tokenwire.coordinator.api.router import ApiRoute
-from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
 from tokenwire.coordinator.app import build_app
-from tokenwire.coordinator.auth.admin_key import AdminKey
-from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.fleet.pool import WorkerPool
-from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.errors import PoisonRequest
 
 schemathesis = Lazily("schemathesis")
 
@@ -115,36 +106,11 @@ MAY_BE_REFUSED = {
 """Responses are not stored, and a simulated engine has no processes and no GPU."""
 
 
-def settings(address: str) -> CoordinatorSettings:
-    """Return settings with all routes enabled."""
-    return CoordinatorSettings(
-        (address,),
-        api=ApiSettings(render_route=True, abort_all=True),
-        admin=AdminSettings(admin_key=AdminKey("open"), lora_routes=True, rl_routes=True),
-    )
-
-
-async def document_of(app: Starlette) -> dict[str, Any]:
-    """Return an application's document, fetched without a key."""
-    async with client_of(app) as client:
-        response = await client.get("/openapi.json")
-        assert response.status_code == 200
-        document: dict[str, Any] = response.json()
-        return document
-
-
-def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, method and operation."""
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
-
-
 async def test_it_follows_the_specification(tmp_path: Path) -> None:
     """It is an OpenAPI 3.1 document, with and without keys, and every schema in it is a JSON schema."""
     for each in (
-        settings("127.0.0.1:1"),
-        with_api_key(settings("127.0.0.1:1"), tmp_path),
+        all_routes("127.0.0.1:1"),
+        with_api_key(all_routes("127.0.0.1:1"), tmp_path),
         CoordinatorSettings(("127.0.0.1:1",)),
     ):
         document = await document_of(build_app(each))
@@ -155,29 +121,6 @@ async def test_it_follows_the_specification(tmp_path: Path) -> None:
             jsonschema_rs.meta.validate(schema)
 
 
-async def test_every_reference_resolves() -> None:
-    """Every referenced part exists, and every schema is referenced."""
-    document = await document_of(build_app(settings("127.0.0.1:1")))
-    text = json.dumps(document)
-    kinds = ("schemas", "responses")
-    there = {f"#/components/{kind}/{name}" for kind in kinds for name in document["components"][kind]}
-
-    assert {part.split('"')[0] for part in text.split('"$ref": "')[1:]} == there
-
-
-async def test_every_route_is_in_it() -> None:
-    """Everything served is described except the files of pages, and nothing else is."""
-    app = build_app(settings("127.0.0.1:1"))
-    described = {(path, method.upper()) for path, method, _ in operations(await document_of(app))}
-    files = PAGE_PATHS | DOCUMENTATION_PATHS
-    routes = [route for route in app.routes if isinstance(route, ApiRoute)]
-
-    assert described == {
-        (route.path, method) for route in routes if route.path not in files for method in route.methods
-    }
-    assert {path for path, _ in described} == set(OPERATIONS)
-
-
 async def test_disabled_routes_are_not_in_it() -> None:
     """Without admin routes the document has none of their tags."""
     document = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
@@ -186,39 +129,10 @@ async def test_disabled_routes_are_not_in_it() -> None:
     assert not {"Admin", "Reinforcement learning"} & {tag["name"] for tag in document["tags"]}
 
 
-async def test_malformed_bodies_are_described_as_400() -> None:
-    """Malformed bodies are a 400 in the route's format, never a 422, which is for requests that kill workers."""
-    for path, method, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
-        kind = "AnthropicError" if path.startswith("/v1/messages") else "Error"
-        poison = {"$ref": f"#/components/responses/{kind}{PoisonRequest.http_status}"}
-        assert operation["responses"].get("422") == (poison if OPERATIONS[path].generates else None), path
-        if method == "post":
-            assert operation["responses"]["400"] == {"$ref": f"#/components/responses/{kind}400"}
-
-
-async def test_routes_of_stored_responses_only_fail() -> None:
-    """Nothing is stored, so that they have no 200."""
-    for path, _, operation in operations(await document_of(build_app(settings("127.0.0.1:1")))):
-        assert ("200" in operation["responses"]) is ("{response_id}" not in path), path
-
-
-async def test_it_has_the_required_keys(tmp_path: Path) -> None:
-    """Keys are required if there are any, the admin key by admin routes, none by probes."""
-    free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
-    asking = (await document_of(build_app(with_api_key(settings("127.0.0.1:1"), tmp_path))))["paths"]
-
-    assert free["components"]["securitySchemes"] == {}
-    assert all(operation["security"] == [] for _, _, operation in operations(free))
-    assert asking["/v1/messages"]["post"]["security"] == [{"apiKey": []}, {"apiKeyHeader": []}]
-    assert asking["/v1/rl/state"]["get"]["security"] == [{"adminKey": []}]
-    assert asking["/metrics"]["get"]["security"] == []
-    assert "401" in asking["/pause"]["post"]["responses"]
-
-
 async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     """Every route's responses, whole and streamed, have the described fields and no others."""
     address = unix_address(tmp_path)
-    app = build_app(settings(address))
+    app = build_app(all_routes(address))
     pool: WorkerPool = app.state.pool
     async with running_worker(address), client_of(app) as client:
         await until(pool.is_ready)
@@ -242,7 +156,7 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
 async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None:
     """Invalid bodies get a described status, in the described format."""
     address = unix_address(tmp_path)
-    app = build_app(settings(address))
+    app = build_app(all_routes(address))
     pool: WorkerPool = app.state.pool
     async with running_worker(address), client_of(app) as client:
         await until(pool.is_ready)
@@ -252,17 +166,3 @@ async def test_real_errors_are_as_described(tmp_path: Path, body: bytes) -> None
             if method == "post":
                 url = path.replace("{response_id}", "x")
                 described.check(path, await client.post(url, content=body, headers=headers))
-
-
-async def test_examples_succeed(tmp_path: Path) -> None:
-    """The page's initial bodies are valid."""
-    address = unix_address(tmp_path)
-    app = build_app(settings(address))
-    pool: WorkerPool = app.state.pool
-    async with running_worker(address), client_of(app) as client:
-        await until(pool.is_ready)
-        for path, operation in OPERATIONS.items():
-            if operation.example is not None:
-                body = {**operation.example, **({"model": "simulated"} if "model" in operation.example else {})}
-                response = await client.post(path, json=body)
-                assert response.status_code == 200, f"{path}: {response.text}"

@@ -16,7 +16,7 @@ def namespace(name: str) -> dict[str, Any]:
     return {"type": "namespace", "name": name, "description": "d", "tools": [TOOL]}
 
 
-def chat(given: Any = "Hi", **body: Any) -> ChatCompletionRequest:
+def responses_chat(given: Any = "Hi", **body: Any) -> ChatCompletionRequest:
     """Return the chat request that a request becomes."""
     return ResponsesRequest(input=given, **body).to_chat(responses_translator())
 

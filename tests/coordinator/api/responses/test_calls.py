@@ -18,7 +18,7 @@ from tokenwire.coordinator.api.responses.calls import (
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from('"\\\n/u😀'))
 
 
-def read(pieces: list[str]) -> str:
+def input_of(pieces: list[str]) -> str:
     """Return the joined deltas."""
     reader = InputReader()
     return "".join(reader.feed(piece) for piece in pieces) + reader.rest()
@@ -31,7 +31,7 @@ def test_an_input_is_read_wherever_its_json_is_cut(text: str, ascii_only: bool, 
     places = sorted({min(cut, len(arguments)) for cut in cuts} | {0, len(arguments)})
     pieces = [arguments[one:other] for one, other in itertools.pairwise(places)]
 
-    assert read(pieces) == text
+    assert input_of(pieces) == text
     assert CUSTOM.read(arguments) == text
     assert CUSTOM.read(custom_arguments(text)) == text
 
@@ -54,7 +54,7 @@ def test_an_input_is_read_wherever_its_json_is_cut(text: str, ascii_only: bool, 
 def test_any_arguments_become_text(arguments: str, text: str) -> None:
     """The text of the JSON, or arguments in any other format unchanged; whole and character by character."""
     assert CUSTOM.read(arguments) == text
-    assert read(list(arguments)) == text
+    assert input_of(list(arguments)) == text
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,16 @@
 """The events of a streamed response, the last of which has the response."""
 
-from typing import Any
-
-from tests.coordinator.api.replies import STOP, Event, call_of, streamed, tool_call
-from tests.coordinator.api.responses.requests import PATCH, SHELL, TOOL, chat, namespace, user
-from tokenwire.coordinator.api.openai.chat import ChatCall
-from tokenwire.coordinator.api.responses.events import ResponseEvents
-from tokenwire.coordinator.api.responses.request import ResponsesRequest
-from tokenwire.coordinator.api.responses.response import ResponseObject
+from tests.coordinator.api.replies import call_of, tool_call
+from tests.coordinator.api.responses.requests import PATCH, SHELL, namespace, responses_chat, user
+from tests.coordinator.api.responses.streams import response_events
 from tokenwire.coordinator.parsing.message import MessageDelta
-from tokenwire.coordinator.types import Finish
-
-
-def stream(call: ChatCall, steps: list[str], finish: Finish = STOP, **body: Any) -> list[Event]:
-    """Return the events of a call."""
-    response = ResponseObject(ResponsesRequest(input="Hi", **body), call)
-    return streamed(call, ResponseEvents(response, None), steps, finish)
 
 
 def test_events_come_in_order_and_are_numbered() -> None:
     """Each item is added, filled and done; the last event has the whole response with the stream's items."""
     deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="a\n“b”"), tool_call(0, "{}", "f")]
 
-    events = stream(call_of(deltas), ["", "", ""])
+    events = response_events(call_of(deltas), ["", "", ""])
 
     assert [event.kind.removeprefix("response.") for event in events] == [
         "created",
@@ -45,7 +33,7 @@ def test_events_come_in_order_and_are_numbered() -> None:
 
 def test_calls_of_namespaced_functions_have_their_own_name() -> None:
     """All items of calls have the namespace and the function as separate fields."""
-    events = stream(call_of([tool_call(0, "{}", "n__f")]), [""], tools=[namespace("n")])
+    events = response_events(call_of([tool_call(0, "{}", "n__f")]), [""], tools=[namespace("n")])
 
     items = [event.data["item"] for event in events if "output_item" in event.kind]
     assert [(item["namespace"], item["name"]) for item in items] == [("n", "f")] * 2
@@ -55,7 +43,7 @@ def test_calls_of_namespaced_functions_have_their_own_name() -> None:
 
 def test_deltas_have_their_item() -> None:
     """Its id and its position."""
-    events = stream(call_of(), ["a", "b"])
+    events = response_events(call_of(), ["a", "b"])
 
     added = next(event.data for event in events if event.kind == "response.output_item.added")
     deltas = [event.data for event in events if event.kind == "response.output_text.delta"]
@@ -64,46 +52,19 @@ def test_deltas_have_their_item() -> None:
     assert [(delta["output_index"], delta["content_index"], delta["logprobs"]) for delta in deltas] == [(0, 0, [])] * 2
 
 
-def test_a_truncated_reply_is_incomplete() -> None:
-    """So are its last item and the response, with the reason."""
-    last = stream(call_of(), ["a"], Finish("length"))[-1]
-
-    assert last.kind == "response.incomplete"
-    assert last.data["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert last.data["response"]["output"][0]["status"] == "incomplete"
-
-
-def test_an_aborted_reply_has_failed() -> None:
-    """The response has the error and the output so far."""
-    last = stream(call_of(), ["a"], Finish("abort"))[-1]
-
-    assert last.kind == "response.failed"
-    assert last.data["response"]["error"]["code"] == "server_error"
-    assert last.data["response"]["output"][0]["content"][0]["text"] == "a"
-
-
-def test_the_response_echoes_the_request() -> None:
-    """With defaults; `store` is always false."""
-    response = stream(call_of(), ["a"], instructions="Be brief.", metadata={"a": "b"}, store=True, tools=[TOOL])[-1]
-
-    shown = response.data["response"]
-    assert (shown["instructions"], shown["metadata"], shown["store"]) == ("Be brief.", {"a": "b"}, False)
-    assert (shown["temperature"], shown["tools"], shown["tool_choice"]) == (0.5, [TOOL], "auto")
-
-
 def test_calls_of_other_tools_become_function_calls_again() -> None:
     """Items and their outputs become the prompt's messages that the model generated."""
     deltas = [
         tool_call(0, '{"input": "a\\nb"}', "patch"),
         tool_call(1, '{"command": ["ls"], "env": {}}', "local_shell"),
     ]
-    items = stream(call_of(deltas), ["", ""], tools=[PATCH, SHELL])[-1].data["response"]["output"]
+    items = response_events(call_of(deltas), ["", ""], tools=[PATCH, SHELL])[-1].data["response"]["output"]
     outputs = [
         {"type": "custom_tool_call_output", "call_id": "call_0", "output": "one"},
         {"type": "local_shell_call_output", "id": "call_1", "output": "two"},
     ]
 
-    messages = chat([user("Hi"), *items, *outputs]).messages
+    messages = responses_chat([user("Hi"), *items, *outputs]).messages
 
     assert [(call["id"], call["function"]) for call in messages[1]["tool_calls"]] == [
         ("call_0", {"name": "patch", "arguments": '{"input": "a\\nb"}'}),
@@ -117,7 +78,7 @@ def test_calls_of_other_tools_become_function_calls_again() -> None:
 
 def test_input_known_only_at_its_end_is_a_delta_too() -> None:
     """Deltas join to the input, even if the model does not write JSON."""
-    events = stream(call_of([tool_call(0, "print(1)", "patch")]), [""], tools=[PATCH])
+    events = response_events(call_of([tool_call(0, "print(1)", "patch")]), [""], tools=[PATCH])
 
     assert [event.data["delta"] for event in events if event.kind.endswith("input.delta")] == ["print(1)"]
     assert events[-1].data["response"]["output"][0]["input"] == "print(1)"
@@ -126,7 +87,7 @@ def test_input_known_only_at_its_end_is_a_delta_too() -> None:
 def test_an_input_is_streamed() -> None:
     """Without the JSON around it, and with its own events."""
     deltas = [tool_call(0, '{"input": "a\\', "patch"), tool_call(0, 'nb"'), tool_call(0, "}")]
-    events = stream(call_of(deltas), ["", "", ""], tools=[PATCH])
+    events = response_events(call_of(deltas), ["", "", ""], tools=[PATCH])
 
     assert [event.kind.removeprefix("response.") for event in events[2:-1]] == [
         *("output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.delta"),

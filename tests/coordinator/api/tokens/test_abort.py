@@ -14,7 +14,7 @@ from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.output.settings import ApiSettings
 
 
-class Recorder:
+class RecordedAborts:
     """Records aborts."""
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class Recorder:
 
 
 @pytest.fixture
-def aborts() -> Recorder:
+def aborts() -> RecordedAborts:
     """The aborts recorded by the routes."""
-    return Recorder()
+    return RecordedAborts()
 
 
-def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
+def abort_client(aborts: RecordedAborts, abort_all: bool, key: AdminKey | None = None) -> Iterator[TestClient]:
     """Return a client of the routes."""
     app = Starlette()
     app.add_middleware(RequestMiddleware)
@@ -48,18 +48,18 @@ def client_of(aborts: Recorder, abort_all: bool, key: AdminKey | None = None) ->
 
 
 @pytest.fixture
-def client(aborts: Recorder) -> Iterator[TestClient]:
+def client(aborts: RecordedAborts) -> Iterator[TestClient]:
     """A client that may not abort the requests of others."""
-    yield from client_of(aborts, abort_all=False)
+    yield from abort_client(aborts, abort_all=False)
 
 
 @pytest.fixture
-def trainer(aborts: Recorder) -> Iterator[TestClient]:
+def trainer(aborts: RecordedAborts) -> Iterator[TestClient]:
     """A client that may abort everything."""
-    yield from client_of(aborts, abort_all=True)
+    yield from abort_client(aborts, abort_all=True)
 
 
-def test_ids_are_passed_on(client: TestClient, aborts: Recorder) -> None:
+def test_ids_are_passed_on(client: TestClient, aborts: RecordedAborts) -> None:
     """As vLLM's, one route has an empty response, the other one a count."""
     body = {"request_ids": ["a", "b"]}
 
@@ -71,7 +71,7 @@ def test_ids_are_passed_on(client: TestClient, aborts: Recorder) -> None:
     assert aborts.ended == [["a", "b"], ["a", "b"]]
 
 
-def test_ids_are_required(client: TestClient, aborts: Recorder) -> None:
+def test_ids_are_required(client: TestClient, aborts: RecordedAborts) -> None:
     """Without them the error names them, and nothing is aborted."""
     response = client.post("/inference/v1/abort_requests", json={})
 
@@ -81,7 +81,7 @@ def test_ids_are_required(client: TestClient, aborts: Recorder) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"request_ids": []}, {"request_ids": None}])
 def test_aborting_everything_must_be_enabled(
-    client: TestClient, trainer: TestClient, aborts: Recorder, body: dict[str, object]
+    client: TestClient, trainer: TestClient, aborts: RecordedAborts, body: dict[str, object]
 ) -> None:
     """Without ids everything is aborted if that is enabled."""
     assert client.post("/abort_requests", json=body).status_code == 403
@@ -91,7 +91,7 @@ def test_aborting_everything_must_be_enabled(
     assert trainer.post("/abort_requests").json()["aborted"] == 5
 
 
-def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient, aborts: Recorder) -> None:
+def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient, aborts: RecordedAborts) -> None:
     """A rid, or everything if enabled; nothing by mistake."""
     assert client.post("/abort_request", json={"rid": "a"}).status_code == 200
     assert client.post("/abort_request", json={}).status_code == 400
@@ -103,9 +103,9 @@ def test_sglang_names_one_request_or_all(client: TestClient, trainer: TestClient
 
 
 @pytest.mark.parametrize(("path", "body"), [("/abort_requests", {}), ("/abort_request", {"abort_all": True})])
-def test_an_admin_key_guards_everything(aborts: Recorder, path: str, body: dict[str, object]) -> None:
+def test_an_admin_key_guards_everything(aborts: RecordedAborts, path: str, body: dict[str, object]) -> None:
     """Single requests are aborted without it."""
-    for guarded in client_of(aborts, abort_all=True, key=AdminKey("secret")):
+    for guarded in abort_client(aborts, abort_all=True, key=AdminKey("secret")):
         assert guarded.post(path, json=body).status_code == 401
         assert aborts.ended == []
         headers = {"Authorization": "Bearer secret"}

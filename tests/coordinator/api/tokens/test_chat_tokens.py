@@ -30,7 +30,7 @@ class Models:
         return self.model
 
 
-def request(tokens: list[int], messages: Any = None, **body: Any) -> ChatTokensRequest:
+def tokens_request(tokens: list[int], messages: Any = None, **body: Any) -> ChatTokensRequest:
     """Return a request."""
     return ChatTokensRequest.model_validate({"messages": messages or MESSAGES, "tokens": tokens, **body})
 
@@ -44,7 +44,9 @@ def rendering() -> RenderingCheck:
 @pytest.mark.parametrize("plan", [None, ScriptedPlan([], prompt_token_ids=[9])])
 def test_the_ids_are_the_prompt(plan: ScriptedPlan | None) -> None:
     """Whatever the messages or a parser contain; everything else is the chat's."""
-    made = request([5, 6], max_completion_tokens=7, logprobs=True).to_generation("x", Headers({}), plan, ApiSettings())
+    made = tokens_request([5, 6], max_completion_tokens=7, logprobs=True).to_generation(
+        "x", Headers({}), plan, ApiSettings()
+    )
 
     assert made.prompts == [TokenPrompt([5, 6], "tokens")]
     assert (made.sampling.max_tokens, made.sampling.logprobs) == (7, 0)
@@ -62,7 +64,7 @@ def test_the_ids_are_required(body: dict[str, Any]) -> None:
 )
 async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens: list[int], mismatches: int) -> None:
     """Prompts that differ from their rendered messages count once per request."""
-    await rendering.compare(request(list(tokens)))
+    await rendering.compare(tokens_request(list(tokens)))
 
     assert (rendering.prompts, rendering.mismatches) == (1, mismatches)
 
@@ -70,7 +72,7 @@ async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens
 async def test_a_mismatch_is_logged_at_debug_level(rendering: RenderingCheck, caplog: pytest.LogCaptureFixture) -> None:
     """With its position and without the text of the conversation."""
     with caplog.at_level(logging.DEBUG):
-        await rendering.compare(request(ids("one three")))  # type: ignore[arg-type]
+        await rendering.compare(tokens_request(ids("one three")))  # type: ignore[arg-type]
 
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG
@@ -79,6 +81,6 @@ async def test_a_mismatch_is_logged_at_debug_level(rendering: RenderingCheck, ca
 
 async def test_messages_that_cannot_be_rendered_differ(rendering: RenderingCheck) -> None:
     """The request continues with its ids."""
-    await rendering.compare(request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]))
+    await rendering.compare(tokens_request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]))
 
     assert rendering.mismatches == 1

@@ -12,7 +12,7 @@ from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 
-def translated(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
+def generation_of(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
     """Return the GenerationRequest of a request."""
     whole = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
     request: GenerationRequest = GenerateRequest.model_validate(whole).to_generation("id", Headers(headers or {}))
@@ -21,12 +21,12 @@ def translated(sampling: dict[str, Any] | None = None, headers: dict[str, str] |
 
 def test_ids_are_the_prompt() -> None:
     """They are used unchanged, and errors name their field."""
-    assert translated().prompts == [TokenPrompt([5, 6], "token_ids")]
+    assert generation_of().prompts == [TokenPrompt([5, 6], "token_ids")]
 
 
 def test_absent_parameters_are_vllms() -> None:
     """The generation config does not change the sampling of rollouts."""
-    sampling = translated({"top_k": 7}).sampling
+    sampling = generation_of({"top_k": 7}).sampling
 
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty) == (1.0, 1.0, 7, 1.0)
     assert not sampling.HasField("max_tokens")
@@ -34,13 +34,13 @@ def test_absent_parameters_are_vllms() -> None:
 
 def test_ids_are_not_decoded() -> None:
     """Without output_mode text only stop strings need decoding, and there may be many."""
-    assert translated({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), unread=True)
-    assert not translated(output_mode="text").text.unread
+    assert generation_of({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), unread=True)
+    assert not generation_of(output_mode="text").text.unread
 
 
 def test_other_fields_are_passed_on() -> None:
     """Salt, priority, rank, session, reasoning and the engine's own parameters reach the worker."""
-    request = translated(
+    request = generation_of(
         {
             **{"n": 2, "seed": 2**62, "extra_args": {"a": 1}},
             **{"trace_decode_token_ids": [3], "skip_reading_prefix_cache": True},
@@ -69,7 +69,7 @@ def test_other_fields_are_passed_on() -> None:
 def test_wrong_parameters_are_named(sampling: dict[str, Any], param: str) -> None:
     """Invalid parameters are rejected here."""
     with pytest.raises(InvalidRequest) as caught:
-        translated(sampling)
+        generation_of(sampling)
 
     assert (caught.value.param or "").startswith(param)
 

@@ -19,7 +19,7 @@ POSITION: ScoredPosition = [ScoredToken(5, "é", -0.5, 2), ScoredToken(6, "y", -
 NAN = float("nan")
 
 
-def chunks(usage_details: bool = False, sampling: dict[str, Any] | None = None, **body: Any) -> GenerateChunks:
+def generate_chunks(usage_details: bool = False, sampling: dict[str, Any] | None = None, **body: Any) -> GenerateChunks:
     """Return the chunks of two choices."""
     asked = GenerateRequest.model_validate({"token_ids": [1, 2], "sampling_params": sampling or {}, **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(), n=2)
@@ -27,7 +27,7 @@ def chunks(usage_details: bool = False, sampling: dict[str, Any] | None = None, 
     return GenerateChunks(asked, prepared, usage_details)
 
 
-def parse(data: bytes) -> Any:
+def event_of(data: bytes) -> Any:
     """Return the object of one event."""
     head, _, rest = data.decode().partition("data: ")
     assert (head, rest[-2:]) == ("", "\n\n")
@@ -68,7 +68,7 @@ def test_every_logprob_is_valid_json(logprob: float) -> None:
 
 def test_a_delta_is_ids() -> None:
     """A chunk has one choice with its new ids, and nulls for later fields."""
-    chunk = parse(chunks().delta(1, "", [7, 8], None))
+    chunk = event_of(generate_chunks().delta(1, "", [7, 8], None))
 
     assert (chunk["request_id"], chunk["output_mode"], chunk["usage"]) == ("id", "tokens", None)
     assert chunk["choices"] == [
@@ -88,7 +88,7 @@ def test_a_delta_is_ids() -> None:
 def test_the_last_delta_has_the_finish() -> None:
     """The reason, what matched, and the weight versions."""
     finish = Finish("stop", "END", weight_versions=[WeightSpan("v1", 0, 2)])
-    (choice,) = parse(chunks(output_mode="text").delta(0, "“\n", [7], finish))["choices"]
+    (choice,) = event_of(generate_chunks(output_mode="text").delta(0, "“\n", [7], finish))["choices"]
 
     assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == ("“\n", "stop", "END")
     assert choice["weight_versions"] == [{"version": "v1", "start": 0, "end": 2}]
@@ -96,33 +96,33 @@ def test_the_last_delta_has_the_finish() -> None:
 
 def test_logprobs_come_with_their_ids() -> None:
     """One entry for each new id, none for a choice that ends without one."""
-    writer = chunks(sampling={"logprobs": 1})
+    writer = generate_chunks(sampling={"logprobs": 1})
 
-    assert len(parse(writer.delta(0, "", [5], None, [POSITION]))["choices"][0]["logprobs"]["content"]) == 1
-    assert parse(writer.delta(0, "", [], Finish("abort")))["choices"][0]["logprobs"] == {"content": []}
+    assert len(event_of(writer.delta(0, "", [5], None, [POSITION]))["choices"][0]["logprobs"]["content"]) == 1
+    assert event_of(writer.delta(0, "", [], Finish("abort")))["choices"][0]["logprobs"] == {"content": []}
 
 
 def test_the_prompt_comes_once() -> None:
     """In the stream's first chunk, if requested."""
-    writer = chunks(return_token_ids=True)
+    writer = generate_chunks(return_token_ids=True)
 
-    assert parse(writer.delta(1, "", [7], None))["prompt_token_ids"] == [1, 2]
-    assert "prompt_token_ids" not in parse(writer.delta(0, "", [7], None))
+    assert event_of(writer.delta(1, "", [7], None))["prompt_token_ids"] == [1, 2]
+    assert "prompt_token_ids" not in event_of(writer.delta(0, "", [7], None))
 
 
 def test_usage_counts_each_choice_and_then_all() -> None:
     """Continuous usage is per choice; the closing chunk has no choices, and cached tokens."""
-    writer = chunks(True, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
+    writer = generate_chunks(True, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
     writer.prefilled(0, Prefill(16))
     writer.delta(0, "", [7, 8], None)
 
-    assert parse(writer.delta(0, "", [9], None))["usage"]["completion_tokens"] == 3
-    closing = parse(writer.closing(Usage(2, 3)))
+    assert event_of(writer.delta(0, "", [9], None))["usage"]["completion_tokens"] == 3
+    closing = event_of(writer.closing(Usage(2, 3)))
     assert closing["choices"] == []
     assert closing["usage"]["prompt_tokens_details"] == {"cached_tokens": 16}
-    assert chunks().closing(Usage(2, 3)) == b""
+    assert generate_chunks().closing(Usage(2, 3)) == b""
 
 
 def test_an_error_mid_stream_is_an_event() -> None:
     """In OpenAI's format."""
-    assert parse(chunks().error(WorkerLost("gone")))["error"]["code"] == 503
+    assert event_of(generate_chunks().error(WorkerLost("gone")))["error"]["code"] == 503

@@ -1,110 +1,43 @@
-"""TRL's own server, up to version 1.10: bodies become requests, and responses are lists or arrays."""
+"""The routes of TRL's own server."""
 
-import base64
-from array import array
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from tokenwire.coordinator.api.api_request import InvalidBody
-from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSequenceLogprobs
-from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
-from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
-from tokenwire.coordinator.types import ChatPrompt, TextPrompt, TokenPrompt
-from tokenwire.errors import InvalidRequest
-
-INF = float("inf")
-POSITION: ScoredPosition = [ScoredToken(5, "x", -2.0, 9), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -1.0, 2)]
+from tests.coordinator.api.applications import served
 
 
-def test_prompts_are_texts_or_ids() -> None:
-    """A list of either."""
-    assert TrlGenerate(prompts=["a", "b"]).to_prompts() == [TextPrompt("a"), TextPrompt("b")]
-    assert TrlGenerate(prompts=[[1], [2]]).to_prompts() == [TokenPrompt([1], "prompts"), TokenPrompt([2], "prompts")]
+async def test_prompts_and_completions_are_ids(tmp_path: Path) -> None:
+    """Ranked log-probabilities come with them, by default."""
+    async with served(tmp_path) as client:
+        body = {"prompts": ["Hi", "Ho"], "max_tokens": 3, "n": 2}
+        scored = (await client.post("/generate/", json=body)).json()
+        bare = (await client.post("/generate/", json={**body, "logprobs": None})).json()
+
+    assert scored["prompt_ids"] == [[72, 105], [72, 111]]
+    assert [len(ids) for ids in scored["completion_ids"]] == [3] * 4
+    assert [[len(ranked) for ranked in choice] for choice in scored["logprob_token_ids"]] == [[1] * 3] * 4
+    assert (bare["logprobs"], bare["logprob_token_ids"]) == (None, None)
 
 
-def test_conversations_share_template_and_tools() -> None:
-    """Each becomes a prompt of its own."""
-    first, second = TrlChat(
-        messages=[[{"role": "user"}], [{"role": "tool"}]], chat_template_kwargs={"enable_thinking": False}
-    ).to_prompts()
+async def test_conversations_are_rendered(tmp_path: Path) -> None:
+    """By the model's template."""
+    async with served(tmp_path) as client:
+        messages = [{"role": "user", "content": "Hi"}]
+        made = (await client.post("/chat/", json={"messages": [messages], "max_tokens": 2})).json()
+        rendered = (await client.post("/tokenize", json={"messages": messages})).json()
 
-    assert isinstance(first, ChatPrompt)
-    assert isinstance(second, ChatPrompt)
-    assert first.options == second.options
-    assert first.options.kwargs == {"enable_thinking": False}
+    assert made["prompt_ids"] == [rendered["tokens"]]
 
 
-def test_generation_kwargs_take_precedence() -> None:
-    """They are vLLM's parameters and override the named ones; the regex overrides them."""
-    body = TrlGenerate(
-        prompts=["a"],
-        temperature=0.3,
-        structured_outputs_regex="a+",
-        generation_kwargs={"temperature": 0.7, "seed": 2**62, "structured_outputs": {"regex": "b+"}},
-    )
+@pytest.mark.parametrize("form", ["json", "binary"])
+async def test_only_completions_are_scored(tmp_path: Path, form: str) -> None:
+    """What comes after the prompt of each sequence."""
+    body = {"sequences": [[65, 66, 67], [65, 66]], "prompt_lengths": [1, 1], "top_logprobs": 1, "response_format": form}
+    async with served(tmp_path) as client:
+        scores = (await client.post("/get_sequence_logprobs/", json=body)).json()
 
-    sampling = body.sampling_params().to_wire()
-
-    assert (sampling.temperature, sampling.seed, sampling.max_tokens, sampling.logprobs) == (0.7, 2**62, 16, 0)
-    assert sampling.structured_outputs.regex == "a+"
-
-
-def test_wrong_generation_kwargs_are_named() -> None:
-    """As fields of generation_kwargs."""
-    with pytest.raises(InvalidBody) as caught:
-        TrlGenerate(prompts=["a"], generation_kwargs={"seed": "x"}).sampling_params()
-
-    assert caught.value.problems[0]["loc"] == ("body", "generation_kwargs", "seed")
-
-
-def test_images_are_refused() -> None:
-    """But null for every prompt is not."""
-    assert TrlGenerate(prompts=["a"], images=[None]).to_prompts()
-    with pytest.raises(InvalidRequest, match="images"):
-        TrlGenerate(prompts=["a"], images=[["aGk="]]).to_prompts()
-
-
-@pytest.mark.parametrize("lengths", [[], [1, 2], [4]])
-def test_sequences_need_their_prompt_lengths(lengths: list[int]) -> None:
-    """One each, within the sequence."""
-    with pytest.raises(InvalidRequest) as caught:
-        TrlSequenceLogprobs(sequences=[[1, 2, 3]], prompt_lengths=lengths).to_generation("x")
-
-    assert caught.value.param == "prompt_lengths"
-
-
-def test_scoring_requests_one_token_and_prompt_logprobs() -> None:
-    """The temperature is that of the processed log-probabilities."""
-    sampling = (
-        TrlSequenceLogprobs(sequences=[[1]], prompt_lengths=[1], temperature=0.5, top_logprobs=3)
-        .to_generation("x")
-        .sampling
-    )
-
-    assert (sampling.max_tokens, sampling.temperature, sampling.prompt_logprobs) == (1, 0.5, 3)
-
-
-def test_lists_are_ranked() -> None:
-    """The most likely first, the sampled one by its rank; values that JSON cannot represent are null."""
-    lists = scored_lists([[POSITION, [ScoredToken(8, "", -INF, 1)]], []])
-
-    assert lists["logprob_token_ids"] == [[[6, 7, 5], [8]], []]
-    assert lists["logprobs"] == [[[-0.5, -1.0, -2.0], [None]], []]
-
-
-def test_arrays_are_padded() -> None:
-    """With minus infinity and id 0; the sequences' own tokens have separate arrays."""
-    arrays = scored_arrays([[POSITION], [POSITION, [ScoredToken(8, "", float("nan"), 1)]]], 2)
-
-    assert (arrays["shape"], arrays["completion_lengths"]) == ([2, 2, 2], [1, 2])
-    assert _decoded(arrays["token_ids_b64"], "i") == [6, 7, 0, 0, 6, 7, 8, 0]
-    assert _decoded(arrays["logprobs_b64"], "f") == [-0.5, -1.0, -INF, -INF, -0.5, -1.0, -INF, -INF]
-    assert _decoded(arrays["actual_token_ids_b64"], "i") == [5, 0, 5, 8]
-    assert _decoded(arrays["actual_logprobs_b64"], "f") == [-2.0, -INF, -2.0, -INF]
-
-
-def _decoded(text: str, kind: Any) -> list[Any]:
-    values: array[Any] = array(kind)
-    values.frombytes(base64.b64decode(text))
-    return list(values)
+    if form == "binary":
+        assert scores["completion_lengths"] == [2, 1]
+    else:
+        assert [len(positions) for positions in scores["logprobs"]] == [2, 1]

@@ -1,0 +1,75 @@
+"""Log-probabilities in OpenAI's formats, as vLLM fills them."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.api.fields.logprobs import (
+    LogprobStyle,
+    chat_logprobs,
+    completion_logprobs,
+    prompt_logprobs,
+)
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+
+INF = float("inf")
+POSITION: ScoredPosition = [ScoredToken(5, "é", -2.0, 3), ScoredToken(6, "y", -0.5, 1), ScoredToken(7, "z", -INF, 2)]
+
+
+@pytest.mark.parametrize(
+    ("style", "shown"),
+    [
+        (LogprobStyle(0), []),
+        (LogprobStyle(2), ["é", "y"]),
+        (LogprobStyle(-1), ["é", "y", "z"]),
+        (LogprobStyle(0, everything=True), ["é", "y", "z"]),
+        (LogprobStyle(1, as_token_ids=True), ["token_id:5"]),
+    ],
+)
+def test_a_chats_entry_has_the_requested_tokens(style: LogprobStyle, shown: list[str]) -> None:
+    """The token itself with its bytes, and the most likely ones; by their texts or their ids."""
+    (entry,) = chat_logprobs([POSITION], style)["content"]
+
+    assert (entry["token"], entry["logprob"], entry["bytes"]) == (style.name(POSITION[0]), -2.0, [195, 169])
+    assert [other["token"] for other in entry["top_logprobs"]] == shown
+
+
+def test_minus_infinity_is_a_number() -> None:
+    """JSON has no infinity."""
+    (entry,) = chat_logprobs([[POSITION[2]]], LogprobStyle(1))["content"]
+
+    assert entry["logprob"] == entry["top_logprobs"][0]["logprob"] == -9999.0
+
+
+def test_completions_have_one_token_more_than_requested() -> None:
+    """OpenAI counts the sampled token in addition; offsets are in characters and continue."""
+    logprobs, offset = completion_logprobs([5, 6], [POSITION, POSITION[1:]], LogprobStyle(1), str, offset=10)
+
+    assert logprobs["tokens"] == ["é", "y"]
+    assert logprobs["text_offset"] == [10, 11]
+    assert logprobs["token_logprobs"] == [-2.0, -0.5]
+    assert logprobs["top_logprobs"] == [{"é": -2.0, "y": -0.5}, {"y": -0.5, "z": -9999.0}]
+    assert offset == 12
+
+
+def test_the_first_token_of_a_prompt_has_no_logprob() -> None:
+    """It is decoded by itself."""
+    logprobs, _ = completion_logprobs([9, 5], [None, POSITION], LogprobStyle(0), lambda token_id: f"<{token_id}>")
+
+    assert logprobs["tokens"] == ["<9>", "é"]
+    assert logprobs["token_logprobs"] == [None, -2.0]
+    assert logprobs["top_logprobs"] == [None, {"é": -2.0}]
+    assert logprobs["text_offset"] == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("positions", "shown"),
+    [
+        (None, None),
+        ([], []),
+        ([None, [POSITION[2]]], [None, {"7": {"logprob": -9999.0, "rank": 2, "decoded_token": "z"}}]),
+    ],
+)
+def test_prompt_logprobs_are_by_token_id(positions: list[ScoredPosition | None] | None, shown: Any) -> None:
+    """As in vLLM; null if not requested."""
+    assert prompt_logprobs(positions) == shown

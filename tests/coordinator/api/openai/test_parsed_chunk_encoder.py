@@ -1,0 +1,107 @@
+"""Streamed chunks of chats whose text a parser reads."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.coordinator.api.openai.chunks import chunks_of, prepared_digits
+from tests.coordinator.api.replies import ScriptedMessageParser, tool_call
+from tokenwire.coordinator.api.fields.logprobs import LogprobStyle
+from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions
+from tokenwire.coordinator.api.openai.parsed_chunk_encoder import ParsedChatChunks
+from tokenwire.coordinator.history.request_history import Message
+from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
+from tokenwire.coordinator.types import Finish, TokenPrompt, Usage
+
+STOP = Finish("stop")
+LOGPROBS: list[ScoredPosition] = [[ScoredToken(5, "x", -0.5, 1)]]
+
+
+class ToolParser(ScriptedMessageParser):
+    """Ends with tool calls."""
+
+    def finish_reason(self, reason: str) -> str:
+        """Return that of calls."""
+        return "tool_calls"
+
+
+def parsed(
+    *deltas: MessageDelta | None,
+    parser: type[ScriptedMessageParser] = ScriptedMessageParser,
+    hides_tokens: bool = False,
+    kept: list[tuple[int, Sequence[Message]]] | None = None,
+    **options: Any,
+) -> ParsedChatChunks:
+    """Return the chunks of one choice with these deltas."""
+    return ParsedChatChunks(
+        prepared_digits(TokenPrompt([1, 2])),
+        7,
+        ChunkOptions(**options),
+        role="assistant",
+        echo="",
+        parsers=[parser(deltas)],
+        hides_tokens=hides_tokens,
+        counts_reasoning=True,
+        keep=None if kept is None else lambda index, messages: kept.append((index, messages)),
+    )
+
+
+def test_deltas_are_the_parsers() -> None:
+    """Reasoning and calls in place of the text, and the parser's finish reason."""
+    writer = parsed(MessageDelta(reasoning="hm"), tool_call(0, "{}", "f"), parser=ToolParser)
+
+    (first,) = chunks_of(writer.delta(0, "<think>hm", [5], None))
+    (last,) = chunks_of(writer.delta(0, "</think>", [6], STOP))
+
+    assert first["choices"][0]["delta"] == {"reasoning": "hm"}
+    (call,) = last["choices"][0]["delta"]["tool_calls"]
+    assert (call["function"], last["choices"][0]["finish_reason"]) == ({"name": "f", "arguments": "{}"}, "tool_calls")
+
+
+def test_steps_without_a_delta_have_no_chunk() -> None:
+    """Unless their ids or log-probabilities are requested; their tokens count all the same."""
+    quiet = parsed(None, MessageDelta("x"), include_usage=True, continuous_usage=True)
+    telling = parsed(None, return_token_ids=True)
+
+    assert quiet.delta(0, "<think>", [5, 6], None) == b""
+    (counted,) = chunks_of(quiet.delta(0, "x", [7], STOP))
+    (empty,) = chunks_of(telling.delta(0, "<think>", [5], None))
+
+    assert counted["usage"]["completion_tokens"] == 3
+    assert (empty["choices"][0]["delta"], empty["choices"][0]["token_ids"]) == ({}, [5])
+
+
+def test_hidden_reasoning_hides_its_tokens() -> None:
+    """Neither ids nor log-probabilities tell it."""
+    writer = parsed(None, MessageDelta("x"), hides_tokens=True, return_token_ids=True, logprobs=LogprobStyle(1))
+
+    assert writer.delta(0, "hm", [5], None, LOGPROBS) == b""
+    (shown,) = chunks_of(writer.delta(0, "x", [6], STOP, LOGPROBS))
+
+    assert (shown["choices"][0]["token_ids"], shown["choices"][0]["logprobs"]) == (None, None)
+
+
+def test_reasoning_tokens_are_counted_in_the_usage() -> None:
+    """At the end, and continuously."""
+    writer = parsed(MessageDelta(reasoning="hm"), MessageDelta("x"), include_usage=True, continuous_usage=True)
+
+    (first,) = chunks_of(writer.delta(0, "hm", [1, 2], None))
+    writer.delta(0, "x", [3, 4], STOP)
+    (usage,) = chunks_of(writer.closing(Usage(2, 4)))
+
+    assert first["usage"]["completion_tokens_details"] == {"reasoning_tokens": 1}
+    assert usage["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
+
+
+def test_a_finished_choice_is_kept_as_one_message() -> None:
+    """As clients send it back, joined from its deltas."""
+    kept: list[tuple[int, Sequence[Message]]] = []
+    writer = parsed(MessageDelta("a", "hm"), MessageDelta("b"), kept=kept)
+
+    writer.delta(0, "a", [5], None)
+    assert not kept
+    writer.delta(0, "b", [6], STOP)
+
+    ((index, (message,)),) = kept
+    assert index == 0
+    assert (message["content"], message["reasoning"]) == ("ab", "hm")

@@ -1,0 +1,46 @@
+"""The metadata of routes is true of the routes."""
+
+from pathlib import Path
+
+from tests.coordinator.api.applications import all_routes, client_of
+from tests.coordinator.api.openapi.documents import document_of, operations
+from tests.workers import running_worker, unix_address, until
+from tokenwire.coordinator.api.openapi.operations import OPERATIONS
+from tokenwire.coordinator.api.openapi.routes import DOCUMENTATION_PATHS
+from tokenwire.coordinator.api.router import ApiRoute
+from tokenwire.coordinator.api.status_page.routes import PAGE_PATHS
+from tokenwire.coordinator.app import build_app
+from tokenwire.coordinator.fleet.pool import WorkerPool
+
+
+async def test_every_route_is_in_it() -> None:
+    """Everything served is described except the files of pages, and nothing else is."""
+    app = build_app(all_routes("127.0.0.1:1"))
+    described = {(path, method.upper()) for path, method, _ in operations(await document_of(app))}
+    files = PAGE_PATHS | DOCUMENTATION_PATHS
+    routes = [route for route in app.routes if isinstance(route, ApiRoute)]
+
+    assert described == {
+        (route.path, method) for route in routes if route.path not in files for method in route.methods
+    }
+    assert {path for path, _ in described} == set(OPERATIONS)
+
+
+async def test_routes_of_stored_responses_only_fail() -> None:
+    """Nothing is stored, so that they have no 200."""
+    for path, _, operation in operations(await document_of(build_app(all_routes("127.0.0.1:1")))):
+        assert ("200" in operation["responses"]) is ("{response_id}" not in path), path
+
+
+async def test_examples_succeed(tmp_path: Path) -> None:
+    """The page's initial bodies are valid."""
+    address = unix_address(tmp_path)
+    app = build_app(all_routes(address))
+    pool: WorkerPool = app.state.pool
+    async with running_worker(address), client_of(app) as client:
+        await until(pool.is_ready)
+        for path, operation in OPERATIONS.items():
+            if operation.example is not None:
+                body = {**operation.example, **({"model": "simulated"} if "model" in operation.example else {})}
+                response = await client.post(path, json=body)
+                assert response.status_code == 200, f"{path}: {response.text}"

@@ -1,0 +1,189 @@
+"""Prepared requests are run to their responses, and aborted when their client disconnects."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
+
+from tests.coordinator.api.openai.chunks import chat_chunks, prepared_digits
+from tokenwire.coordinator.api.respond import EventStream, collect
+from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, Caller
+from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
+from tokenwire.coordinator.generation.service import PreparedRequest
+from tokenwire.coordinator.output.choice import Reply
+from tokenwire.coordinator.types import Finish, Prefill, TokenPrompt
+from tokenwire.errors import WorkerLost
+
+STOP = Finish("stop")
+
+
+class RecordedConnection:
+    """A client that reads everything at once, or has disconnected."""
+
+    def __init__(self, lost: bool = False) -> None:
+        self.lost = lost
+        self.was_cut = self.congested = False
+        self.data = b""
+        self.released = False
+
+    def watch(self, on_lost: Callable[[], None], on_drained: Callable[[], None]) -> None:
+        """Report a disconnect at once."""
+        if self.lost:
+            on_lost()
+
+    def write(self, data: bytes) -> None:
+        """Record."""
+        self.data += data
+
+    def hold(self, size_bytes: int) -> None:
+        """Do nothing."""
+
+    def cut(self) -> None:
+        """Do nothing."""
+
+    async def flush(self) -> None:
+        """Do nothing: everything is read."""
+
+    def release(self) -> None:
+        """Record."""
+        self.released = True
+
+
+class RecordedHandle:
+    """Counts aborts."""
+
+    def __init__(self) -> None:
+        self.aborts = 0
+
+    def abort(self) -> None:
+        """Count."""
+        self.aborts += 1
+
+    def explain(self) -> str:
+        """Return nothing."""
+        return ""
+
+
+class ScriptedGeneration:
+    """Generates what a script does with the reply."""
+
+    def __init__(self, script: Callable[[Any], None]) -> None:
+        self._script = script
+        self.handle = RecordedHandle()
+        self.timeout_s: float | None = None
+
+    async def start(
+        self, prepared: PreparedRequest, reply: Reply, context: RequestContext, timeout_s: float | None
+    ) -> RecordedHandle:
+        """Run the script."""
+        self.timeout_s = timeout_s
+        self._script(reply)
+        return self.handle
+
+
+def two_choices(reply: Any) -> None:
+    """Generate three tokens in two choices of one prompt."""
+    for index, ids in enumerate(([7, 8], [9])):
+        reply.prefilled(index, Prefill(1))
+        reply.first_tokens()
+        reply.delta(index, "x", ids, STOP)
+
+
+async def collected(generation: ScriptedGeneration, context: RequestContext) -> Any:
+    """Collect a request of two choices."""
+    request = Request({"type": "http", CONTEXT: context})
+    return await collect(generation, prepared_digits(TokenPrompt([1, 2]), n=2), request)  # type: ignore[arg-type]
+
+
+async def streamed_messages(generation: ScriptedGeneration, connection: RecordedConnection) -> list[Message]:
+    """Stream a request of two choices; return what is sent through ASGI."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    stream = EventStream(generation, prepared_digits(TokenPrompt([1, 2]), n=2), chat_chunks())  # type: ignore[arg-type]
+    await stream({"type": "http", CONTEXT: RequestContext(connection)}, receive, send)
+    return sent
+
+
+async def test_a_collected_reply_completes_its_record() -> None:
+    """Counts of tokens, times and finishes; the caller is charged, and nothing runs on."""
+    charged: list[int] = []
+    connection = RecordedConnection()
+    context = RequestContext(connection, caller=Caller(charge=charged.append))
+    generation = ScriptedGeneration(two_choices)
+
+    first, second = await collected(generation, context)
+
+    record = context.record
+    assert (first.token_ids, second.token_ids) == ([7, 8], [9])
+    assert (record.request_id, record.model, record.choices) == ("r-1", "digits", 2)
+    assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == (2, 3, 1)
+    assert record.finishes == [STOP, STOP]
+    assert record.first_token_at is not None
+    assert (charged, generation.handle.aborts, connection.released) == ([3], 1, True)
+
+
+async def test_a_failed_reply_is_raised_and_recorded() -> None:
+    """Tokens until then count."""
+    context = RequestContext(RecordedConnection())
+
+    def fail(reply: Any) -> None:
+        reply.delta(0, "x", [7], None)
+        reply.fail(WorkerLost("gone"))
+
+    with pytest.raises(WorkerLost, match="gone"):
+        await collected(ScriptedGeneration(fail), context)
+
+    assert context.record.completion_tokens == 1
+    assert isinstance(context.record.error, WorkerLost)
+
+
+async def test_the_clients_timeout_is_passed_on() -> None:
+    """In seconds; without one the server's applies."""
+    generation, context = ScriptedGeneration(two_choices), RequestContext(RecordedConnection())
+    await collected(generation, context)
+    assert generation.timeout_s is None
+
+    context.headers = {TIMEOUT_HEADER: b"2.5"}
+    await collected(generation, context)
+    assert generation.timeout_s == 2.5
+
+
+async def test_a_stream_starts_with_its_first_token() -> None:
+    """Then come all events, and the end."""
+    connection = RecordedConnection()
+    start, end = await streamed_messages(ScriptedGeneration(two_choices), connection)
+
+    assert (start["type"], start["status"]) == ("http.response.start", 200)
+    assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
+    assert connection.data.count(b'"finish_reason":"stop"') == 2
+    assert connection.data.endswith(b"data: [DONE]\n\n")
+    assert end == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+async def test_an_error_before_the_first_token_starts_no_stream() -> None:
+    """It is raised, so that its status reaches the client."""
+    generation = ScriptedGeneration(lambda reply: reply.fail(WorkerLost("gone")))
+
+    with pytest.raises(WorkerLost, match="gone"):
+        await streamed_messages(generation, RecordedConnection())
+
+    assert generation.handle.aborts == 1
+
+
+async def test_a_disconnected_client_is_recorded() -> None:
+    """Its request is aborted, and there is no response."""
+    context, generation = RequestContext(RecordedConnection(lost=True)), ScriptedGeneration(lambda reply: None)
+
+    with pytest.raises(ClientDisconnect):
+        await collected(generation, context)
+
+    assert context.record.client == "client_disconnected"
+    assert generation.handle.aborts == 1
