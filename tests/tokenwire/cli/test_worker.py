@@ -41,8 +41,10 @@ def test_an_engine_that_cannot_start_ends_the_worker(tmp_path: Path) -> None:
     done = worker(tmp_path, "--engine", "sim", "--sim-kv-tokens", "64")
 
     assert done.returncode == 1
-    assert "raise kv_tokens or lower max_model_len" in done.stderr
-    assert "Traceback" not in done.stderr
+    reason, end = done.stderr.splitlines()
+    assert "E worker: " in reason
+    assert reason.endswith("raise kv_tokens or lower max_model_len")
+    assert end.endswith("I worker: stopped")
     assert not (tmp_path / "worker").exists()
 
 

@@ -560,50 +560,6 @@ async def test_a_killed_engine_fails_every_sequence(engine: "VllmEngine") -> Non
     assert not (await asyncio.to_thread(psutil.wait_procs, descendants, 60))[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--no-such-argument", "1"], "unrecognized arguments: --no-such-argument"),
-        (["--max-model-len", "many"], "--max-model-len"),
-        (["--dtype", "float7"], "--dtype"),
-        (["--model", "another"], "--model another"),
-        (["--skip-tokenizer-init"], "--skip-tokenizer-init"),
-    ],
-)
-async def test_invalid_engine_arguments_are_reported(arguments: list[str], message: str) -> None:
-    """An invalid vLLM argument fails the start with vLLM's message, without exiting the process."""
-    engine = engines.VllmEngine("a-model", arguments, [])
-    with pytest.raises(EngineFailed) as failed:
-        await engine.start()
-    assert message in failed.value.message
-    await engine.stop()
-
-
-async def test_engine_arguments_reach_vllm() -> None:
-    """Arguments are parsed as in vLLM, underscores and dotted JSON included."""
-    arguments = ["--max_model_len", "1k", "--override-generation-config.temperature", "0.5", "--enable-lora"]
-    parsed = arguments_read.parse_engine_args("a-model", arguments)
-    assert (parsed.model, parsed.max_model_len, parsed.enable_lora) == ("a-model", 1000, True)
-    assert parsed.override_generation_config == {"temperature": 0.5}
-
-
-async def test_missing_internals_of_vllm_are_detected() -> None:
-    """The names of internals that the core driver needs and an AsyncLLM lacks are returned."""
-
-    class OtherCore:
-        async def add_request_async(self, request: object) -> None:
-            """Accept a request."""
-
-    class OtherLLM:
-        output_handler = None
-        engine_core = OtherCore()
-
-    missing = core_driver.missing_internals(OtherLLM())
-    assert "AsyncLLM.engine_core.get_output_async" in missing
-    assert "AsyncLLM.input_processor.process_inputs" in missing
-    assert "AsyncLLM.engine_core.add_request_async" not in missing
-
-
 async def test_an_engine_that_never_started_can_be_stopped() -> None:
     """Stopping is safe before the start, and twice."""
     engine = engines.VllmEngine("a-model", [], [])

@@ -1,0 +1,91 @@
+"""What an engine can do is read off its configuration, and requests that may kill it are refused."""
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.lazily import Lazily
+from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.vllm_engine.extension import WORKER_EXTENSION
+
+capabilities = Lazily("tokenwire.worker.vllm_engine.capabilities")
+sampling = Lazily("tokenwire.worker.vllm_engine.sampling")
+torch = Lazily("torch")
+
+pytestmark = pytest.mark.engine
+
+
+class ConfiguredLlm:
+    """Stands for AsyncLLM: a configuration, and processes that keep generators or not."""
+
+    def __init__(self, device: str = "cpu", keeps_generators: bool = True, **changed: Any) -> None:
+        self._keeps_generators = keeps_generators
+        usual: dict[str, Any] = {
+            "device_config": SimpleNamespace(device_type=device),
+            "model_config": SimpleNamespace(dtype=torch.float32),
+            "scheduler_config": SimpleNamespace(enable_chunked_prefill=True),
+            "parallel_config": SimpleNamespace(worker_extension_cls=WORKER_EXTENSION),
+            "speculative_config": None,
+            "lora_config": None,
+            "use_v2_model_runner": False,
+        }
+        self.vllm_config = SimpleNamespace(**{**usual, **changed})
+
+    async def collective_rpc(self, method: str) -> list[bool]:
+        """Return the processes' answers."""
+        assert method == "tokenwire_keep_generators"
+        return [True, self._keeps_generators]
+
+
+async def test_seeds_are_safe_where_every_process_keeps_generators() -> None:
+    """On CPUs a chunked prompt with a seed may kill vLLM; without chunks, or on a GPU, there is no danger."""
+    plain = SimpleNamespace(enable_chunked_prefill=False)
+    another = SimpleNamespace(worker_extension_cls="builtins.object")
+    cases = [
+        (ConfiguredLlm(), True),
+        (ConfiguredLlm(keeps_generators=False), False),
+        (ConfiguredLlm(parallel_config=another), False),
+        (ConfiguredLlm(parallel_config=another, scheduler_config=plain), True),
+        (ConfiguredLlm("cuda", parallel_config=another), True),
+    ]
+    assert [(await capabilities.engine_capabilities(llm)).seeds for llm, _ in cases] == [safe for _, safe in cases]
+
+
+async def test_noise_and_batches_depend_on_the_runner_and_the_type() -> None:
+    """Noise is positional in the new runner without drafts; batches do not matter on CPUs in full precision."""
+    drafting = ConfiguredLlm("cuda", use_v2_model_runner=True, speculative_config=object())
+    half = ConfiguredLlm(model_config=SimpleNamespace(dtype=torch.float16))
+    found = [
+        await capabilities.engine_capabilities(llm)
+        for llm in (ConfiguredLlm(), ConfiguredLlm("cuda", use_v2_model_runner=True), drafting, half)
+    ]
+    assert [each.positional_seeds for each in found] == [False, True, False, False]
+    assert [each.batch_invariant for each in found] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("params", "able", "config", "param"),
+    [
+        ({"seed": 5, "temperature": 1.0}, False, {}, "seed"),
+        ({"seed": 5, "temperature": 0.0}, False, {}, None),
+        ({"seed": 5, "temperature": 1.0}, True, {}, None),
+        ({"prompt_logprobs": 1}, True, {"lora_config": True}, "prompt_logprobs"),
+        ({"prompt_logprobs": 1}, True, {}, None),
+        ({"prompt_logprobs": 1}, True, {"lora_config": True, "device": "cuda"}, None),
+        ({"logprobs": 1}, True, {"lora_config": True}, None),
+    ],
+)
+def test_only_what_may_kill_the_engine_is_refused(
+    params: dict[str, Any], able: bool, config: dict[str, Any], param: str | None
+) -> None:
+    """Seeds where they are not safe, and scores of prompts with adapters on CPUs; the error names the field."""
+    vllms, llm = sampling.to_vllm(pb.SamplingParams(**params), 1), ConfiguredLlm(**config)
+    refused = pytest.raises(InvalidRequest) if param else contextlib.nullcontext()
+
+    with refused as error:
+        capabilities.check_engine_safety(vllms, pb.EngineCapabilities(seeds=able), llm.vllm_config)
+
+    assert param is None or (error is not None and error.value.param == param)
