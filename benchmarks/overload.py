@@ -33,7 +33,7 @@ class Overload:
     capacity_tokens_per_s: float
     """Of replies that ended, when as many clients as there is room for ask one after the other."""
     goodput: float
-    """Tokens of whole replies during the overload, as a share of that."""
+    """Tokens of full replies during the overload, as a share of that."""
     statuses: dict[int, int]
     refused_without_retry_after: int
     incomplete: int
@@ -135,8 +135,8 @@ def _ttft(result: StreamResult) -> float:
 
 
 def _tokens_per_s(results: Sequence[StreamResult], start: float, end: float) -> float:
-    whole = [result for result in results if result.complete and start <= result.arrivals[-1] < end]
-    return sum(result.completion_tokens for result in whole) / (end - start)
+    complete = [result for result in results if result.complete and start <= result.arrivals[-1] < end]
+    return sum(result.completion_tokens for result in complete) / (end - start)
 
 
 def _request(url: str) -> bytes:

@@ -170,7 +170,7 @@ class Usage:
     reasoning_tokens: int | None = None
     """Reasoning tokens of the completion; None without a reasoning parser."""
 
-    def as_whole_dict(self) -> dict[str, Any]:
+    def as_dict_with_details(self) -> dict[str, Any]:
         """Return OpenAI's usage object with all of vLLM's fields, null if unknown."""
         usage = {"prompt_tokens_details": None, "completion_tokens_details": None, **self.as_dict()}
         if self.cached_tokens is not None:

@@ -14,7 +14,7 @@ from tests.bodies import body_models
 
 DEEP = 150
 TEXTS = (r'""', r'" "', r'"\u0000\u001b[2J\n"', r'"\ud800"', r'"../..\u202e/x"', json.dumps("😀" * 2000))
-WHOLE = ("-1", "0", "2", "4294967296", "9223372036854775807", "-9223372036854775809", "1" + "0" * 400, "1e400", "0.5")
+FULL = ("-1", "0", "2", "4294967296", "9223372036854775807", "-9223372036854775809", "1" + "0" * 400, "1e400", "0.5")
 REAL = ("NaN", "Infinity", "-Infinity", "1e400", "-1e-320", "0", "5e300", "-1")
 LISTS = ("[]", "[null]", "[[]]", '[""]', r'["\ud800"]', "[-1]", "[4294967296]", "[{}]", "[" * DEEP + "]" * DEEP)
 OBJECTS = (
@@ -28,12 +28,12 @@ OBJECTS = (
 BY_TYPE: dict[Any, tuple[str, ...]] = {
     str: TEXTS,
     bytes: TEXTS,
-    int: WHOLE,
+    int: FULL,
     float: REAL,
     bool: ("true", "false"),
     NoneType: ("null",),
 }
-OF_ANY_TYPE = (*TEXTS, *WHOLE, *REAL, *LISTS, *OBJECTS, "true", "null")
+OF_ANY_TYPE = (*TEXTS, *FULL, *REAL, *LISTS, *OBJECTS, "true", "null")
 OF_WRONG_TYPE = ("null", '"x"', "7", "[]", "{}", "[7]", "true")
 
 TALK: Any = [{"role": "user", "content": "Hi"}]

@@ -50,7 +50,7 @@ class FakeVllmServer:
         """Whether it takes token ids."""
         self.refusal: tuple[int, str] | None = None
         """Status and message of every response, if requests are to be rejected."""
-        self.whole: dict[str, Any] = {}
+        self.full: dict[str, Any] = {}
         """The response to requests that are not streamed."""
         self.generations: asyncio.Queue[Generation] = asyncio.Queue()
         self.running: dict[str, Generation] = {}
@@ -82,7 +82,7 @@ class FakeVllmServer:
             return web.json_response({"error": {"message": self.refusal[1]}}, status=self.refusal[0])
         generation = Generation(body, dict(request.headers))
         self.generations.put_nowait(generation)
-        return await self._stream(request, generation) if body["stream"] else web.json_response(self.whole)
+        return await self._stream(request, generation) if body["stream"] else web.json_response(self.full)
 
     async def _stream(self, request: web.Request, generation: Generation) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -29,7 +29,7 @@ async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> None:
         raise InvalidRequest(f"A body of more than {limits.unchecked_bytes} bytes has to be UTF-8.")
     quotes = openings = commas = start = 0
     while start < len(body):
-        end = _whole_escapes(body, start, start + limits.piece_bytes)
+        end = _include_escapes(body, start, start + limits.piece_bytes)
         between = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(between[quotes % 2 :: 2])  # after an odd number of quotes the piece starts in a string
         quotes += len(between) - 1
@@ -43,7 +43,7 @@ async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> None:
         await asyncio.sleep(0)
 
 
-def _whole_escapes(body: bytes, start: int, end: int) -> int:
+def _include_escapes(body: bytes, start: int, end: int) -> int:
     """Return the end of a piece, adjusted so that it does not split an escape."""
     piece = body[start:end]
     return end + (len(piece) - len(piece.rstrip(b"\\"))) % 2

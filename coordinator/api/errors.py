@@ -56,7 +56,7 @@ def anthropic_error_event(error: TokenwireError) -> bytes:
 
 
 def error_response(error: TokenwireError, scope: Scope, reason: str | None = None) -> JSONResponse:
-    """Render an error as the whole response, in the format of the path.
+    """Render an error as the full response, in the format of the path.
 
     reason: the message for the log, if the error's own repeats client input.
     """

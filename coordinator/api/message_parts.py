@@ -34,8 +34,8 @@ class MessagePart:
         return "".join(self.texts)
 
 
-def whole_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[MessagePart]:
-    """Return the parts of a whole message; an empty one has an empty text, because clients expect a part.
+def full_parts(message: ParsedMessage, logprobs: list[ScoredPosition] | None = None) -> list[MessagePart]:
+    """Return the parts of a full message; an empty one has an empty text, because clients expect a part.
 
     Whitespace next to tool calls is not text: models separate their calls with it.
     """

@@ -1,4 +1,4 @@
-"""Runs a prepared request to its HTTP response, streamed or whole, and aborts it when the client disconnects."""
+"""Runs a prepared request to its HTTP response, streamed or not, and aborts it when the client disconnects."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ _STREAM_HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-"""Unlike whole responses, streams have no content length."""
+"""Unlike full responses, streams have no content length."""
 
 
 async def _start(

@@ -86,7 +86,7 @@ class Decision(Generic[WCo]):
         if not self.rivals:
             return "no other can take it"
         if self.policy != "affinity":
-            return "least sequences" if self.policy == "load" else "its turn"
+            return "least sequences" if self.policy == "load" else "round-robin"
         reasons = [
             (self.cached > 0, "holds a part of the prompt"),
             (inputs.conversation_worker == instance, "had the conversation last"),

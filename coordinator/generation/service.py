@@ -20,7 +20,7 @@ from tokenwire.errors import DeadlineExceeded
 from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
-_TURN = 64
+_PROMPTS_BETWEEN_YIELDS = 64
 """Prompts prepared or submitted before yielding to the event loop."""
 
 
@@ -130,7 +130,7 @@ class GenerationService:
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
             max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, sampling, model, param))
             prompts.append(prepared)
-            await _take_turns(position)
+            await _yield_to_others(position)
         if request.plan is not None:
             request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
         return PreparedRequest(request, model, prompts, max_tokens, _recording(request, model, prompts))
@@ -171,7 +171,7 @@ class GenerationService:
                 submit = _submit_for(prepared, position, context)
                 handle.parts.append(self._fleet.submit(model.base_model, submit, choices, placement))
                 placement = replace(placement, joins=True)
-                await _take_turns(position)
+                await _yield_to_others(position)
         except BaseException:
             handle.abort()
             raise
@@ -186,9 +186,9 @@ class GenerationService:
         return (_submit(prepared, position) for position in range(len(prepared.prompts)))
 
 
-async def _take_turns(position: int) -> None:
+async def _yield_to_others(position: int) -> None:
     """Yield to the event loop after every few prompts."""
-    if position % _TURN == _TURN - 1:
+    if position % _PROMPTS_BETWEEN_YIELDS == _PROMPTS_BETWEEN_YIELDS - 1:
         await asyncio.sleep(0)
 
 

@@ -51,15 +51,15 @@ class ChoiceParser:
         """Return the finish reason of a stream, given the engine's."""
         return self._rules.streamed_finish(reason, self._tools_streamed)
 
-    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
         """Parse a complete output. Raises ParserFailed."""
         rules = self._rules
         reasoning, content, calls = self._guard(lambda: self._parser.parse(text, token_ids))
         return ParsedMessage(
-            content=rules.whole_content(content),
+            content=rules.full_content(content),
             reasoning=reasoning if rules.include_reasoning else None,
-            tool_calls=tuple(map(_encodable, rules.whole_calls(calls))),
-            finish_reason=rules.whole_finish(reason, calls),
+            tool_calls=tuple(map(_encodable, rules.full_calls(calls))),
+            finish_reason=rules.full_finish(reason, calls),
         )
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:

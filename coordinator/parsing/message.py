@@ -82,7 +82,7 @@ class RawParser(Protocol):
 class MessageParser(Protocol):
     """Parses one choice's output into a message, by the rules of its request.
 
-    Call either `delta` for every step and then `finish_reason`, or `whole` once. They raise ParserFailed and
+    Call either `delta` for every step and then `finish_reason`, or `full` once. They raise ParserFailed and
     nothing else.
     """
 
@@ -92,7 +92,7 @@ class MessageParser(Protocol):
     def finish_reason(self, reason: str) -> str:
         """Return the finish reason of the last chunk, given the engine's, after the last delta."""
 
-    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
         """Parse a complete output that ended for the engine's reason."""
 
     def reasoning_tokens(self, token_ids: Sequence[int]) -> int:

@@ -55,18 +55,18 @@ class MessageRules:
             return "tool_calls"
         return reason
 
-    def whole_content(self, content: str | None) -> str | None:
-        """Return the content of a whole message: with a forced tool it may be empty, but is never null."""
+    def full_content(self, content: str | None) -> str | None:
+        """Return the content of a full message: with a forced tool it may be empty, but is never null."""
         return content or "" if self._forced else content
 
-    def whole_calls(self, calls: Sequence[ParsedToolCall]) -> tuple[ParsedToolCall, ...]:
-        """Return the tool calls of a whole message."""
+    def full_calls(self, calls: Sequence[ParsedToolCall]) -> tuple[ParsedToolCall, ...]:
+        """Return the tool calls of a full message."""
         if not self._forced and not (self.tool_choice == "auto" and self.parses_tools):
             return ()
         return tuple(calls if self.parallel_tool_calls else calls[:1])
 
-    def whole_finish(self, reason: str, calls: Sequence[ParsedToolCall]) -> str:
-        """Return the finish reason of a whole message, given the engine's."""
+    def full_finish(self, reason: str, calls: Sequence[ParsedToolCall]) -> str:
+        """Return the finish reason of a full message, given the engine's."""
         called = self.tool_choice == "auto" and len(calls) > 0
         return "tool_calls" if called or (self.tool_choice == "required" and reason == "stop") else reason
 

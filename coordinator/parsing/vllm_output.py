@@ -14,14 +14,14 @@ from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 class VllmParser:
     """A RawParser around vLLM's parser."""
 
-    __slots__ = ("_parser", "_prompt", "_request", "_rules", "_whole")
+    __slots__ = ("_full", "_parser", "_prompt", "_request", "_rules")
 
     def __init__(
-        self, parser: Parser, whole: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
+        self, parser: Parser, full: Parser, request: ChatCompletionRequest, prompt: Sequence[int], rules: MessageRules
     ) -> None:
-        """`parser` parses deltas and `whole` complete outputs; they may be the same."""
+        """`parser` parses deltas and `full` complete outputs; they may be the same."""
         self._parser = parser
-        self._whole = whole
+        self._full = full
         self._request = request
         self._prompt = list(prompt)
         self._rules = rules
@@ -30,8 +30,8 @@ class VllmParser:
         return _delta(self._parser.parse_delta(text, token_ids, self._request, self._prompt, finished=finished))
 
     def parse(self, text: str, token_ids: Sequence[int]) -> tuple[str | None, str | None, tuple[ParsedToolCall, ...]]:
-        self._whole.set_prompt_token_ids(self._prompt)
-        reasoning, content, calls = self._whole.parse(
+        self._full.set_prompt_token_ids(self._prompt)
+        reasoning, content, calls = self._full.parse(
             text, self._request, enable_auto_tools=self._rules.parses_tools, model_output_token_ids=token_ids
         )
         return (
@@ -41,7 +41,7 @@ class VllmParser:
         )
 
     def count_reasoning(self, token_ids: Sequence[int]) -> int:
-        return int(self._whole.count_reasoning_tokens(tuple(token_ids)))
+        return int(self._full.count_reasoning_tokens(tuple(token_ids)))
 
 
 def _delta(delta: DeltaMessage | None) -> MessageDelta | None:

@@ -190,12 +190,12 @@ class VllmPlan:
         parsers, settings = self._parsers, self._parsers.settings
         tools = settings.tool_call_parser if settings.enable_auto_tool_choice else None
         names = {"tool call parser": tools, "reasoning parser": settings.reasoning_parser}
-        parser = whole = self._new_parser(self._request)
+        parser = full = self._new_parser(self._request)
         if self._request.continue_final_message and parser.is_reasoning_end(list(prompt_token_ids)):
             # vLLM parses a complete output as a new message, and continues the prompt's message only in streams.
-            whole = self._new_parser(self._request, parsers.answer_parser_cls)
+            full = self._new_parser(self._request, parsers.answer_parser_cls)
         return ChoiceParser(
-            VllmParser(parser, whole, self._request, prompt_token_ids, self.rules),
+            VllmParser(parser, full, self._request, prompt_token_ids, self.rules),
             self.rules,
             " with ".join(f"{what} {name}" for what, name in names.items() if name),
             parsers.marks,

@@ -43,10 +43,10 @@ class _Document:
     """The document with all routes."""
 
     def __init__(self) -> None:
-        whole = _document(rl_routes=True, lora_routes=True)
-        self._paths: Json = whole["paths"]
-        self._tags: Sequence[Json] = whole["tags"]
-        self._schemas: Json = whole["components"]["schemas"]
+        full = _document(rl_routes=True, lora_routes=True)
+        self._paths: Json = full["paths"]
+        self._tags: Sequence[Json] = full["tags"]
+        self._schemas: Json = full["components"]["schemas"]
         always = _document(rl_routes=False, lora_routes=False)["paths"].keys()
         with_lora = _document(rl_routes=False, lora_routes=True)["paths"].keys()
         self._marks = {

@@ -26,7 +26,7 @@ def delta(text: str, finish_reason: str | None = None) -> bytes:
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 42, "total_tokens": 49}})
 DONE = event(b"[DONE]") + b"0\r\n\r\n"
-WHOLE = CHUNKED + delta("Hello") + delta(" you", "length") + USAGE + DONE
+FULL = CHUNKED + delta("Hello") + delta(" you", "length") + USAGE + DONE
 
 
 @asynccontextmanager
@@ -57,9 +57,9 @@ async def result_of(*pieces: bytes, close: bool = False) -> StreamResult:
         return await asyncio.wait_for(stream(url, REQUEST), 10)
 
 
-async def test_a_whole_stream_is_counted() -> None:
+async def test_a_full_stream_is_counted() -> None:
     """Events without [DONE], tokens by the server's own count, the reason, and the end, though nobody hangs up."""
-    result = await result_of(WHOLE)
+    result = await result_of(FULL)
 
     assert (result.status, result.complete) == (200, True)
     assert (result.events, result.completion_tokens, result.finish_reason) == (3, 42, "length")
@@ -68,7 +68,7 @@ async def test_a_whole_stream_is_counted() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
 async def test_a_stream_in_pieces_is_counted_alike(size: int) -> None:
     """However the network cuts a stream, the figures are the same."""
-    result = await result_of(*(WHOLE[start : start + size] for start in range(0, len(WHOLE), size)))
+    result = await result_of(*(FULL[start : start + size] for start in range(0, len(FULL), size)))
 
     assert (result.status, result.complete) == (200, True)
     assert (result.events, result.completion_tokens, result.finish_reason) == (3, 42, "length")
@@ -122,7 +122,7 @@ async def test_a_head_alone_is_no_arrival() -> None:
 
 async def test_a_server_that_is_not_there_is_an_error() -> None:
     """Nobody listening is not a slow server: it is raised."""
-    async with saying(WHOLE) as url:
+    async with saying(FULL) as url:
         pass
 
     with pytest.raises(OSError, match="Connect call failed"):

@@ -32,13 +32,13 @@ def _merged(below: Any, above: Any, path: tuple[str, ...]) -> Any:
     return above
 
 
-both = pytest.mark.parametrize("whole", [on_cpu, on_gpu])
+both = pytest.mark.parametrize("full", [on_cpu, on_gpu])
 
 
 @both
-def test_the_compose_file_is_valid(whole: Callable[[], Any]) -> None:
+def test_the_compose_file_is_valid(full: Callable[[], Any]) -> None:
     """It follows the specification, and all named networks and volumes exist."""
-    content = whole()
+    content = full()
     compose.PyCompose.from_dict(content).validate()
     content["services"]["worker"]["networks"] = ["elsewhere"]
     with pytest.raises(ValueError, match="elsewhere"):
@@ -46,9 +46,9 @@ def test_the_compose_file_is_valid(whole: Callable[[], Any]) -> None:
 
 
 @both
-def test_services_are_locked_down(whole: Callable[[], Any]) -> None:
+def test_services_are_locked_down(full: Callable[[], Any]) -> None:
     """No service can write to its root or gain privileges, and each has longer to stop than it drains."""
-    for service in whole()["services"].values():
+    for service in full()["services"].values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
@@ -57,9 +57,9 @@ def test_services_are_locked_down(whole: Callable[[], Any]) -> None:
 
 
 @both
-def test_only_the_coordinator_can_be_reached(whole: Callable[[], Any]) -> None:
+def test_only_the_coordinator_can_be_reached(full: Callable[[], Any]) -> None:
     """Their common network is internal, and only the coordinator's port is published, on loopback."""
-    content = whole()
+    content = full()
     worker, coordinator = content["services"]["worker"], content["services"]["coordinator"]
     assert content["networks"]["peers"] == {"internal": True}
     assert set(worker["networks"]) & set(coordinator["networks"]) == {"peers"}

@@ -52,8 +52,8 @@ def test_groups_of_pods_are_valid() -> None:
     template = spec["leaderWorkerTemplate"]
     assert template.keys() <= {"size", "restartPolicy", "leaderTemplate", "workerTemplate", "subGroupPolicy"}
     for pod in (template["leaderTemplate"], template["workerTemplate"]):
-        whole = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": "pod"}}
-        kubernetes_validate.validate(whole, VERSIONS[-1], strict=True)
+        full = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": "pod"}}
+        kubernetes_validate.validate(full, VERSIONS[-1], strict=True)
 
 
 def test_custom_resources_are_valid() -> None:

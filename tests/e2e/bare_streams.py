@@ -74,7 +74,7 @@ class Reply:
 
 
 def parse(data: bytearray, choices: int) -> Reply:
-    """Parse a whole response; fail unless it is complete."""
+    """Parse a full response; fail unless it is complete."""
     head, _, body = bytes(data).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 "), data[:500]
     content, complete = unchunk(body)

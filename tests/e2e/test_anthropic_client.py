@@ -73,16 +73,16 @@ def test_a_message_has_text_stop_reason_and_usage(claude: Anthropic) -> None:
     assert message.usage.output_tokens == 24
 
 
-def test_streamed_text_equals_whole_text(claude: Anthropic) -> None:
-    """Deltas join to the text, and the client's own message equals the whole one."""
-    whole = create(claude)
+def test_streamed_text_equals_full_text(claude: Anthropic) -> None:
+    """Deltas join to the text, and the client's own message equals the full one."""
+    full = create(claude)
 
     text, final = stream_to_end(claude)
 
-    assert text == whole.content[0].text
+    assert text == full.content[0].text
     assert final.stop_reason == "max_tokens"
-    assert final.usage.output_tokens == whole.usage.output_tokens == 24
-    assert final.usage.input_tokens == whole.usage.input_tokens
+    assert final.usage.output_tokens == full.usage.output_tokens == 24
+    assert final.usage.input_tokens == full.usage.input_tokens
 
 
 def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> None:
@@ -98,25 +98,25 @@ def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> Non
 
 def test_a_final_assistant_message_is_continued(claude: Anthropic) -> None:
     """The reply continues a prefilled message."""
-    whole = create(claude, max_tokens=48).content[0].text
+    full = create(claude, max_tokens=48).content[0].text
     beginning = create(claude).content[0].text.rstrip()
 
     rest = create(claude, max_tokens=48, messages=[*ASKED, {"role": "assistant", "content": beginning}])
 
-    assert whole.startswith(beginning)
-    assert (beginning + rest.content[0].text).startswith(whole)
+    assert full.startswith(beginning)
+    assert (beginning + rest.content[0].text).startswith(full)
 
 
 def test_a_stop_sequence_is_named(claude: Anthropic) -> None:
     """The text ends before it, and the message names it; streamed too."""
-    whole = create(claude).content[0].text
-    stop = whole[10:13]
+    full = create(claude).content[0].text
+    stop = full[10:13]
 
     message = create(claude, stop_sequences=["never", stop])
     _, final = stream_to_end(claude, stop_sequences=[stop])
 
     for ended in (message, final):
-        assert ended.content[0].text == whole[: whole.index(stop)]
+        assert ended.content[0].text == full[: full.index(stop)]
         assert (ended.stop_reason, ended.stop_sequence) == ("stop_sequence", stop)
 
 
@@ -218,15 +218,15 @@ def _content(message: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_equal_whole_responses(scripted_claude: Anthropic, model: str) -> None:
+def test_streams_equal_full_responses(scripted_claude: Anthropic, model: str) -> None:
     """Thinking, text and calls are the same blocks."""
-    whole = create(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
+    full = create(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
 
     _, final = stream_to_end(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
 
-    assert _content(final) == _content(whole)
-    assert final.stop_reason == whole.stop_reason
-    assert final.usage == whole.usage
+    assert _content(final) == _content(full)
+    assert final.stop_reason == full.stop_reason
+    assert final.usage == full.usage
 
 
 def test_calls_are_blocks_with_input(scripted_claude: Anthropic) -> None:

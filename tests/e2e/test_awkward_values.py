@@ -66,7 +66,7 @@ def _check(service: Service, path: str, sent: Sequence[Case]) -> None:
 
 @pytest.mark.parametrize("path", CASES)
 def test_some_values_of_all_fields_cause_no_internal_error(service: Service, path: str) -> None:
-    """Never a 500, a 503 or a hang, whole or streamed; and the next request is served."""
+    """Never a 500, a 503 or a hang, streamed or not; and the next request is served."""
     _check(service, path, _streamed_by_turns(CASES[path])[::13])
 
 

@@ -115,12 +115,12 @@ def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path, verbose: t
         service.wait_slots(1)
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1000}
 
-        whole = httpx.post(service.url + CHAT, json=body, timeout=120).json()
+        full = httpx.post(service.url + CHAT, json=body, timeout=120).json()
         service.wait_slots(0, timeout_s=60)
 
         with slow:
             text, chunks = read_stream(slow)
-        assert text == whole["choices"][0]["message"]["content"]
+        assert text == full["choices"][0]["message"]["content"]
         assert chunks < 900
 
 

@@ -210,7 +210,7 @@ def talk(route: type[Talk], request: pytest.FixtureRequest) -> Talk:
     return route(service, model, request.node.name)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
 def test_replies_are_continued_by_their_ids(talk: Talk, stream: bool) -> None:
     """The ids of a parsed reply are in the next prompt, in any route's format."""
     known = 0
@@ -235,7 +235,7 @@ def test_truncated_replies_are_continued_by_their_ids(
     assert reused == prompt + completion
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
 @pytest.mark.parametrize("limit", [18, 23, 25], ids=["blanks", "words", "half a character"])
 def test_truncated_content_is_continued(route: type[Talk], scripted: Service, stream: bool, limit: int) -> None:
     """After its reasoning: the prompt is everything so far, the rest is text, and both are sent back as one."""

@@ -77,7 +77,7 @@ def test_a_killed_worker_ends_its_streams_with_an_error_event(folder: Path) -> N
         assert again.status_code == 200
 
 
-def test_a_killed_worker_fails_whole_replies_with_a_503(folder: Path) -> None:
+def test_a_killed_worker_fails_full_replies_with_a_503(folder: Path) -> None:
     """Without failover, until the worker returns."""
     address = f"unix:{folder}/w.sock"
     arguments = ["worker", "--engine", "sim", "--listen", address]
@@ -200,7 +200,7 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
 
         threads = [ask("running", CHAT, stream=True)]
         Service(process, url, [], [address]).wait_slots(1)
-        waiting = [("whole", CHAT, False), ("stream", CHAT, True), ("message", "/v1/messages", False)]
+        waiting = [("full", CHAT, False), ("stream", CHAT, True), ("message", "/v1/messages", False)]
         threads += [ask(*each) for each in waiting]
         until_waiting(url, 1)  # the others wait at the worker
         process.signal(signal.SIGTERM)
@@ -209,12 +209,12 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
         assert process.wait_exit() == 0
 
     assert {name: answer.status_code for name, answer in answers.items()} == {
-        **{"running": 200, "whole": 503, "stream": 503, "message": 503}
+        **{"running": 200, "full": 503, "stream": 503, "message": 503}
     }
     *_, error, done, end = answers["running"].text.split("\n\n")
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == 503
     assert (done, end) == ("data: [DONE]", "")
-    for name in ("whole", "stream"):
+    for name in ("full", "stream"):
         assert answers[name].json()["error"]["type"] == "ServiceUnavailableError"
         assert int(answers[name].headers["retry-after"]) >= 1
     assert answers["message"].json()["error"]["type"] == "overloaded_error"

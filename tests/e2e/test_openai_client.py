@@ -29,13 +29,13 @@ def test_a_chat_completion_is_complete(client: OpenAI) -> None:
     assert answer.id.startswith("chatcmpl-")
 
 
-def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
+def test_streamed_text_equals_full_text(client: OpenAI) -> None:
     """Deltas join to the text of the same request without streaming."""
-    whole = chat(client, temperature=0, max_tokens=60).choices[0].message.content
+    full = chat(client, temperature=0, max_tokens=60).choices[0].message.content
 
     chunks = list(chat(client, temperature=0, max_tokens=60, stream=True))
 
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == full
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [chunk.choices[0].finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
     assert chunks[-1].choices[0].finish_reason == "length"
@@ -71,26 +71,26 @@ def test_n_choices_differ_and_are_numbered(client: OpenAI) -> None:
     assert answer.usage.completion_tokens == 3 * 24
 
 
-def test_streamed_choices_equal_whole_ones(client: OpenAI) -> None:
+def test_streamed_choices_equal_full_ones(client: OpenAI) -> None:
     """A stream with n > 1 has every choice's deltas under its index."""
-    whole = [choice.message.content for choice in chat(client, n=3, seed=7).choices]
+    full = [choice.message.content for choice in chat(client, n=3, seed=7).choices]
     texts = ["", "", ""]
 
     for chunk in chat(client, n=3, seed=7, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
 
-    assert texts == whole
+    assert texts == full
 
 
 def test_stop_string_ends_the_text_before_it(client: OpenAI) -> None:
     """A stop string is removed from the text, is the stop_reason, and counts in usage up to its last token."""
-    whole = chat(client, temperature=0, max_tokens=60).choices[0].message.content
-    stop = whole[20:23]
+    full = chat(client, temperature=0, max_tokens=60).choices[0].message.content
+    stop = full[20:23]
 
     answer = chat(client, temperature=0, max_tokens=60, stop=[stop])
 
     choice = answer.choices[0]
-    assert choice.message.content == whole[: whole.index(stop)]
+    assert choice.message.content == full[: full.index(stop)]
     assert choice.finish_reason == "stop"
     assert choice.stop_reason == stop
     assert answer.usage.completion_tokens < 60
@@ -108,13 +108,13 @@ def test_token_ids_are_returned_if_requested(client: OpenAI, service: Service) -
 
 def test_streamed_token_ids_are_complete(client: OpenAI) -> None:
     """The prompt's ids come first, and each chunk has the ids of its tokens."""
-    whole = chat(client, temperature=0, extra_body={"return_token_ids": True})
+    full = chat(client, temperature=0, extra_body={"return_token_ids": True})
 
     chunks = list(chat(client, temperature=0, stream=True, extra_body={"return_token_ids": True}))
 
     ids = [token_id for chunk in chunks for token_id in (getattr(chunk.choices[0], "token_ids", None) or [])]
-    assert ids == whole.choices[0].token_ids
-    assert chunks[0].prompt_token_ids == whole.prompt_token_ids
+    assert ids == full.choices[0].token_ids
+    assert chunks[0].prompt_token_ids == full.prompt_token_ids
 
 
 def test_completions_accept_every_form_of_prompt(client: OpenAI) -> None:
@@ -132,13 +132,13 @@ def test_completions_accept_every_form_of_prompt(client: OpenAI) -> None:
     assert ids.choices[0].text == ids.choices[1].text
 
 
-def test_streamed_completion_equals_whole(client: OpenAI) -> None:
+def test_streamed_completion_equals_the_full_one(client: OpenAI) -> None:
     """On the completions route."""
-    whole = client.completions.create(model="sim", prompt="one", temperature=0, max_tokens=40)
+    full = client.completions.create(model="sim", prompt="one", temperature=0, max_tokens=40)
 
     chunks = list(client.completions.create(model="sim", prompt="one", temperature=0, max_tokens=40, stream=True))
 
-    assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text
+    assert "".join(chunk.choices[0].text for chunk in chunks) == full.choices[0].text
     assert chunks[-1].choices[0].finish_reason == "length"
 
 

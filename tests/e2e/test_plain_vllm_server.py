@@ -79,15 +79,15 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
 )
 def test_answers_are_the_servers_own(stock: Stock, more: dict[str, Any]) -> None:
     """Ids, text, log-probabilities and endings are equal."""
-    whole_own, whole_ours = stock.both({**QUESTION, **more, "return_token_ids": True})
+    full_own, full_ours = stock.both({**QUESTION, **more, "return_token_ids": True})
 
-    own, ours = whole_own["choices"][0], whole_ours["choices"][0]
+    own, ours = full_own["choices"][0], full_ours["choices"][0]
     for field in ("token_ids", "finish_reason", "stop_reason"):
         assert ours[field] == own[field], field
     assert ours["message"]["content"] == own["message"]["content"]
     assert rounded(ours["logprobs"]) == rounded(own["logprobs"])
-    assert rounded(whole_ours["prompt_logprobs"]) == rounded(whole_own["prompt_logprobs"])
-    assert (own["logprobs"] is not None, whole_own["prompt_logprobs"] is not None) == (
+    assert rounded(full_ours["prompt_logprobs"]) == rounded(full_own["prompt_logprobs"])
+    assert (own["logprobs"] is not None, full_own["prompt_logprobs"] is not None) == (
         "logprobs" in more,
         "prompt_logprobs" in more,
     )

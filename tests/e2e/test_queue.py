@@ -46,8 +46,8 @@ def test_requests_wait_for_a_lost_worker(folder: Path) -> None:
         stack.callback(first.stop)
         address = first.wait_for(r"ready: .* on (\S+)")[1]
         process, url = stack.enter_context(coordinator(folder, [address]))
-        whole = httpx.post(url + CHAT, json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40})
-        assert whole.status_code == 200
+        full = httpx.post(url + CHAT, json={"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40})
+        assert full.status_code == 200
         begun, join_begun = in_background(url, 5, max_tokens=400)
         first.wait_for("ready")
         os.kill(first.popen.pid, signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_queueing_ends_with_a_status(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_overload_breaks_no_reply() -> None:
-    """With ten times the load, admitted requests get whole replies, and every rejection has Retry-After."""
+    """With ten times the load, admitted requests get full replies, and every rejection has Retry-After."""
     measured = overload.run(seconds=3.0)
 
     assert {200, 429} <= measured["statuses"].keys() <= {200, 429, 503}

@@ -87,7 +87,7 @@ def test_written_requests_are_answered_as_vllm_does(compared: Compared, name: st
 
 @pytest.mark.parametrize("name", [request.name for request in DRAWN])
 def test_drawn_requests_are_answered_as_vllm_does(compared: Compared, name: str) -> None:
-    """So is what a random request gets, streamed or whole; and vLLM says the same to it twice."""
+    """So is what a random request gets, streamed or not; and vLLM says the same to it twice."""
     outcome = compared.outcomes[name]
 
     assert outcome.stable

@@ -89,7 +89,7 @@ def test_ids_are_the_same_everywhere(service: Service, tokenizer: Any, name: str
 
 
 def test_an_abort_in_mid_reply_keeps_what_was_made(service: Service) -> None:
-    """The ids so far are those that the whole reply begins with, the reason is abort, and the status is 200."""
+    """The ids so far are those that the full reply begins with, the reason is abort, and the status is 200."""
     body = {"request_id": "mine", "token_ids": [504, 1743, 282], "sampling_params": {"temperature": 0, "logprobs": 0}}
     answers: list[httpx.Response] = []
 
@@ -195,7 +195,7 @@ def test_weights_change_under_running_requests(service: Service, client: httpx.C
 
 @pytest.mark.parametrize(("mode", "reason", "complete"), [("abort", "abort", False), ("wait", "length", True)])
 def test_pauses_end_what_runs(service: Service, client: httpx.Client, mode: str, reason: str, complete: bool) -> None:
-    """Abort gives partial replies, wait whole ones; new requests are held by both."""
+    """Abort gives partial replies, wait full ones; new requests are held by both."""
     (running,) = under_way(service, 504)
 
     assert client.post("/pause", params={"mode": mode}).status_code == 200

@@ -46,16 +46,16 @@ def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
     assert response.store is False
 
 
-def test_streamed_text_equals_whole_text(client: OpenAI) -> None:
-    """Deltas join to the text, and the last event has the whole response."""
-    whole = create(client)
+def test_streamed_text_equals_full_text(client: OpenAI) -> None:
+    """Deltas join to the text, and the last event has the full response."""
+    full = create(client)
 
     events = list(create(client, stream=True))
 
-    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == full.output_text
     assert events[-1].type == "response.incomplete"
-    assert events[-1].response.output_text == whole.output_text
-    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+    assert events[-1].response.output_text == full.output_text
+    assert events[-1].response.usage.output_tokens == full.usage.output_tokens
     assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
@@ -83,38 +83,38 @@ def test_items_are_the_conversation(client: OpenAI) -> None:
 
 def test_a_truncated_response_is_continued(client: OpenAI) -> None:
     """If the incomplete message is sent back."""
-    whole = create(client, max_output_tokens=48).output_text
+    full = create(client, max_output_tokens=48).output_text
     cut = create(client)
     asked = {"role": "user", "content": "Say something."}
 
     rest = create(client, input=[asked, *(item.model_dump() for item in cut.output)])
 
-    assert cut.output_text + rest.output_text == whole
+    assert cut.output_text + rest.output_text == full
 
 
 def test_stop_strings_and_other_extensions_are_passed_on(client: OpenAI) -> None:
     """vLLM's own fields work as in chat."""
-    whole = create(client).output_text
-    stop = whole[10:13]
+    full = create(client).output_text
+    stop = full[10:13]
 
     response = create(client, extra_body={"stop": [stop], "seed": 1})
 
-    assert response.output_text == whole[: whole.index(stop)]
+    assert response.output_text == full[: full.index(stop)]
     assert response.status == "completed"
 
 
 def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
-    """One entry per token, streamed or whole."""
+    """One entry per token, streamed or not."""
     options = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    whole = create(client, **options).output[0].content[0]
+    full = create(client, **options).output[0].content[0]
 
     events = list(create(client, stream=True, **options))
 
-    assert [len(entry.top_logprobs) for entry in whole.logprobs] == [2] * 24
+    assert [len(entry.top_logprobs) for entry in full.logprobs] == [2] * 24
     deltas = [event for event in events if event.type == "response.output_text.delta"]
-    assert [entry.token for event in deltas for entry in event.logprobs] == [entry.token for entry in whole.logprobs]
+    assert [entry.token for event in deltas for entry in event.logprobs] == [entry.token for entry in full.logprobs]
     done = next(event for event in events if event.type == "response.output_text.done")
-    assert [entry.logprob for entry in done.logprobs] == [entry.logprob for entry in whole.logprobs]
+    assert [entry.logprob for entry in done.logprobs] == [entry.logprob for entry in full.logprobs]
 
 
 def test_a_long_input_is_truncated_only_on_request(client: OpenAI) -> None:
@@ -189,15 +189,15 @@ def _output(items: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_equal_whole_responses(scripted_client: OpenAI, model: str) -> None:
+def test_streams_equal_full_responses(scripted_client: OpenAI, model: str) -> None:
     """Reasoning, text and calls are the same items."""
     options = {"model": model, "tools": TOOLS, "max_output_tokens": 200}
-    whole = create(scripted_client, **options)
+    full = create(scripted_client, **options)
 
     events = list(create(scripted_client, stream=True, **options))
 
     assert events[-1].type == "response.completed"
-    assert _output(events[-1].response.output) == _output(whole.output)
+    assert _output(events[-1].response.output) == _output(full.output)
     done = [event.item for event in events if event.type == "response.output_item.done"]
     assert done == events[-1].response.output
 
@@ -261,32 +261,32 @@ SHELL: Any = {"type": "local_shell"}
 
 
 def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
-    """Whole, and streamed in deltas that join to it; its output is sent back."""
+    """Full, and streamed in deltas that join to it; its output is sent back."""
     options: Any = {"model": "patches", "tools": [PATCH, *TOOLS], "max_output_tokens": 200}
-    whole = create(scripted_client, **options)
+    full = create(scripted_client, **options)
 
     events = list(create(scripted_client, stream=True, **options))
 
-    call = whole.output[-1]
+    call = full.output[-1]
     assert (call.type, call.name, call.input) == ("custom_tool_call", "apply_patch", '*** a\n+“ü”\n\t"b"')
     deltas = [event for event in events if event.type == "response.custom_tool_call_input.delta"]
     assert "".join(event.delta for event in deltas) == call.input
     (done,) = (event for event in events if event.type == "response.custom_tool_call_input.done")
     assert (done.input, done.item_id) == (call.input, events[-1].response.output[-1].id)
-    assert _output(events[-1].response.output) == _output(whole.output)
+    assert _output(events[-1].response.output) == _output(full.output)
     output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
     items: list[Any] = [{"role": "user", "content": "Patch."}, call.model_dump(), output]
     assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
 
 
 def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> None:
-    """Whole and streamed; its output is sent back."""
+    """Full and streamed; its output is sent back."""
     options: Any = {"model": "commands", "tools": [SHELL], "max_output_tokens": 200}
-    whole = create(scripted_client, **options)
+    full = create(scripted_client, **options)
 
     events = list(create(scripted_client, stream=True, **options))
 
-    call = whole.output[-1]
+    call = full.output[-1]
     assert call.type == "local_shell_call"
     assert call.action.model_dump(exclude_none=True) == {
         "type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 9,
@@ -294,7 +294,7 @@ def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> No
     assert [event.type.removeprefix("response.") for event in events[-3:]] == [
         *("output_item.added", "output_item.done", "completed")
     ]
-    assert _output(events[-1].response.output) == _output(whole.output)
+    assert _output(events[-1].response.output) == _output(full.output)
     output = {"type": "local_shell_call_output", "id": call.call_id, "output": "total 0"}
     items: list[Any] = [{"role": "user", "content": "List."}, call.model_dump(), output]
     assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"

@@ -1,4 +1,4 @@
-"""Resumed replies are marked on every route, streamed and whole; others are not."""
+"""Resumed replies are marked on every route, streamed and not; others are not."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def marks(text: str) -> list[bool]:
 
 
 async def test_resumed_replies_are_marked(tmp_path: Path) -> None:
-    """The only worker with requests is killed: a header on whole replies, a field at the end of streamed ones."""
+    """The only worker with requests is killed: a header on full replies, a field at the end of streamed ones."""
     with ExitStack() as stack:
         options = ("--sim-step-ms", "20")
         first, address = stack.enter_context(simulated_worker(tmp_path, *options, name="first"))

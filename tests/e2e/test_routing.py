@@ -61,7 +61,7 @@ def test_a_prompt_is_sent_to_the_worker_that_cached_its_prefix(service: Service)
     ],
 )
 def test_every_generating_route_explains_the_choice(service: Service, path: str, body: dict[str, Any]) -> None:
-    """Streamed or whole, one part for each prompt."""
+    """Streamed or not, one part for each prompt."""
     with httpx.stream("POST", f"{service.url}{path}", json=body) as reply:
         reply.read()
         assert reply.status_code == 200, reply.text

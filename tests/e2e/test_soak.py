@@ -76,7 +76,7 @@ class Round:
         self.cut = asyncio.Event()
         """Set when the workers have nothing to do any more, so that clients that read nothing have been cut off."""
         self.service = service
-        self.whole = 0
+        self.full = 0
         """Replies that were read to their end and were right."""
         self.stopped = 0
         """Choices among them that a stop string ended."""
@@ -88,7 +88,7 @@ class Round:
 
     async def run(self, streams: int) -> None:
         """Run clients concurrently, hundreds with the same shares of every kind."""
-        quick = [read_whole] * 46 + [stop_early] * 12 + [two_choices] * 6 + [leave_midway] * 13
+        quick = [read_full] * 46 + [stop_early] * 12 + [two_choices] * 6 + [leave_midway] * 13
         quick += [leave_at_once] * 10 + [hang_up_unstreamed] * 7
         slow: list[Client] = [read_slowly] * 4
         idle: list[Client] = [never_read] * 2
@@ -113,7 +113,7 @@ class Round:
 # The clients.
 
 
-async def read_whole(soak: Round) -> None:
+async def read_full(soak: Round) -> None:
     """Read a reply to its end: one character per token."""
     tokens = soak.dice.randint(1, 300)
     reply = await _read_quickly(soak, streamed(tokens))
@@ -152,7 +152,7 @@ async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> 
         while not stream.complete:
             assert await stream.read(), stream.data[-500:]
             soak.pulse.beat()
-    soak.whole += 1
+    soak.full += 1
     return parse(stream.data, choices)
 
 
@@ -188,11 +188,11 @@ async def read_slowly(soak: Round) -> None:
             if soak.pulse.over:
                 stream.widen()
     assert [len(text) for text in parse(stream.data, 1).texts] == [1000]
-    soak.whole += 1
+    soak.full += 1
 
 
 async def never_read(soak: Round) -> None:
-    """Read nothing until the server disconnects: the rest is not a whole reply."""
+    """Read nothing until the server disconnects: the rest is not a full reply."""
     async with sent(soak.address, streamed(30_000, request_id=BULKY_ID), TINY_BUFFER) as stream:
         await soak.cut.wait()
         while await stream.read():
@@ -205,7 +205,7 @@ async def never_read(soak: Round) -> None:
 
 @pytest.mark.parametrize("streams", [300, pytest.param(MOST_STREAMS, marks=pytest.mark.long)])
 async def test_hundreds_of_clients_of_every_kind_leak_nothing(folder: Path, many_files: None, streams: int) -> None:
-    """Other clients get whole replies, all slots are freed, and memory does not grow."""
+    """Other clients get full replies, all slots are freed, and memory does not grow."""
     with simulated_service(
         folder,
         "--sim-step-ms",
@@ -221,7 +221,7 @@ async def test_hundreds_of_clients_of_every_kind_leak_nothing(folder: Path, many
         for seed in range(2):
             soak = Round(service, seed)
             await soak.run(streams)
-            assert soak.whole == streams * 68 // 100
+            assert soak.full == streams * 68 // 100
             assert soak.stopped > streams // 10
             _wait(lambda: coordinator.num_fds() <= files)
             sizes.append(coordinator.memory_info().rss)

@@ -52,9 +52,9 @@ def test_the_openai_client_uses_https(url: str, authority: Authority) -> None:
     asked: Any = {"model": "simulated", "prompt": "Hi", "max_tokens": 20, "temperature": 0}
     http = DefaultHttpxClient(verify=trusting(authority))
     with OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http) as client:
-        whole = client.completions.create(**asked).choices[0].text
+        full = client.completions.create(**asked).choices[0].text
         streamed = "".join(chunk.choices[0].text for chunk in client.completions.create(**asked, stream=True))
-    assert streamed == whole
+    assert streamed == full
 
     with pytest.raises(httpx.TransportError):
         httpx.get(url.replace("https", "http"))

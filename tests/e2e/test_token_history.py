@@ -55,7 +55,7 @@ def test_a_chat_with_ids_continues_from_them(service: Service) -> None:
         messages += [choice["message"], ASK]
 
 
-def test_streams_are_stored_as_whole_replies_are(service: Service, client: OpenAI) -> None:
+def test_streams_are_stored_as_full_replies_are(service: Service, client: OpenAI) -> None:
     """The first chunk reports the reused ids."""
     messages: list[Any] = talk("Stream.")
     ids: list[int] = []

@@ -25,15 +25,15 @@ def events(text: str) -> list[Any]:
     return [json.loads(block.removeprefix("data: ")) for block in blocks]
 
 
-def test_streamed_ids_equal_whole_ones(service: Service) -> None:
+def test_streamed_ids_equal_full_ones(service: Service) -> None:
     """The same ids and log-probabilities; the request's id is the client's."""
     body = {"token_ids": PROMPT, "sampling_params": GREEDY}
-    whole = post(service, "/inference/v1/generate", body, **{"X-Request-Id": "mine"})
+    full = post(service, "/inference/v1/generate", body, **{"X-Request-Id": "mine"})
     stream = httpx.post(service.url + "/inference/v1/generate", json={**body, "stream": True}, timeout=30)
     chunks = [chunk["choices"][0] for chunk in events(stream.text)]
 
-    (choice,) = whole["choices"]
-    assert whole["request_id"] == "generate-tokens-mine"
+    (choice,) = full["choices"]
+    assert full["request_id"] == "generate-tokens-mine"
     assert choice["token_ids"] == [token_id for chunk in chunks for token_id in chunk["token_ids"]]
     content = choice["logprobs"]["content"]
     assert content == [entry for chunk in chunks for entry in chunk["logprobs"]["content"]]
@@ -77,13 +77,13 @@ def test_tokens_replace_the_rendering(service: Service) -> None:
     """The prompt is the ids, not the messages; streamed too."""
     body = {"messages": MESSAGES, "tokens": PROMPT, "temperature": 0, "max_tokens": 5, "return_token_ids": True}
 
-    whole = post(service, "/v1/chat/completions/tokens", body)
+    full = post(service, "/v1/chat/completions/tokens", body)
     response = httpx.post(service.url + "/v1/chat/completions/tokens", json={**body, "stream": True}, timeout=30)
     first, *chunks = events(response.text)
 
-    assert whole["prompt_token_ids"] == first["prompt_token_ids"] == PROMPT
+    assert full["prompt_token_ids"] == first["prompt_token_ids"] == PROMPT
     streamed = [token_id for chunk in chunks for token_id in chunk["choices"][0]["token_ids"]]
-    assert whole["choices"][0]["token_ids"] == streamed
+    assert full["choices"][0]["token_ids"] == streamed
     expected = {"token_ids": PROMPT, "sampling_params": {"temperature": 0, "max_tokens": 5}}
     assert post(service, "/inference/v1/generate", expected)["choices"][0]["token_ids"] == streamed
 
@@ -96,16 +96,16 @@ def test_all_contracts_return_the_same_ids(service: Service) -> None:
     sglang = {"input_ids": PROMPT, "sampling_params": {"temperature": 0, "max_new_tokens": 12}, "return_logprob": True}
 
     trl = post(service, "/generate/", {"prompts": [PROMPT, PROMPT], "temperature": 0, "max_tokens": 12})
-    whole = post(service, "/generate", sglang)
+    full = post(service, "/generate", sglang)
     chunks = events(httpx.put(service.url + "/generate", json={**sglang, "stream": True}, timeout=30).text)
 
     assert (trl["prompt_ids"], trl["completion_ids"]) == ([PROMPT, PROMPT], [ids, ids])
     assert trl["logprob_token_ids"] == [[[token_id] for token_id in ids]] * 2
-    assert whole["output_ids"] == chunks[-1]["output_ids"] == ids
-    assert whole["meta_info"]["output_token_logprobs"] == [
+    assert full["output_ids"] == chunks[-1]["output_ids"] == ids
+    assert full["meta_info"]["output_token_logprobs"] == [
         [logprob, token_id, None] for logprob, token_id in zip(logprobs, ids, strict=True)
     ]
-    assert {**chunks[-1], "meta_info": None} == {**whole, "meta_info": None}
+    assert {**chunks[-1], "meta_info": None} == {**full, "meta_info": None}
 
 
 def test_conversations_of_trl_are_chats(service: Service) -> None:
@@ -272,7 +272,7 @@ def test_new_weights_mid_reply_are_reported(tmp_path: Path, path: str, body: dic
         ("/v1/chat/completions/tokens", {"messages": MESSAGES, "tokens": PROMPT}),
     ],
 )
-def test_whole_replies_with_ids_have_weight_versions(service: Service, path: str, prompt: dict[str, Any]) -> None:
+def test_full_replies_with_ids_have_weight_versions(service: Service, path: str, prompt: dict[str, Any]) -> None:
     """Each choice has its own; without requested ids there are only OpenAI's fields."""
     body = {**prompt, "n": 2, "max_tokens": 3, "ignore_eos": True}
     versioned = post(service, path, {**body, "return_token_ids": True})["choices"]

@@ -65,7 +65,7 @@ def body(model: str, **fields: Any) -> dict[str, Any]:
 
 
 def ask(service: Service, model: str, **fields: Any) -> dict[str, Any]:
-    """Return the choice of a whole response."""
+    """Return the choice of a full response."""
     response = httpx.post(service.url + CHAT, json=body(model, **fields), timeout=30)
     assert response.status_code == 200, response.text
     choice: dict[str, Any] = response.json()["choices"][0]
@@ -98,18 +98,18 @@ def test_the_client_gets_a_tool_call(scripted_client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", REPLIES)
-def test_streams_equal_whole_responses(scripted: Service, model: str) -> None:
+def test_streams_equal_full_responses(scripted: Service, model: str) -> None:
     """Content, reasoning, calls, ids, log-probabilities and finish reason."""
-    whole, streamed = ask(scripted, model), stream(scripted, model)
+    full, streamed = ask(scripted, model), stream(scripted, model)
 
-    message = whole["message"]
+    message = full["message"]
     calls = [call["function"] for call in message.get("tool_calls") or []]
     assert streamed.functions == [(call["name"], json.loads(call["arguments"])) for call in calls]
     assert streamed.content.strip() == (message["content"] or "").strip()
     assert streamed.reasoning == (message["reasoning"] or "")
-    assert streamed.token_ids == whole["token_ids"]
-    assert streamed.tokens == [entry["token"] for entry in whole["logprobs"]["content"]]
-    assert streamed.finish_reason == whole["finish_reason"]
+    assert streamed.token_ids == full["token_ids"]
+    assert streamed.tokens == [entry["token"] for entry in full["logprobs"]["content"]]
+    assert streamed.finish_reason == full["finish_reason"]
 
 
 def test_two_calls_come_in_order(scripted: Service) -> None:
@@ -139,9 +139,9 @@ def test_hidden_reasoning_stays_hidden(scripted: Service) -> None:
         stream(scripted, "thinks", include_reasoning=False),
     ):
         assert "Two and two" not in str(vars(shown) if isinstance(shown, Assembled) else shown)
-    whole = ask(scripted, "thinks", include_reasoning=False)
-    assert (whole["logprobs"], whole["token_ids"]) == (None, None)
-    assert whole["message"]["content"].strip() == "It is “four”."
+    full = ask(scripted, "thinks", include_reasoning=False)
+    assert (full["logprobs"], full["token_ids"]) == (None, None)
+    assert full["message"]["content"].strip() == "It is “four”."
 
 
 def test_a_slow_reader_loses_nothing_of_a_call(scripted: Service) -> None:
@@ -173,13 +173,13 @@ def test_invalid_choices_are_named(scripted: Service, service: Service) -> None:
 
 @pytest.mark.parametrize("limit", [30, 60])
 def test_a_truncated_call_equals_vllms(scripted: Service, limit: int) -> None:
-    """Streamed up to the limit, and text in whole responses; no traceback is logged."""
+    """Streamed up to the limit, and text in full responses; no traceback is logged."""
     options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
-    whole = ask(scripted, "only-calls", **options)
+    full = ask(scripted, "only-calls", **options)
     streamed = stream(scripted, "only-calls", **options)
 
-    assert (whole["finish_reason"], streamed.finish_reason) == ("length", "length")
-    assert whole["message"]["content"].strip().startswith('<tool_call>\n{"name": "get_weather"')
-    assert not whole["message"].get("tool_calls")
+    assert (full["finish_reason"], streamed.finish_reason) == ("length", "length")
+    assert full["message"]["content"].strip().startswith('<tool_call>\n{"name": "get_weather"')
+    assert not full["message"].get("tool_calls")
     assert [call["name"] for call in streamed.calls.values()] == ["get_weather"]
     assert "Traceback" not in scripted.coordinator.log

@@ -99,15 +99,15 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
 
 def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream], struck: float) -> Outcome:
     problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
-    whole = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
-    corrupted = sum(stream.said != undisturbed[number % _PROMPTS].said for number, stream in whole)
+    complete = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
+    corrupted = sum(stream.said != undisturbed[number % _PROMPTS].said for number, stream in complete)
     return Outcome(
         fault,
         len(running),
-        lost=len(running) - len(whole),
+        lost=len(running) - len(complete),
         corrupted=corrupted,
-        longest_gap_s=max((stream.longest_gap_s for _, stream in whole), default=0.0),
-        gaps=gaps_around(struck, [stream.arrivals for _, stream in whole]),
+        longest_gap_s=max((stream.longest_gap_s for _, stream in complete), default=0.0),
+        gaps=gaps_around(struck, [stream.arrivals for _, stream in complete]),
         problems=tuple(dict.fromkeys(problems)),
     )
 

@@ -34,9 +34,9 @@ _LONG: dict[str, Any] = {"temperature": 0, "max_tokens": 300, "ignore_eos": True
 
 CASES: dict[str, dict[str, Any]] = {
     "streamed": {"messages": _STORY, "stream": True, **_LONG},
-    "whole": {"messages": _STORY, **_LONG},
+    "full": {"messages": _STORY, **_LONG},
     "streamed with logprobs": {"messages": _ANOTHER, "stream": True, "logprobs": True, "top_logprobs": 3, **_LONG},
-    "whole with logprobs": {"messages": _ANOTHER, "logprobs": True, "top_logprobs": 3, **_LONG},
+    "full with logprobs": {"messages": _ANOTHER, "logprobs": True, "top_logprobs": 3, **_LONG},
     "forced tool": {
         "messages": _STORY,
         "tools": [_TOOL],

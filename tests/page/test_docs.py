@@ -59,7 +59,7 @@ def test_it_shows_the_fields_and_responses_of_a_route(shown: Page) -> None:
 
 
 def test_a_request_is_tried_with_a_key(shown: Page) -> None:
-    """Without a key the server's error is shown; with one the response, whole or streamed."""
+    """Without a key the server's error is shown; with one the response, streamed or not."""
     send(shown)
     shown.wait_for(f"{STATUS}.startsWith('401')")
     assert "API key" in shown.evaluate(ANSWER)

@@ -10,7 +10,7 @@ from tokenwire.errors import InvalidRequest
 
 Role = Literal["server", "client"]
 
-_HANDSHAKE_TURNS = 8
+_HANDSHAKE_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ def _check(cert: Path, key: Path, flags: tuple[str, str], role: Role) -> None:
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
-    for turn in range(_HANDSHAKE_TURNS):
+    for step in range(_HANDSHAKE_ROUNDS):
         try:
-            sides[turn % 2].do_handshake()
+            sides[step % 2].do_handshake()
         except ssl.SSLWantReadError:
             continue
 

@@ -28,11 +28,11 @@ class PrefixHashes:
     def add(self, token_ids: Sequence[int]) -> None:
         """Append the sequence's next ids."""
         self._tail += token_ids
-        whole = len(self._tail) - len(self._tail) % BLOCK_TOKENS
-        if whole:
-            self._links += chain(array("I", self._tail[:whole]).tobytes(), self._link)
+        full = len(self._tail) - len(self._tail) % BLOCK_TOKENS
+        if full:
+            self._links += chain(array("I", self._tail[:full]).tobytes(), self._link)
             self._link = self._links[-1]
-            del self._tail[:whole]
+            del self._tail[:full]
 
     def at(self, block: int) -> int | None:
         """Return the hash of the prefix that ends with this KV block; None for most blocks."""

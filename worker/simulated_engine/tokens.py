@@ -28,12 +28,12 @@ def hash_context(token_ids: list[int]) -> tuple[int, list[int]]:
     """Return the hash of a whole prompt, and the hashes at the end of each full block."""
     context = 0
     blocks: list[int] = []
-    whole = len(token_ids) - len(token_ids) % BLOCK_SIZE
-    for start in range(0, whole, BLOCK_SIZE):
+    full = len(token_ids) - len(token_ids) % BLOCK_SIZE
+    for start in range(0, full, BLOCK_SIZE):
         for token in token_ids[start : start + BLOCK_SIZE]:
             context = (context + token + 1) * _ROLL & _MASK
         blocks.append(context)
-    for token in token_ids[whole:]:
+    for token in token_ids[full:]:
         context = (context + token + 1) * _ROLL & _MASK
     return context, blocks
 

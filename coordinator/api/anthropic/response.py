@@ -1,4 +1,4 @@
-"""Elements of Anthropic's whole and streamed responses: content blocks, stop reason, usage."""
+"""Elements of Anthropic's full and streamed responses: content blocks, stop reason, usage."""
 
 import json
 import uuid
@@ -28,7 +28,7 @@ def opened_block(part: MessagePart) -> dict[str, Any]:
             return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": {}}
 
 
-def whole_block(part: MessagePart) -> dict[str, Any]:
+def full_block(part: MessagePart) -> dict[str, Any]:
     """Return a complete or truncated content block."""
     match part.kind:
         case "text":
@@ -53,7 +53,7 @@ def _input(arguments: str) -> dict[str, Any]:
 
 def as_messages(parts: list[MessagePart]) -> list[Message]:
     """Return the chat messages that parts become when a client sends their blocks back."""
-    return chat_messages(None, [{"role": "assistant", "content": [whole_block(part) for part in parts]}])
+    return chat_messages(None, [{"role": "assistant", "content": [full_block(part) for part in parts]}])
 
 
 def stop(parts: list[MessagePart], finish: Finish) -> dict[str, Any]:

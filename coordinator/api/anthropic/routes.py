@@ -9,10 +9,10 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.anthropic.events import MessageEvents
 from tokenwire.coordinator.api.anthropic.request import CountTokensRequest, MessagesRequest, messages_translator
-from tokenwire.coordinator.api.anthropic.response import as_messages, shown_usage, stop, whole_block
+from tokenwire.coordinator.api.anthropic.response import as_messages, full_block, shown_usage, stop
 from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
-from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
+from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.openai.chat_request import ChatCompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
@@ -45,7 +45,7 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         if body.stream:
             answer = service.stream(call, PartStream(call, MessageEvents(call)))
         else:
-            answer = JSONResponse(_whole(call, await service.collect(call, request)))
+            answer = JSONResponse(_full_response(call, await service.collect(call, request)))
         return left_out.name_in(answer, body.left_out_tools)
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
@@ -57,21 +57,21 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     return router
 
 
-def _whole(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
     """Return Anthropic's message. Raises ParserFailed, or WorkerLost if a worker aborted the reply."""
     choice, prepared = choices[0], call.prepared
     error = abort_error(choice.finish.reason)
     if error is not None:
         raise error
     messages, usage = parse_choices(call, choices)
-    parts = whole_parts(messages[0])
+    parts = full_parts(messages[0])
     call.keep(0, as_messages(parts))
     answer = {
         "id": prepared.request.request_id,
         "type": "message",
         "role": "assistant",
         "model": prepared.model.name,
-        "content": [whole_block(part) for part in parts],
+        "content": [full_block(part) for part in parts],
         **stop(parts, choice.finish),
         "usage": shown_usage(usage, call.api.prompt_tokens_details),
     }

@@ -6,7 +6,7 @@ from typing import Any
 from tokenwire.coordinator.types import Finish
 
 RESUMED_HEADER = "X-Tokenwire-Resumed"
-"""Set on whole responses; each choice has the field too."""
+"""Set on full responses; each choice has the field too."""
 
 
 def resumption_fields(finish: Finish | None) -> dict[str, Any]:

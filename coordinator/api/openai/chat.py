@@ -82,10 +82,10 @@ class ChatService:
         return EventStream(self._generation, call.prepared, encoder or _chunks(call))
 
     async def respond(self, call: ChatCall, request: Request) -> Response:
-        """Return OpenAI's response, streamed or whole. Raises errors that precede its start."""
+        """Return OpenAI's response, streamed or not. Raises errors that precede its start."""
         if call.body.stream:
             return self.stream(call)
-        return JSONResponse(whole_answer(call, await self.collect(call, request)))
+        return JSONResponse(full_response(call, await self.collect(call, request)))
 
     async def collect(self, call: ChatCall, request: Request) -> list[CollectedChoice]:
         """Generate all choices of a call. Raises the first error, or ClientDisconnect."""
@@ -132,7 +132,7 @@ def _chunks(call: ChatCall) -> ChatChunks:
 
 
 def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[ParsedMessage], Usage]:
-    """Return the parsed messages of whole choices, and the usage. Raises ParserFailed."""
+    """Return the parsed messages of full choices, and the usage. Raises ParserFailed."""
     prepared = call.prepared
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
     if call.api.prompt_tokens_details:
@@ -143,7 +143,7 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     messages, reasoning_tokens = [], 0
     for choice in choices:
         parser = call.parser()
-        messages.append(parser.whole(choice.text, choice.token_ids, choice.finish.reason))
+        messages.append(parser.full(choice.text, choice.token_ids, choice.finish.reason))
         if call.counts_reasoning:
             reasoning_tokens += parser.reasoning_tokens(choice.token_ids)
     if call.counts_reasoning:
@@ -151,8 +151,8 @@ def parse_choices(call: ChatCall, choices: list[CollectedChoice]) -> tuple[list[
     return messages, usage
 
 
-def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
-    """Return OpenAI's whole response. Raises ParserFailed."""
+def full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, Any]:
+    """Return OpenAI's full response. Raises ParserFailed."""
     body, prepared, first = call.body, call.prepared, choices[0]
     messages, usage = parse_choices(call, choices)
     prompt = prepared.prompts[0]
@@ -164,7 +164,7 @@ def whole_answer(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, An
         "choices": [_choice(call, index, choice, messages[index]) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": usage.as_whole_dict(),
+        "usage": usage.as_dict_with_details(),
         "prompt_logprobs": prompt_logprobs(first.prefill.logprobs),
         "prompt_token_ids": list(prompt.token_ids) if body.return_token_ids else None,
         "prompt_text": prepared.chat_text() if body.return_prompt_text else None,

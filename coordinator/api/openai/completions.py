@@ -138,12 +138,12 @@ def completion_routes(generation: GenerationService, api: ApiSettings) -> ApiRou
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))
         choices = await collect(generation, prepared, request)
-        return JSONResponse(_whole(body, api, prepared, choices, created))
+        return JSONResponse(_full_response(body, api, prepared, choices, created))
 
     return router
 
 
-def _whole(
+def _full_response(
     body: CompletionRequest,
     api: ApiSettings,
     prepared: PreparedRequest,
@@ -161,7 +161,7 @@ def _whole(
         "choices": [_choice(body, api, prepared, index, choice) for index, choice in enumerate(choices)],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": usage.as_whole_dict(),
+        "usage": usage.as_dict_with_details(),
         "kv_transfer_params": choices[0].finish.kv_transfer_params,
         "ec_transfer_params": None,
         "metrics": None,

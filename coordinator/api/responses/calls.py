@@ -129,7 +129,7 @@ class CallKind:
     field: str
     """Name of the item's field for the arguments."""
     read: Callable[[str], Any]
-    """Converts whole arguments to this field."""
+    """Converts complete arguments to this field."""
     reader: Callable[[], ArgumentsReader]
     """Creates a reader of streamed arguments."""
     events: str | None

@@ -1,4 +1,4 @@
-"""The Response object and its items, for whole and streamed responses."""
+"""The Response object and its items, for full and streamed responses."""
 
 import json
 import time

@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.fields.left_out import LeftOutTools
-from tokenwire.coordinator.api.message_parts import PartStream, abort_error, whole_parts
+from tokenwire.coordinator.api.message_parts import PartStream, abort_error, full_parts
 from tokenwire.coordinator.api.openai.chat import ChatCall, ChatService, parse_choices
 from tokenwire.coordinator.api.responses.events import ResponseEvents
 from tokenwire.coordinator.api.responses.items import messages_of
@@ -39,7 +39,7 @@ def responses_routes(service: ChatService) -> ApiRouter:
         if body.stream:
             answer = service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
         else:
-            answer = JSONResponse(_whole(response, call, await service.collect(call, request)))
+            answer = JSONResponse(_full_response(response, call, await service.collect(call, request)))
         if body.sorted_tools.unenforced:
             answer.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
         return left_out.name_in(answer, body.sorted_tools.left_out)
@@ -55,13 +55,13 @@ def responses_routes(service: ChatService) -> ApiRouter:
     return router
 
 
-def _whole(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, object]:
+def _full_response(response: ResponseObject, call: ChatCall, choices: list[CollectedChoice]) -> dict[str, object]:
     """Return the Response of a finished choice. Raises ParserFailed."""
     choice = choices[0]
     style = call.body.logprob_style(call.api)
     messages, usage = parse_choices(call, choices)
     usage.cached_tokens = choice.prefill.cached_tokens
-    parts = whole_parts(messages[0], choice.logprobs)
+    parts = full_parts(messages[0], choice.logprobs)
     statuses = [status_of(choice.finish if part.last else None) for part in parts]
     items = [
         closed_item(part, item_id(part, response.tools), status, response.tools, style)

@@ -84,7 +84,7 @@ function followed(change) {
 }
 
 function setBusy(busy) {
-  byId("chat-log").setAttribute("aria-busy", String(busy)); // Screen readers read the whole reply at once.
+  byId("chat-log").setAttribute("aria-busy", String(busy)); // Screen readers read the full reply at once.
   byId("chat-cancel").disabled = !busy;
   byId("chat-send").disabled = busy;
 }

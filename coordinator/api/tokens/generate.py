@@ -1,4 +1,4 @@
-"""POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed or whole."""
+"""POST /inference/v1/generate: vLLM's contract of ids in and ids out, streamed or not."""
 
 import time
 from typing import Any
@@ -36,12 +36,12 @@ def generate_routes(generation: GenerationService, api: ApiSettings) -> ApiRoute
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
         created = int(time.time())
         choices = await collect(generation, prepared, request)
-        return JSONResponse(_whole(body, api, prepared, choices, created))
+        return JSONResponse(_full_response(body, api, prepared, choices, created))
 
     return router
 
 
-def _whole(
+def _full_response(
     body: GenerateRequest, api: ApiSettings, prepared: PreparedRequest, choices: list[CollectedChoice], created: int
 ) -> dict[str, Any]:
     usage = Usage(prepared.prompt_tokens, sum(len(choice.token_ids) for choice in choices))
@@ -51,7 +51,7 @@ def _whole(
         "request_id": prepared.request.request_id,
         "model": prepared.model.name,
         "created": created,
-        "usage": usage.as_whole_dict(),
+        "usage": usage.as_dict_with_details(),
         "prompt_logprobs": prompt_logprobs(choices[0].prefill.logprobs),
         "prompt_token_id_logprobs": None,
         "prompt_token_ids": list(prepared.prompts[0].token_ids) if body.return_token_ids else None,

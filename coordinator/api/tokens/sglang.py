@@ -40,7 +40,7 @@ def sglang_routes(generation: GenerationService) -> ApiRouter:
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
         if body.stream:
             return EventStream(generation, prepared, SglangChunks(choices))
-        return _whole(body, choices, await collect(generation, prepared, request))
+        return _full_response(body, choices, await collect(generation, prepared, request))
 
     @router.get("/workers")
     async def workers(request: Request) -> Response:
@@ -57,7 +57,7 @@ def _origin(request: Request) -> str:
     return str(request.base_url).rstrip("/")
 
 
-def _whole(body: SglangRequest, choices: list[SglangChoice], collected: list[CollectedChoice]) -> Response:
+def _full_response(body: SglangRequest, choices: list[SglangChoice], collected: list[CollectedChoice]) -> Response:
     for choice, made in zip(choices, collected, strict=True):
         choice.prefilled(made.prefill)
         choice.add(made.text, made.token_ids, made.finish, made.logprobs)

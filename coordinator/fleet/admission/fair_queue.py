@@ -20,7 +20,7 @@ _MAX_REMOVED = 64
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """The handle of a queued request, then of its submission. They sort by their turn."""
+    """The handle of a queued request, then of its submission. They sort by their place in the queue."""
 
     model: str
     submit: pb.Submit

@@ -92,7 +92,7 @@ class Failover:
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement)
         sequences = request.listen(listeners, self)
-        request.whole = self._below.submit(model, submit, sequences, replace(placement, on_placed=request.on_placed))
+        request.handle = self._below.submit(model, submit, sequences, replace(placement, on_placed=request.on_placed))
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
 

@@ -50,11 +50,11 @@ class PoisonJournal:
                 return ()
             with self._path.open("rb") as file:
                 file.seek(self._read)
-                whole, _, _ = file.read().rpartition(b"\n")
+                complete, _, _ = file.read().rpartition(b"\n")
         except OSError:
             return ()  # nothing has been written yet
-        self._read += len(whole) + 1 if whole else 0
-        return [_loaded(line) for line in whole.splitlines()]
+        self._read += len(complete) + 1 if complete else 0
+        return [_loaded(line) for line in complete.splitlines()]
 
 
 def _dumped(event: PoisonEvent) -> bytes:

@@ -65,7 +65,7 @@ class ResumableRequest:
     """Whether it was aborted, by its id or with others: then lost sequences are not resumed."""
     sent_at: float | None = None
     """When it was first sent to a worker."""
-    whole: RequestHandle | None = None
+    handle: RequestHandle | None = None
     """The first submission, of all sequences together."""
 
     def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
@@ -89,14 +89,14 @@ class ResumableRequest:
 
     def abort_first_submission(self) -> None:
         """Abort what still runs of the first submission."""
-        if self.whole is not None:
-            self.whole.abort()
+        if self.handle is not None:
+            self.handle.abort()
 
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
         own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
-        whole = [self.whole] if self.whole is not None else []
-        workers = ", ".join(part.explain() for part in own or whole)
+        initial = [self.handle] if self.handle is not None else []
+        workers = ", ".join(part.explain() for part in own or initial)
         losses = sum(sequence.losses for sequence in self.sequences)
         return f"{workers}; lost {losses} times" if losses else workers
 

@@ -30,14 +30,14 @@ _WHOLE: dict[str, Any] = {
 }
 
 
-def whole() -> dict[str, Any]:
+def full() -> dict[str, Any]:
     """Return a response without streaming."""
     return copy.deepcopy(_WHOLE)
 
 
 def chunks() -> list[dict[str, Any]]:
     """Return the same response in chunks."""
-    answer = whole()
+    answer = full()
     scored = answer["choices"][0]["logprobs"]["content"]
     opening = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
     first = {"index": 0, "delta": {"content": "Hey"}, "logprobs": {"content": scored[:1]}, "finish_reason": None}

@@ -1,4 +1,4 @@
-"""Compares a server's streamed and whole responses: assembled text, ids, logprobs and usage."""
+"""Compares a server's streamed and full responses: assembled text, ids, logprobs and usage."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,25 +15,25 @@ _OF_MESSAGE = ("content", "reasoning")
 
 
 def other_form(request: Request) -> Request | None:
-    """Return the request in the other form, streamed or whole; None if the two may differ."""
+    """Return the request in the other form, streamed or not; None if the two may differ."""
     if not isinstance(request.body, dict) or not request.has_choices:
         return None
     if request.streamed:
         body = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options")}
-        return Request(request.path, body, f"{request.name} [whole]", request.headers)
+        return Request(request.path, body, f"{request.name} [full]", request.headers)
     if request.field("prompt_logprobs") is not None or request.field("use_beam_search"):
         return None
     body = {**request.body, "stream": True, "stream_options": {"include_usage": True}}
     return Request(request.path, body, f"{request.name} [streamed]", request.headers)
 
 
-def inconsistencies(request: Request, whole: Reply, streamed: Reply) -> list[Difference]:
-    """Compare a whole response ("ours") to an assembled stream ("theirs")."""
-    if whole.succeeded != streamed.succeeded:
-        return [Difference("self.status", whole.text[:300], streamed.text[:300])]
-    if not whole.succeeded:
+def inconsistencies(request: Request, full: Reply, streamed: Reply) -> list[Difference]:
+    """Compare a full response ("ours") to an assembled stream ("theirs")."""
+    if full.succeeded != streamed.succeeded:
+        return [Difference("self.status", full.text[:300], streamed.text[:300])]
+    if not full.succeeded:
         return []
-    body, stream = view(request, whole)["body"], view(request, streamed)["stream"]
+    body, stream = view(request, full)["body"], view(request, streamed)["stream"]
     expected = {str(choice["index"]): _choice(choice) for choice in body["choices"]}
     seen = {index: _assembled(choice) for index, choice in stream["choices"].items()}
     if not request.field("return_token_ids"):

@@ -19,11 +19,11 @@ same tokens; of errors the status, `message`, `type`, `param` and `code`. Only g
 they change within a stream) and fingerprints are not compared. Logprobs may differ by rounding ({tolerance}).
 
 * The **written** requests (`tests/conformance/parity/corpus/`) have at least one case for every field of vLLM's
-  chat and completion requests, valid and invalid, each whole, streamed, and streamed with ids; and some for
+  chat and completion requests, valid and invalid, each not streamed, streamed, and streamed with ids; and some for
   `/v1/responses`, `/v1/messages`, `/inference/v1/generate`, `/tokenize` and `/detokenize`.
 * The **random** ones combine fields. Seed and number reproduce each. The reference gets each twice: if its
   responses differ, the case is "unstable" and only the status counts. tokenwire also gets the other form, and must
-  return the same streamed and whole.
+  return the same streamed and not.
 * Most requests run on servers without parsers; some on servers with parsers of tool calls and reasoning, with
   prompts and grammars that make the embedded model call and think.
 * vLLM's errors are first translated to the wording used here (`tests/conformance/parity/wording.py`): FIELD for

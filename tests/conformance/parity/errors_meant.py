@@ -14,7 +14,7 @@ class Pair:
     """Two errors about the same mistake."""
 
     ours: str
-    """A pattern of the whole message."""
+    """A pattern of the full message."""
     theirs: str
     """The same, of vLLM's message without the parameter that it appends."""
     param: str | None

@@ -99,9 +99,9 @@ def id_chunks(events: Sequence[str]) -> dict[str, Any]:
     }
     for chunk in chunks:
         for choice in chunk["choices"]:
-            whole = view["choices"].setdefault(str(choice["index"]), {})
+            full = view["choices"].setdefault(str(choice["index"]), {})
             for name, value in choice.items():
-                whole[name] = _added(whole.get(name), value) if name in _LISTS else value
+                full[name] = _added(full.get(name), value) if name in _LISTS else value
     return view
 
 

@@ -17,7 +17,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """Count verdicts by route and form, as a Markdown table."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for outcome in outcomes:
-        form = "streamed" if outcome.request.streamed else "whole"
+        form = "streamed" if outcome.request.streamed else "full"
         answer = "accepted" if outcome.theirs.succeeded else "rejected"
         rows[(outcome.request.route, f"{form}, {answer}")][outcome.verdict] += 1
     lines = ["| route | form | cases | " + " | ".join(_VERDICTS) + " |", "|---|---|" + "---:|" * (1 + len(_VERDICTS))]

@@ -34,7 +34,7 @@ class Request:
     refused: bool = False
     """Whether the reference must refuse it."""
     as_is: bool = False
-    """Whether the corpus leaves it as written instead of asking for it whole, streamed and with ids."""
+    """Whether the corpus leaves it as written instead of asking for it full, streamed and with ids."""
 
     @property
     def streamed(self) -> bool:

@@ -46,18 +46,18 @@ def assemble(events: Sequence[str]) -> dict[str, Any]:
 def _add(choices: dict[str, Any], choice: dict[str, Any]) -> None:
     """Add a chunk's choice to the assembled choices."""
     delta = choice.get("delta") or {"text": choice.get("text")}
-    whole = choices.setdefault(str(choice["index"]), {"finish_reason": None, "stop_reason": None, "logprobs": None})
+    full = choices.setdefault(str(choice["index"]), {"finish_reason": None, "stop_reason": None, "logprobs": None})
     for name in ("text", "content", "reasoning"):
         if delta.get(name) is not None:
-            whole[name] = _concatenate(whole.get(name), delta[name])
+            full[name] = _concatenate(full.get(name), delta[name])
     for call in delta.get("tool_calls") or ():
-        _add_call(whole.setdefault("tool_calls", {}), call)
+        _add_call(full.setdefault("tool_calls", {}), call)
     for name in ("finish_reason", "stop_reason"):
-        whole[name] = choice.get(name) if choice.get(name) is not None else whole[name]
+        full[name] = choice.get(name) if choice.get(name) is not None else full[name]
     for name in ("token_ids", "prompt_token_ids"):
         if choice.get(name) is not None:
-            whole[name] = whole.get(name, []) + choice[name]
-    whole["logprobs"] = _add_logprobs(whole["logprobs"], choice.get("logprobs"))
+            full[name] = full.get(name, []) + choice[name]
+    full["logprobs"] = _add_logprobs(full["logprobs"], choice.get("logprobs"))
 
 
 def _concatenate(before: Any, more: Any) -> Any:
@@ -67,11 +67,11 @@ def _concatenate(before: Any, more: Any) -> Any:
 
 
 def _add_call(calls: dict[str, Any], call: dict[str, Any]) -> None:
-    whole = calls.setdefault(str(call.get("index")), {"id": None, "type": None, "name": None, "arguments": ""})
+    full = calls.setdefault(str(call.get("index")), {"id": None, "type": None, "name": None, "arguments": ""})
     function = call.get("function") or {}
     for name, value in (("id", call.get("id")), ("type", call.get("type")), ("name", function.get("name"))):
-        whole[name] = value if value is not None else whole[name]
-    whole["arguments"] += function.get("arguments") or ""
+        full[name] = value if value is not None else full[name]
+    full["arguments"] += function.get("arguments") or ""
 
 
 def _add_logprobs(before: dict[str, Any] | None, more: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,16 +1,16 @@
-"""Inconsistencies between a whole response and a stream of the same request are found."""
+"""Inconsistencies between a full response and a stream of the same request are found."""
 
 import pytest
 
-from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, reply, stream, whole
+from tests.conformance.parity.canned import REQUEST, STREAMED, chunks, error, full, reply, stream
 from tests.conformance.parity.compare import Difference
 from tests.conformance.parity.consistency import inconsistencies, marked, other_form
 from tests.conformance.parity.explained import explain
 
 
 def test_the_same_answer_in_both_forms_is_consistent() -> None:
-    """The assembled stream equals the whole response."""
-    assert inconsistencies(REQUEST, reply(whole()), stream(chunks())) == []
+    """The assembled stream equals the full response."""
+    assert inconsistencies(REQUEST, reply(full()), stream(chunks())) == []
 
 
 @pytest.mark.parametrize("position", [1, 2])
@@ -19,7 +19,7 @@ def test_lost_text_is_found(position: int) -> None:
     events = chunks()
     del events[position]["choices"][0]["delta"]["content"]
 
-    assert inconsistencies(REQUEST, reply(whole()), stream(events))[0].path == "self.choices.0.content"
+    assert inconsistencies(REQUEST, reply(full()), stream(events))[0].path == "self.choices.0.content"
 
 
 def test_inconsistencies_of_the_reference_are_marked() -> None:
@@ -34,11 +34,11 @@ def test_inconsistencies_of_the_reference_are_marked() -> None:
 
 def test_an_error_in_one_form_only_is_found() -> None:
     """A request that succeeds in one form only is inconsistent."""
-    assert inconsistencies(REQUEST, reply(whole()), error("no"))[0].path == "self.status"
+    assert inconsistencies(REQUEST, reply(full()), error("no"))[0].path == "self.status"
 
 
 def test_forms_are_converted() -> None:
-    """A whole request becomes a stream with usage; a streamed one whole without stream options."""
+    """A request of a full response becomes a stream with usage; a streamed one a full one without stream options."""
     streamed, again = other_form(REQUEST), other_form(STREAMED)
 
     assert streamed is not None
@@ -48,6 +48,6 @@ def test_forms_are_converted() -> None:
 
 
 def test_requests_that_cannot_be_streamed_have_no_other_form() -> None:
-    """Prompt logprobs and beams are only for whole responses."""
+    """Prompt logprobs and beams are only for full responses."""
     assert other_form(REQUEST.with_fields(prompt_logprobs=1)) is None
     assert other_form(REQUEST.with_fields(use_beam_search=True)) is None

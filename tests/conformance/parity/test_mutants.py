@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.parity.canned import error, event, listed, reply, stream, whole
+from tests.conformance.parity.canned import error, event, full, listed, reply, stream
 from tests.conformance.parity.compare import compare
 from tests.conformance.parity.explained import explain
 from tests.conformance.parity.request import MESSAGES, RESPONSES, Reply, Request, chat
@@ -164,8 +164,8 @@ ERRORS: dict[str, tuple[Reply, Reply]] = {
         error("Internal server error", None, 503, "ServiceUnavailableError"),
         error("Internal server error", None, 500, "InternalServerError"),
     ),
-    "an error instead of an answer": (error("seed is out of range", "seed"), reply(whole())),
-    "an answer instead of an error": (reply(whole()), error(SMALL, "top_k")),
+    "an error instead of an answer": (error("seed is out of range", "seed"), reply(full())),
+    "an answer instead of an error": (reply(full()), error(SMALL, "top_k")),
     "an answer instead of an error in a stream": (stream(right()), event(SMALL)),
     "a list with a line too few": (listed(RIGHT.rpartition("\n")[0], "n"), listed(LISTED, "body.n")),
     "a list with another value": (listed(RIGHT.replace("'x'", "'y'"), "n"), listed(LISTED, "body.n")),
@@ -211,9 +211,9 @@ def failed(message: str) -> Reply:
     return stream([*right()[:2], body])
 
 
-def test_a_wrong_whole_response_is_objected_to() -> None:
+def test_a_wrong_full_response_differs() -> None:
     """A time must be present and a number."""
-    assert objections(chat("Hi"), reply({**whole(), "created": "now"}), reply(whole()))
+    assert objections(chat("Hi"), reply({**full(), "created": "now"}), reply(full()))
 
 
 MESSAGE = Request(MESSAGES, {"model": "m", "messages": [], "max_tokens": 1})

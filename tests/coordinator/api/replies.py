@@ -35,7 +35,7 @@ class ScriptedMessageParser:
         """Return it unchanged."""
         return reason
 
-    def whole(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
+    def full(self, text: str, token_ids: Sequence[int], reason: str) -> ParsedMessage:
         """Return the text as content."""
         return ParsedMessage(text, None, (), reason)
 

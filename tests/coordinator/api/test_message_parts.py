@@ -1,9 +1,9 @@
-"""Parts of messages: one is open at a time, and streamed ones equal whole ones."""
+"""Parts of messages: one is open at a time, and streamed ones equal full ones."""
 
 import pytest
 
 from tests.coordinator.api.replies import STOP, call_of, tool_call
-from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, whole_parts
+from tokenwire.coordinator.api.message_parts import MessagePart, PartStream, abort_error, full_parts
 from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
 from tokenwire.coordinator.text.logprobs import ScoredPosition, ScoredToken
@@ -115,7 +115,7 @@ def test_text_within_a_call_comes_after_it() -> None:
 def test_a_message_without_anything_has_an_empty_text() -> None:
     """Clients expect a part."""
     assert rendered_parts(None) == "0text[stop]"
-    assert [part.text for part in whole_parts(ParsedMessage(None, None, (), "stop"))] == [""]
+    assert [part.text for part in full_parts(ParsedMessage(None, None, (), "stop"))] == [""]
 
 
 def test_arguments_of_a_closed_call_are_an_error() -> None:
@@ -124,11 +124,11 @@ def test_arguments_of_a_closed_call_are_an_error() -> None:
         rendered_parts(tool_call(0, "{", "f"), tool_call(1, "{}", "g"), tool_call(0, "}"))
 
 
-def test_whole_messages_have_the_same_parts() -> None:
+def test_full_messages_have_the_same_parts() -> None:
     """Reasoning, then text, then calls; the last part is marked."""
     calls = (ParsedToolCall("call_0", "f", "{}"), ParsedToolCall("call_1", "g", "[]"))
 
-    parts = whole_parts(ParsedMessage("a", "hm", calls, "tool_calls"))
+    parts = full_parts(ParsedMessage("a", "hm", calls, "tool_calls"))
 
     assert [(part.kind, part.index, part.text) for part in parts] == [
         ("reasoning", 0, "hm"),
@@ -140,11 +140,11 @@ def test_whole_messages_have_the_same_parts() -> None:
 
 
 def test_whitespace_next_to_calls_is_not_text() -> None:
-    """In whole messages as in streamed ones; without calls it is text."""
+    """In full messages as in streamed ones; without calls it is text."""
     call = ParsedToolCall("call_0", "f", "{}")
 
-    assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (call,), "stop"))] == ["reasoning", "tool_call"]
-    assert [part.kind for part in whole_parts(ParsedMessage("\n", "hm", (), "stop"))] == ["reasoning", "text"]
+    assert [part.kind for part in full_parts(ParsedMessage("\n", "hm", (call,), "stop"))] == ["reasoning", "tool_call"]
+    assert [part.kind for part in full_parts(ParsedMessage("\n", "hm", (), "stop"))] == ["reasoning", "text"]
 
 
 def test_without_a_parser_output_is_text() -> None:

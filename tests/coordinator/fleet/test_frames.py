@@ -65,16 +65,16 @@ def full(*finishes: pb.Finish) -> pb.StepFrame:
 @pytest.mark.parametrize("breaks", ["prefilled", "scored", "weights", "step"])
 def test_a_listener_that_raises_fails_alone(breaks: str, ends: bool, fails: bool) -> None:
     """Whatever it raises, and when: it fails once, its slot is aborted or free, its neighbour gets everything."""
-    slots, broken, whole = SlotTable(), Breaking(breaks, fails), Listener()
+    slots, broken, complete = SlotTable(), Breaking(breaks, fails), Listener()
     slots.take(broken)
-    slots.take(whole)
+    slots.take(complete)
 
     unwanted = dispatch(full(*([pb.Finish(slot=0, reason=LENGTH)] if ends else [])), slots, has_new_weights=True)
 
     assert isinstance(broken.error, EngineFailed)
     assert f"cannot take {breaks}" in broken.error.message
     assert (broken.token_ids, broken.steps_after_end) == ([], 0)
-    assert (whole.token_ids, len(whole.prefills), whole.versions) == ([8], 1, [(0, "new")])
+    assert (complete.token_ids, len(complete.prefills), complete.versions) == ([8], 1, [(0, "new")])
     assert (unwanted, slots.open) == (([], 1) if ends else ([0], 2))
 
 

@@ -68,7 +68,7 @@ async def test_the_least_loaded_worker_is_taken(pool: WorkerPool) -> None:
     assert {start(pool)[0].session, start(pool)[0].session} == {second.session, third.session}
 
 
-async def test_equally_loaded_workers_take_turns(pool: WorkerPool) -> None:
+async def test_equally_loaded_workers_alternate(pool: WorkerPool) -> None:
     """Requests rotate through an idle fleet, so that no worker stays cold."""
     turns = []
     for _ in range(6):

@@ -182,15 +182,15 @@ async def test_a_listener_that_raises_fails_only_its_own_slot(
 ) -> None:
     """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session continues."""
     async with running_worker(address), connected(address) as session:
-        broken, whole = Breaking(), Listener()
+        broken, full = Breaking(), Listener()
         session.submit(submission(max_tokens), [broken])
-        session.submit(submission(max_tokens=50), [whole])
+        session.submit(submission(max_tokens=50), [full])
 
-        await whole.ended.wait()
+        await full.ended.wait()
         await until(lambda: session.open_slots == 0)
 
-        assert whole.finish is not None
-        assert len(whole.token_ids) == 50
+        assert full.finish is not None
+        assert len(full.token_ids) == 50
         assert broken.error is not None
         assert "cannot process this" in broken.error.message
         assert session.state is SessionState.READY

@@ -47,12 +47,12 @@ async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
     first = await dialogue.ask(MORE)
     dialogue.answer(first, encoded(dialogue.model, "<think>So"), "cut", content=None, reasoning="So")
     dialogue.options = OPEN
-    for ids, more, whole in (
+    for ids, more, full in (
         (" be it</think>", {"content": None, "reasoning": " be it"}, {"content": "", "reasoning": "So be it"}),
         ("It", {"content": "It"}, {"content": "It", "reasoning": "So be it"}),
     ):
         dialogue.answer(await dialogue.ask(), encoded(dialogue.model, ids), "cut", **more)
-        dialogue.messages[-2:] = [{"role": "assistant", **whole}]
+        dialogue.messages[-2:] = [{"role": "assistant", **full}]
     return first
 
 

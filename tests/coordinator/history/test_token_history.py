@@ -277,7 +277,7 @@ async def test_an_empty_completion_is_not_stored(model: ServedModel) -> None:
 
 
 async def test_templates_do_not_receive_ids_of_messages() -> None:
-    """They are for this service: a template that prints whole messages prints no ids."""
+    """They are for this service: a template that prints full messages prints no ids."""
     model = small_model("{% for m in messages %}<|im_start|>{{ m | tojson }}<|im_end|>{% endfor %}")
     carried = {"role": "assistant", "content": "Yes", "prompt_token_ids": [1], "generation_token_ids": [2]}
     dialogue = Dialogue(model, messages=[USER, {**carried, "generation_log_probs": [0.5]}])

@@ -23,7 +23,7 @@ async def test_siblings_respond_and_others_are_left_out(tmp_path: Path) -> None:
     """A socket without a listener, and a response that breaks off, are not part of the result."""
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead.sock"))
-    whole = await serve(tmp_path / "whole.sock", b'{"tokens": 3}\n')
+    full = await serve(tmp_path / "full.sock", b'{"tokens": 3}\n')
     broken = await serve(tmp_path / "broken.sock", b'{"tok')
     own = Siblings(tmp_path)
     await own.start()
@@ -32,7 +32,7 @@ async def test_siblings_respond_and_others_are_left_out(tmp_path: Path) -> None:
         assert await own.fetch("topic", "7") == [b'{"tokens": 3}']
     finally:
         await own.stop()
-        whole.close()
+        full.close()
         broken.close()
     assert not (tmp_path / f"{os.getpid()}.sock").exists()
 

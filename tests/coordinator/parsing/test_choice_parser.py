@@ -37,18 +37,18 @@ def test_without_parallel_calls_only_the_first_is_returned() -> None:
 
 
 def test_hidden_reasoning_is_not_returned() -> None:
-    """Neither streamed nor whole; other parts of the delta are."""
+    """Neither streamed nor in full responses; other parts of the delta are."""
     rules = MessageRules(include_reasoning=False)
     raw = ScriptedRawParser(MessageDelta(reasoning="r"), MessageDelta(content="c", reasoning="r"))
     choice = parser(raw, rules)
     assert choice.delta("x", [1], False) is None
     assert choice.delta("x", [1], False) == MessageDelta(content="c")
-    assert parser(ScriptedRawParser(), rules).whole("c", [1], "stop").reasoning is None
+    assert parser(ScriptedRawParser(), rules).full("c", [1], "stop").reasoning is None
 
 
-def test_a_whole_message_has_its_parts() -> None:
+def test_a_full_message_has_its_parts() -> None:
     """With the finish reason of its rules."""
-    message = parser(ScriptedRawParser(calls=CALLS)).whole("text", [1], "stop")
+    message = parser(ScriptedRawParser(calls=CALLS)).full("text", [1], "stop")
     assert message == ParsedMessage("text", "because", CALLS, "tool_calls")
 
 
@@ -63,7 +63,7 @@ def test_a_failing_parser_is_named() -> None:
         parser(ScriptedRawParser(IndexError("list"))).delta("x", [1], False)
     assert isinstance(streamed.value.__cause__, IndexError)
     with pytest.raises(ParserFailed, match="KeyError"):
-        parser(ScriptedRawParser()).whole("", [], "stop")
+        parser(ScriptedRawParser()).full("", [], "stop")
     with pytest.raises(ParserFailed, match="KeyError"):
         parser(ScriptedRawParser()).reasoning_tokens([])
 
@@ -94,10 +94,10 @@ def test_deltas_merge() -> None:
 def test_unpaired_surrogates_are_escaped() -> None:
     """Parsers resolve a model's escapes of them, which no response can contain; whole and streamed are equal."""
     broken, shown = '{"x": "\ud800ü"}', r'{"x": "\ud800ü"}'
-    whole = parser(ScriptedRawParser(calls=(ParsedToolCall("1", "a", broken),))).whole("text", [1], "stop")
+    full = parser(ScriptedRawParser(calls=(ParsedToolCall("1", "a", broken),))).full("text", [1], "stop")
     delta = MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", broken),))
     streamed = parser(ScriptedRawParser(delta)).delta("x", [1], False)
 
-    assert [call.arguments for call in whole.tool_calls] == [shown]
+    assert [call.arguments for call in full.tool_calls] == [shown]
     assert streamed is not None
     assert [call.arguments for call in streamed.tool_calls] == [shown]

@@ -11,7 +11,7 @@ CALL = ParsedToolCall("1", "a", "{}")
 
 
 @pytest.mark.parametrize(
-    ("choice", "reason", "streamed", "whole"),
+    ("choice", "reason", "streamed", "full"),
     [
         ("auto", "stop", "tool_calls", "tool_calls"),
         ("auto", "length", "length", "tool_calls"),
@@ -20,34 +20,34 @@ CALL = ParsedToolCall("1", "a", "{}")
         ("named", "stop", "stop", "stop"),
     ],
 )
-def test_finish_reasons_of_calls(choice: Any, reason: str, streamed: str, whole: str) -> None:
-    """As in vLLM, they differ between streamed and whole replies for calls that were cut."""
+def test_finish_reasons_of_calls(choice: Any, reason: str, streamed: str, full: str) -> None:
+    """As in vLLM, they differ between streamed and full replies for calls that were cut."""
     rules = MessageRules(choice, parses_tools=True)
     assert rules.streamed_finish(reason, tools_streamed=True) == streamed
-    assert rules.whole_finish(reason, [CALL]) == whole
+    assert rules.full_finish(reason, [CALL]) == full
 
 
-def test_required_without_a_call_ends_with_tool_calls_only_when_whole() -> None:
+def test_required_without_a_call_ends_with_tool_calls_only_in_full_responses() -> None:
     """As vLLM does."""
     rules = MessageRules("required", parses_tools=True)
     assert rules.streamed_finish("stop", tools_streamed=False) == "stop"
-    assert rules.whole_finish("stop", []) == "tool_calls"
+    assert rules.full_finish("stop", []) == "tool_calls"
 
 
 @pytest.mark.parametrize(("choice", "content"), [("none", None), ("auto", None), ("required", ""), ("named", "")])
 def test_content_is_null_or_empty_by_the_tool_choice(choice: Any, content: str | None) -> None:
     """A message with a forced tool has text, which may be empty."""
-    assert MessageRules(choice, parses_tools=True).whole_content(None) == content
-    assert MessageRules(choice, parses_tools=True).whole_content("x") == "x"
+    assert MessageRules(choice, parses_tools=True).full_content(None) == content
+    assert MessageRules(choice, parses_tools=True).full_content("x") == "x"
 
 
 def test_calls_are_returned_only_if_allowed() -> None:
     """Not without a tool parser, and not if the client disables them."""
-    assert MessageRules("none", parses_tools=True).whole_calls([CALL]) == ()
-    assert MessageRules("auto", parses_tools=False).whole_calls([CALL]) == ()
-    assert MessageRules("auto", parses_tools=True).whole_calls([CALL, CALL]) == (CALL, CALL)
-    assert MessageRules("named", parses_tools=False).whole_calls([CALL]) == (CALL,)
-    assert MessageRules("auto", parses_tools=True, parallel_tool_calls=False).whole_calls([CALL, CALL]) == (CALL,)
+    assert MessageRules("none", parses_tools=True).full_calls([CALL]) == ()
+    assert MessageRules("auto", parses_tools=False).full_calls([CALL]) == ()
+    assert MessageRules("auto", parses_tools=True).full_calls([CALL, CALL]) == (CALL, CALL)
+    assert MessageRules("named", parses_tools=False).full_calls([CALL]) == (CALL,)
+    assert MessageRules("auto", parses_tools=True, parallel_tool_calls=False).full_calls([CALL, CALL]) == (CALL,)
 
 
 def test_hidden_reasoning_hides_tokens() -> None:

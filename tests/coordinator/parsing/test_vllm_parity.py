@@ -1,9 +1,9 @@
-"""Messages equal those of vLLM's own chat route for the same ids, streamed in any steps and whole.
+"""Messages equal those of vLLM's own chat route for the same ids, streamed in any steps and full.
 
-Streamed and whole results of one parser differ by themselves in places: qwen3_coder and deepseek_v3 drop white space
-before a call only when whole, openai reformats arguments, cut calls show only when streamed. So each is held
+Streamed and full results of one parser differ by themselves in places: qwen3_coder and deepseek_v3 drop white space
+before a call only in full ones, openai reformats arguments, cut calls show only when streamed. So each is held
 against vLLM's own. Streams are held against vLLM's of single tokens: in larger steps vLLM itself loses names and
-arguments with deepseek_v3, llama3_json and deepseek_r1. Reasoning tokens are held against vLLM's whole count: streamed
+arguments with deepseek_v3, llama3_json and deepseek_r1. Reasoning tokens are held against vLLM's full count: streamed
 one by one, it does not count the first tokens of a character that has several.
 """
 
@@ -71,21 +71,21 @@ def ids_of(case: Case) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False)
 
 
-async def vllm_result(name: str, whole: bool) -> dict[str, Any]:
+async def vllm_result(name: str, full: bool) -> dict[str, Any]:
     """Return vLLM's message."""
     case, server = CASES[name], vllm_for(name)
     request, _ = await server.render(case.body)
     ids, prompt = ids_of(case), [1, 2, 3]
-    if whole:
-        return await server.whole(request, prompt, ids, case.reason)
+    if full:
+        return await server.full(request, prompt, ids, case.reason)
     return await server.stream(request, prompt, [[token_id] for token_id in ids], case.reason)
 
 
 @cache
 def vllm_stream(name: str) -> dict[str, Any]:
     """Return vLLM's streamed message, once for all tests."""
-    whole = asyncio.run(vllm_result(name, whole=True))
-    return asyncio.run(vllm_result(name, whole=False)) | {"reasoning_tokens": whole["reasoning_tokens"]}
+    full = asyncio.run(vllm_result(name, full=True))
+    return asyncio.run(vllm_result(name, full=False)) | {"reasoning_tokens": full["reasoning_tokens"]}
 
 
 def plan_for(name: str, budget: str) -> ParserPlan:
@@ -144,14 +144,14 @@ def test_streams_do_not_depend_on_step_sizes(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whole_messages_equal_vllms(name: str) -> None:
+def test_full_messages_equal_vllms(name: str) -> None:
     """Content, null or empty, reasoning, calls, finish reason and reasoning tokens."""
     case, plan = CASES[name], plan_for(name, "as-configured")
     ids = ids_of(case)
     rules = TextRules(skip_special_tokens=plan.skip_special_tokens)
     text = TextStreams(tokenizer_for(case.tokenizer), rules).stream([1, 2, 3]).step(ids, case.reason == "stop", True)[0]
     parser = plan.parser([1, 2, 3])
-    message = parser.whole(text, ids, case.reason)
+    message = parser.full(text, ids, case.reason)
     ours = {
         "content": message.content,
         "reasoning": message.reasoning,
@@ -159,7 +159,7 @@ def test_whole_messages_equal_vllms(name: str) -> None:
         "finish": message.finish_reason,
         "reasoning_tokens": parser.reasoning_tokens(ids) if case.settings.reasoning_parser else None,
     }
-    assert ours == asyncio.run(vllm_result(name, whole=True))
+    assert ours == asyncio.run(vllm_result(name, full=True))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,4 @@
-"""Real parsers on continued messages: text after the reasoning is content, streamed and whole."""
+"""Real parsers on continued messages: text after the reasoning is content, streamed and not."""
 
 import json
 from functools import cache
@@ -36,10 +36,10 @@ def tokenizer() -> Tokenizer:
 
 
 def read(parser: MessageParser, stream: bool, rest: str = REST) -> tuple[str, str, list[tuple[str, Any]]]:
-    """Return content, reasoning and calls of the continuation, token by token or whole."""
+    """Return content, reasoning and calls of the continuation, token by token or at once."""
     ids = tokenizer().encode(rest, add_special_tokens=False)
     if not stream:
-        message = parser.whole(rest, ids, "stop")
+        message = parser.full(rest, ids, "stop")
         calls = [(call.name, json.loads(call.arguments)) for call in message.tool_calls]
         return message.content or "", message.reasoning or "", calls
     texts = [tokenizer().decode([token_id]) for token_id in ids]
@@ -63,7 +63,7 @@ def body_of(tools: str | None) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
 @pytest.mark.parametrize(("reasoning", "tools"), PARSERS)
 def test_continued_content_is_not_reasoning(reasoning: str, tools: str | None, stream: bool) -> None:
     """The message's reasoning is over, for the parser and for the engine's grammar."""
@@ -89,7 +89,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["full", "streamed"])
 @pytest.mark.parametrize("tools", CALLS)
 def test_calls_after_a_continued_message_are_complete(tools: str, stream: bool) -> None:
     """Each once, with its name and its arguments."""

@@ -84,8 +84,8 @@ class VllmServer:
         )  # fmt: skip
         return add_up([json.loads(chunk[6:]) async for chunk in chunks if not chunk.startswith("data: [DONE]")])
 
-    async def whole(self, request: Any, prompt: list[int], ids: list[int], reason: str) -> dict[str, Any]:
-        """Return the whole message."""
+    async def full(self, request: Any, prompt: list[int], ids: list[int], reason: str) -> dict[str, Any]:
+        """Return the full message."""
         from vllm.entrypoints.generate.base.protocol import RequestResponseMetadata
 
         text = "".join(self.texts(request, prompt, [[token_id] for token_id in ids], reason == "stop"))

@@ -13,13 +13,13 @@ HASHES = prefix_hashes(PROMPT)
 def test_blocks_of_any_size_map_to_the_prefix_hashes_of_their_tokens(size: int) -> None:
     """In one event or one by one, whether or not block boundaries coincide."""
     blocks = [PROMPT[start : start + size] for start in range(0, len(PROMPT), size)]
-    whole, single = BlockHashes(), BlockHashes()
+    full, single = BlockHashes(), BlockHashes()
 
-    whole.on_stored(list(range(len(blocks))), None, PROMPT, b"")
+    full.on_stored(list(range(len(blocks))), None, PROMPT, b"")
     for number, block in enumerate(blocks):
         single.on_stored([number], number - 1 if number else None, block, b"")
 
-    assert whole.change.stored == single.change.stored == set(HASHES)
+    assert full.change.stored == single.change.stored == set(HASHES)
 
 
 def test_a_prefix_is_evicted_with_the_block_in_which_it_ends() -> None:

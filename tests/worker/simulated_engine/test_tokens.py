@@ -25,11 +25,11 @@ async def test_a_continued_request_gets_the_same_tokens(
     """A request that continues on another engine from prompt and first tokens gets the same tokens and finish."""
     config = SimulationSettings(step_ms=0, seed=engine_seed, eos_rate=0.02)
     async with simulation(config) as first, simulation(config) as second:
-        whole = await first.run(prompt, max_tokens=40, seed=seed, temperature=temperature)
-        kept = whole.ids[: min(cut, len(whole.ids) - 1)]
+        full = await first.run(prompt, max_tokens=40, seed=seed, temperature=temperature)
+        kept = full.ids[: min(cut, len(full.ids) - 1)]
         rest = await second.run(prompt + kept, max_tokens=40 - len(kept), seed=seed, temperature=temperature)
-    assert kept + rest.ids == whole.ids
-    assert rest.finish == whole.finish
+    assert kept + rest.ids == full.ids
+    assert rest.finish == full.finish
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ async def test_generators_repeat_only_runs_from_the_start(params: dict[str, Any]
     """With generators a run from the start repeats its tokens, and one from prompt and tokens does not."""
     config = SimulationSettings(step_ms=0, seeds="generator")
     async with simulation(config) as first, simulation(config) as second:
-        whole = (await first.run(max_tokens=40, **params)).ids
-        assert (await second.run(max_tokens=40, **params)).ids == whole
-        assert (await second.run(PROMPT + whole[:20], max_tokens=20, **params)).ids != whole[20:]
+        full = (await first.run(max_tokens=40, **params)).ids
+        assert (await second.run(max_tokens=40, **params)).ids == full
+        assert (await second.run(PROMPT + full[:20], max_tokens=20, **params)).ids != full[20:]
         assert not second.engine.capabilities().positional_seeds
 
 
@@ -50,8 +50,8 @@ async def test_unseeded_generators_differ_each_time() -> None:
     """Greedy requests still continue from their tokens; unseeded ones get other tokens each time."""
     async with simulation(SimulationSettings(step_ms=0, seeds="generator")) as sim:
         assert (await sim.run(max_tokens=40)).ids != (await sim.run(max_tokens=40)).ids
-        whole = (await sim.run(max_tokens=40, temperature=0.0)).ids
-        assert (await sim.run(PROMPT + whole[:20], max_tokens=20, temperature=0.0)).ids == whole[20:]
+        full = (await sim.run(max_tokens=40, temperature=0.0)).ids
+        assert (await sim.run(PROMPT + full[:20], max_tokens=20, temperature=0.0)).ids == full[20:]
 
 
 async def test_tokens_do_not_depend_on_the_batch() -> None:

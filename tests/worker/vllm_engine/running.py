@@ -101,7 +101,7 @@ class Run:
             await asyncio.wait_for(result.moved.wait(), 60)
         return result
 
-    async def whole(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Result]:
+    async def results(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Result]:
         """Run a request to its end and return its results."""
         return [await self.until(sequence) for sequence in await self.start(prompt, n, **params)]
 

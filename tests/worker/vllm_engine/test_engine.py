@@ -102,7 +102,7 @@ async def test_the_prefix_cache_is_published(run: Run) -> None:
     salted = pb.Submit(request_id="salted", slots=[0], prompt_token_ids=prompt, cache_salt="salt")
     salted.sampling_params.max_tokens = 1
 
-    (result,) = await run.whole(prompt, max_tokens=20, ignore_eos=True)
+    (result,) = await run.results(prompt, max_tokens=20, ignore_eos=True)
     (sequence,) = run.sequences(1)
     await run.engine.submit(salted, [sequence])
     await run.until(sequence)
@@ -111,7 +111,7 @@ async def test_the_prefix_cache_is_published(run: Run) -> None:
     expected = {*hashes[: 384 // BLOCK_TOKENS], *prefix_hashes(prompt[:256], scope_of("salt", 0))}
     await until(lambda: received.stored == expected)
     assert await run.engine.reset_cache(False, False)
-    await run.whole(prompt, max_tokens=1)
+    await run.results(prompt, max_tokens=1)
     await until(lambda: received.cleared and received.stored == set(hashes[: 256 // BLOCK_TOKENS]))
 
 
@@ -145,7 +145,7 @@ _first_output: dict[str, tuple[list[dict[str, Any]], list[list[float]]]] = {}
 @pytest.mark.parametrize("case", CASES)
 async def test_both_drivers_agree(run: Run, case: str) -> None:
     """Both give the same ids, finishes and log-probabilities for the same request."""
-    results = await run.whole(SUM, **CASES[case])
+    results = await run.results(SUM, **CASES[case])
     seen = [_comparable(result) for result in results]
     values = [_values(result) for result in results]
     expected, expected_values = _first_output.setdefault(case, (seen, values))
@@ -156,7 +156,7 @@ async def test_both_drivers_agree(run: Run, case: str) -> None:
 async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.FixtureRequest) -> None:
     """Everything is compiled before the first request: compilation would stall the others."""
     for params in CASES.values():
-        await run.whole(SUM, **{**params, "max_tokens": 3, "min_tokens": 0})
+        await run.results(SUM, **{**params, "max_tokens": 3, "min_tokens": 0})
     _, before = _after_start[request.node.callspec.params["run"]]
     assert await _compilations(run) == before
 
@@ -185,7 +185,7 @@ def _rows(result: Result) -> list[pb.LogprobRows]:
 
 async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
     """The model says its reply and stops; EOS is in the finish and stays in the ids."""
-    (result,) = await run.whole(SUM, temperature=0)
+    (result,) = await run.results(SUM, temperature=0)
     assert "4" in run.text(result.ids)
     assert result.ids[-1] == EOS
     assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=EOS)
@@ -193,27 +193,27 @@ async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
 
 async def test_a_stop_id_is_distinguished_from_the_end_of_sequence(run: Run) -> None:
     """A stop id of the request ends the sequence, is in the finish, and stays in the ids."""
-    (free,) = await run.whole(SUM, temperature=0)
-    (result,) = await run.whole(SUM, temperature=0, stop_token_ids=[free.ids[3]])
+    (free,) = await run.results(SUM, temperature=0)
+    (result,) = await run.results(SUM, temperature=0, stop_token_ids=[free.ids[3]])
     assert result.ids == free.ids[:4]
     assert result.finish == pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=free.ids[3])
 
 
 async def test_min_tokens_delay_the_end(run: Run) -> None:
     """There is no EOS before min_tokens."""
-    (result,) = await run.whole(SUM, temperature=0, min_tokens=18, max_tokens=20)
+    (result,) = await run.results(SUM, temperature=0, min_tokens=18, max_tokens=20)
     assert len(result.ids) >= 18
 
 
 async def test_bad_words_do_not_appear(run: Run) -> None:
     """Bad words are not generated."""
-    (result,) = await run.whole(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=20)
+    (result,) = await run.results(SUM, temperature=0, bad_words=["answer", "4"], max_tokens=20)
     assert "answer" not in run.text(result.ids)
 
 
 async def test_a_regex_is_followed(run: Run) -> None:
     """Structured output matches the pattern, then ends."""
-    (result,) = await run.whole(SUM, temperature=0, structured_outputs=pb.StructuredOutputs(regex="[0-9]{3}"))
+    (result,) = await run.results(SUM, temperature=0, structured_outputs=pb.StructuredOutputs(regex="[0-9]{3}"))
     text = run.text(result.ids)
     assert len(text) == 3
     assert text.isdigit()
@@ -221,9 +221,9 @@ async def test_a_regex_is_followed(run: Run) -> None:
 
 async def test_several_sequences_count_their_seeds_up(run: Run) -> None:
     """Sequence i of a seeded request is the sequence of a request with seed + i."""
-    several = await run.whole(SUM, n=3, seed=40, max_tokens=10)
+    several = await run.results(SUM, n=3, seed=40, max_tokens=10)
     for index, result in enumerate(several):
-        (alone,) = await run.whole(SUM, seed=40 + index, max_tokens=10)
+        (alone,) = await run.results(SUM, seed=40 + index, max_tokens=10)
         assert result.ids == alone.ids
 
 
@@ -243,7 +243,7 @@ async def test_logprob_rows_start_with_the_sampled_token(run: Run) -> None:
 async def test_prompt_logprobs_cover_the_prompt(run: Run) -> None:
     """There is one row per prompt token after the first, and it starts with that token."""
     prompt = run.chat(SUM)
-    (result,) = await run.whole(prompt, temperature=0, prompt_logprobs=2, max_tokens=1)
+    (result,) = await run.results(prompt, temperature=0, prompt_logprobs=2, max_tokens=1)
     assert result.prefill is not None
     rows = result.prefill.prompt_logprobs
     assert (rows.width, list(rows.token_ids[:: rows.width])) == (3, prompt[1:])
@@ -253,8 +253,8 @@ async def test_prompt_logprobs_cover_the_prompt(run: Run) -> None:
 async def test_cached_prompt_tokens_are_reported(run: Run) -> None:
     """Most of a repeated long prompt is reported as cached; with another salt none is."""
     prompt = [100 + i % 400 for i in range(600)]
-    await run.whole(prompt, max_tokens=1)
-    (again,) = await run.whole(prompt, max_tokens=1)
+    await run.results(prompt, max_tokens=1)
+    (again,) = await run.results(prompt, max_tokens=1)
     assert again.prefill is not None
     assert again.prefill.cached_tokens >= 256
     salted = pb.Submit(request_id="s", slots=[0], prompt_token_ids=prompt, cache_salt="another")
@@ -281,7 +281,7 @@ def _metrics(engine: "VllmEngine") -> dict[str, float]:
 async def test_metrics_have_vllms_names_and_numbers(run: Run, request: pytest.FixtureRequest) -> None:
     """Tokens, times and finishes are counted as in vLLM; an engine whose last request was aborted is idle."""
     before = _metrics(run.engine)
-    await run.whole(list(range(100, 130)), n=2, temperature=0.5, seed=1, ignore_eos=True, max_tokens=5)
+    await run.results(list(range(100, 130)), n=2, temperature=0.5, seed=1, ignore_eos=True, max_tokens=5)
     after = _metrics(run.engine)
     gained = {name: value - before.get(name, 0.0) for name, value in after.items()}
     assert gained["vllm:prompt_tokens_total"] == 60
@@ -325,7 +325,7 @@ async def test_an_invalid_request_is_refused(
     with pytest.raises(InvalidRequest) as refused:
         await run.start(prompt, n, **params)
     assert refused.value.param == param
-    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    (result,) = await run.results(SUM, temperature=0, max_tokens=2)
     assert len(result.ids) == 2
 
 
@@ -367,7 +367,7 @@ async def test_a_grammar_that_allows_little_is_followed(
     run: Run, grammar: pb.StructuredOutputs, ids: list[int]
 ) -> None:
     """EOS alone, one satisfiable alternative or a token id is enough."""
-    (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
+    (result,) = await run.results(SUM, temperature=0, structured_outputs=grammar)
     assert result.ids == ids
 
 
@@ -377,11 +377,11 @@ async def test_a_grammar_that_allows_little_is_followed(
 )
 async def test_a_grammar_that_gets_stuck_ends_its_sequence(run: Run, grammar: pb.StructuredOutputs) -> None:
     """A dead end during generation fails only this sequence, with a reason."""
-    (result,) = await run.whole(SUM, temperature=0, structured_outputs=grammar)
+    (result,) = await run.results(SUM, temperature=0, structured_outputs=grammar)
     assert result.finish is not None
     assert result.finish.reason == pb.FINISH_REASON_ERROR
     assert result.finish.error_message.startswith("The grammar allows no further token")
-    (later,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    (later,) = await run.results(SUM, temperature=0, max_tokens=2)
     assert len(later.ids) == 2
 
 
@@ -389,8 +389,8 @@ async def test_a_seed_survives_a_prompt_that_takes_several_steps(run: Run) -> No
     """The prompt is longer than a step; in a second run it is cached, and the seed's tokens are the same."""
     prompt = run.chat("Tell me of the sea and of the wind. " * 100)
     assert 900 < len(prompt) < MAX_MODEL_LEN
-    (first,) = await run.whole(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
-    (second,) = await run.whole(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
+    (first,) = await run.results(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
+    (second,) = await run.results(prompt, seed=5, temperature=1.0, max_tokens=12, ignore_eos=True)
 
     assert first.prefill is not None
     assert second.prefill is not None
@@ -409,7 +409,7 @@ async def test_seeds_are_refused_if_they_may_kill_the_engine(run: Run, monkeypat
     with pytest.raises(InvalidRequest) as refused:
         await run.start(SUM, seed=5, temperature=1.0)
     assert refused.value.param == "seed"
-    (result,) = await run.whole(SUM, seed=5, temperature=0, max_tokens=2)
+    (result,) = await run.results(SUM, seed=5, temperature=0, max_tokens=2)
     assert len(result.ids) == 2
 
 
@@ -428,7 +428,7 @@ async def test_an_abort_ends_a_running_sequence_once(run: Run) -> None:
     result = await run.until(sequence)
     assert result.finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
     await run.engine.abort([sequence])
-    (later,) = await run.whole(SUM, temperature=0, max_tokens=3)
+    (later,) = await run.results(SUM, temperature=0, max_tokens=3)
     assert len(later.ids) == 3
     assert run.load == pb.Load()
 
@@ -458,7 +458,7 @@ async def test_a_full_queue_refuses_a_whole_request(run: Run) -> None:
     """Beyond --max-num-queued-reqs no sequence of a request is started."""
     with pytest.raises(Overloaded):
         await run.start(SUM, n=QUEUE_LIMIT + 1, seed=1, max_tokens=5)
-    results = await run.whole(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5, ignore_eos=True)
+    results = await run.results(SUM, n=QUEUE_LIMIT, seed=1, max_tokens=5, ignore_eos=True)
     assert [len(result.ids) for result in results] == [5] * QUEUE_LIMIT
 
 
@@ -484,7 +484,7 @@ async def test_a_pause_with_abort_ends_running_sequences(run: Run) -> None:
     assert finish is not None
     assert finish.reason == pb.FINISH_REASON_ABORT
     await run.engine.resume()
-    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    (result,) = await run.results(SUM, temperature=0, max_tokens=2)
     assert len(result.ids) == 2
 
 
@@ -492,8 +492,8 @@ async def test_steps_carry_the_weight_version(run: Run) -> None:
     """Once the weights have a label, steps carry it."""
     await run.engine.set_weight_version("step-7")
     assert await run.engine.get_weight_version() == "step-7"
-    await run.whole(SUM, temperature=0, max_tokens=2)
-    (result,) = await run.whole(SUM, temperature=0, max_tokens=2)
+    await run.results(SUM, temperature=0, max_tokens=2)
+    (result,) = await run.results(SUM, temperature=0, max_tokens=2)
     assert "step-7" in result.weight_versions
 
 

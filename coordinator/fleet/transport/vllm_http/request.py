@@ -12,7 +12,7 @@ _MOST_LOGPROBS = 20
 """vLLM's own limit, unless the server was started with another."""
 
 
-def comes_whole(submit: pb.Submit) -> bool:
+def needs_full_response(submit: pb.Submit) -> bool:
     """Return whether a request needs output that such servers omit from streams."""
     params = submit.sampling_params
     return params.HasField("prompt_logprobs") or params.HasField("kv_transfer_params_json")
@@ -25,7 +25,7 @@ def body_of(submit: pb.Submit, request_id: str, index: int, model: str) -> dict[
         "model": submit.lora.name or model,
         "token_ids": list(submit.prompt_token_ids),
         "sampling_params": _sampling(submit.sampling_params, index),
-        "stream": not comes_whole(submit),
+        "stream": not needs_full_response(submit),
         "priority": submit.priority,
     }
     if submit.HasField("cache_salt"):

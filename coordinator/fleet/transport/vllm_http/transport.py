@@ -13,7 +13,7 @@ from tokenwire.coordinator.fleet.transport.base import Commands
 from tokenwire.coordinator.fleet.transport.vllm_http.control_stub import vllm_http_control
 from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
 from tokenwire.coordinator.fleet.transport.vllm_http.model_info import ModelDirectoryConfig
-from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, comes_whole, headers_of
+from tokenwire.coordinator.fleet.transport.vllm_http.request import body_of, headers_of, needs_full_response
 from tokenwire.coordinator.fleet.transport.vllm_http.response import finish_of, prompt_rows, sampled_rows
 from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSettings
 from tokenwire.coordinator.fleet.transport.vllm_http.token_buffer import TokenBuffer
@@ -159,7 +159,7 @@ class VllmHttpTransport:
         slot, submit = sequence.slot, sequence.submit
         try:
             body = body_of(submit, sequence.request_id, sequence.index, self._model)
-            finish = await (self._whole if comes_whole(submit) else self._streamed)(sequence, body)
+            finish = await (self._full if needs_full_response(submit) else self._streamed)(sequence, body)
         except EngineFailed as error:
             finish = pb.Finish(slot=slot, reason=pb.FINISH_REASON_ERROR, error_message=error.message)
         except WorkerLost as error:
@@ -192,7 +192,7 @@ class VllmHttpTransport:
             raise WorkerLost("the stream ended without a reason")
         return finish
 
-    async def _whole(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
+    async def _full(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
         answer = await self._server.post(_GENERATE, body, headers_of(sequence.submit))
         params, (choice,) = sequence.submit.sampling_params, answer["choices"]
         info = pb.PrefillInfo(slot=sequence.slot)

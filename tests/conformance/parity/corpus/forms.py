@@ -74,9 +74,9 @@ REQUESTS = {
     "text, echo with logprobs": text(FRANCE, echo=True, logprobs=1, max_tokens=5),
     "text, echo with ids": text(FRANCE, echo=True, return_token_ids=True, max_tokens=5),
     "text, echo of ids": text([504, 3575, 282], echo=True, max_tokens=5),
-    "text, echo, whole": as_is(text(FRANCE, echo=True, max_tokens=5)),
-    "text, echo with logprobs, whole": as_is(text(FRANCE, echo=True, logprobs=1, max_tokens=5)),
-    "text, echo only, whole": as_is(text(FRANCE, echo=True, max_tokens=0)),
+    "text, echo, full": as_is(text(FRANCE, echo=True, max_tokens=5)),
+    "text, echo with logprobs, full": as_is(text(FRANCE, echo=True, logprobs=1, max_tokens=5)),
+    "text, echo only, full": as_is(text(FRANCE, echo=True, max_tokens=0)),
     "text, echo only": text(FRANCE, echo=True, max_tokens=0),
     "text, echo only, with logprobs": text(FRANCE, echo=True, max_tokens=0, logprobs=1),
     "text, echo, two prompts, two choices": text(

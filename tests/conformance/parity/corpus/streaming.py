@@ -35,7 +35,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     },
     "streamed, three tokens at a time": {"stream": True, "stream_interval": 3, "stream_options": _USAGE},
     "streamed, one token at a time": {"stream": True, "stream_interval": 1, "max_tokens": 4},
-    "whole, three tokens at a time": {"stream_interval": 3, "max_tokens": 4},
+    "full, three tokens at a time": {"stream_interval": 3, "max_tokens": 4},
     "streamed, ids": {"stream": True, "return_token_ids": True, "stream_options": _ALWAYS},
     "streamed, no ids": {"stream": True, "return_token_ids": False, "max_tokens": 4},
     "streamed, one token": {"stream": True, "max_tokens": 1, "stream_options": _USAGE},

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tokenwire.coordinator.api.anthropic.response import stop, whole_block
+from tokenwire.coordinator.api.anthropic.response import full_block, stop
 from tokenwire.coordinator.api.message_parts import MessagePart
 from tokenwire.coordinator.types import Finish
 
@@ -45,6 +45,6 @@ def test_stop_reasons(parts: list[MessagePart], finish: Finish, reason: str, seq
         (r'{"x": "\ud800", "y": "\ud83d\ude00 \\ud800", "z": "ab', {"x": "\ufffd", "y": "\N{GRINNING FACE} \\ud800"}),
     ],
 )
-def test_arguments_of_whole_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
+def test_arguments_of_full_calls_are_objects(arguments: str, given: dict[str, Any]) -> None:
     """Truncated arguments keep their complete part, as Anthropic's client parses streams; what JSON lacks is null."""
-    assert whole_block(call_part(arguments))["input"] == given
+    assert full_block(call_part(arguments))["input"] == given

@@ -130,7 +130,7 @@ async def test_disabled_routes_are_not_in_it() -> None:
 
 
 async def test_real_responses_are_as_described(tmp_path: Path) -> None:
-    """Every route's responses, whole and streamed, have the described fields and no others."""
+    """Every route's responses, full and streamed, have the described fields and no others."""
     address = unix_address(tmp_path)
     app = build_app(all_routes(address))
     pool: WorkerPool = app.state.pool

@@ -52,7 +52,7 @@ def test_an_input_is_read_wherever_its_json_is_cut(text: str, ascii_only: bool, 
     ],
 )
 def test_any_arguments_become_text(arguments: str, text: str) -> None:
-    """The text of the JSON, or arguments in any other format unchanged; whole and character by character."""
+    """The text of the JSON, or arguments in any other format unchanged; at once and character by character."""
     assert CUSTOM.read(arguments) == text
     assert input_of(list(arguments)) == text
 

@@ -7,7 +7,7 @@ from tokenwire.coordinator.parsing.message import MessageDelta
 
 
 def test_events_come_in_order_and_are_numbered() -> None:
-    """Each item is added, filled and done; the last event has the whole response with the stream's items."""
+    """Each item is added, filled and done; the last event has the full response with the stream's items."""
     deltas = [MessageDelta(reasoning="hm"), MessageDelta(content="a\n“b”"), tool_call(0, "{}", "f")]
 
     events = response_events(call_of(deltas), ["", "", ""])

@@ -14,8 +14,8 @@ from tokenwire.errors import InvalidRequest
 
 def generation_of(sampling: dict[str, Any] | None = None, headers: dict[str, str] | None = None, **body: Any) -> Any:
     """Return the GenerationRequest of a request."""
-    whole = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
-    request: GenerationRequest = GenerateRequest.model_validate(whole).to_generation("id", Headers(headers or {}))
+    full = {"token_ids": [5, 6], "sampling_params": sampling or {}, **body}
+    request: GenerationRequest = GenerateRequest.model_validate(full).to_generation("id", Headers(headers or {}))
     return request
 
 

@@ -23,13 +23,13 @@ async def test_a_batch_has_a_list_of_answers(tmp_path: Path) -> None:
 async def test_the_last_chunk_is_the_whole_answer(tmp_path: Path) -> None:
     """Its id is the client's."""
     async with served(tmp_path) as client:
-        whole = (await client.post("/generate", json={"text": "Hi", "rid": "mine", **SAMPLING})).json()
+        full = (await client.post("/generate", json={"text": "Hi", "rid": "mine", **SAMPLING})).json()
         stream = await client.post("/generate", json={"text": "Hi", "rid": "mine", **SAMPLING, "stream": True})
 
     *_, last, done, _ = stream.text.split("\n\n")
     assert done == "data: [DONE]"
-    assert json.loads(last.removeprefix("data: "))["output_ids"] == whole["output_ids"]
-    assert whole["meta_info"]["id"] == "mine"
+    assert json.loads(last.removeprefix("data: "))["output_ids"] == full["output_ids"]
+    assert full["meta_info"]["id"] == "mine"
 
 
 async def test_the_service_is_a_routers_only_worker(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ MINIMAL: dict[str, Any] = {"min_tokens": 110, "stop_token_ids": list(range(97, 1
 @pytest.mark.parametrize("sampling", [{}, SEEDED, PENALIZED, SCORED, {**SEEDED, **SCORED}, MINIMAL])
 async def test_a_lost_request_continues_as_if_nothing_had_happened(cluster: Cluster, sampling: dict[str, Any]) -> None:
     """Tokens, rows, usage and finish are those of an undisturbed run, however it is resumed."""
-    _, (whole,) = cluster.send(**sampling)
-    await whole.ended.wait()
+    _, (full,) = cluster.send(**sampling)
+    await full.ended.wait()
     _, (listener,) = cluster.send(**sampling)
     await some_tokens(listener)
 
@@ -34,13 +34,13 @@ async def test_a_lost_request_continues_as_if_nothing_had_happened(cluster: Clus
 
     await listener.ended.wait()
     assert listener.error is None
-    assert listener.token_ids == whole.token_ids
+    assert listener.token_ids == full.token_ids
     assert listener.finish is not None
-    assert whole.finish is not None
-    assert listener.finish.reason == whole.finish.reason
-    assert [_values(rows) for rows in _split(listener)] == [_values(rows) for rows in _split(whole)]
+    assert full.finish is not None
+    assert listener.finish.reason == full.finish.reason
+    assert [_values(rows) for rows in _split(listener)] == [_values(rows) for rows in _split(full)]
     assert len(listener.prefills) == 1
-    assert listener.prefills[0].prompt_logprobs == whole.prefills[0].prompt_logprobs
+    assert listener.prefills[0].prompt_logprobs == full.prefills[0].prompt_logprobs
     assert listener.steps_after_end == 0
     assert listener.resumptions == 1
     positional = cluster.pool.capabilities("simulated").positional_seeds
@@ -98,7 +98,7 @@ async def test_a_sequence_that_cannot_be_resumed_fails_alone(cluster: Cluster) -
 
 async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
     """With no worker left it is resumed when one is back, several times if necessary."""
-    whole = await cluster.undisturbed()
+    full = await cluster.undisturbed()
     _, (listener,) = cluster.send()
     for count in (10, 20):
         await some_tokens(listener, count)
@@ -109,7 +109,7 @@ async def test_a_request_waits_for_the_only_worker(cluster: Cluster) -> None:
             await cluster.start(name, step_ms=4)
 
     await listener.ended.wait()
-    assert listener.token_ids == whole
+    assert listener.token_ids == full
 
 
 async def test_waiting_for_a_worker_times_out(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_dying_engine_hands_its_requests_back(cluster: Cluster) -> None:
     """Sequences handed back are resumed; one that failed by itself is not retried."""
     from tokenwire.worker.simulated_engine.faults import FaultPlan
 
-    whole = await cluster.undisturbed()
+    full = await cluster.undisturbed()
     for name in NAMES[:2]:
         await cluster.lose(name)
     await cluster.start("one", step_ms=4, faults=FaultPlan.parse(["crash@step=20"]))
@@ -168,7 +168,7 @@ async def test_a_dying_engine_hands_its_requests_back(cluster: Cluster) -> None:
     await cluster.start("two", step_ms=4, faults=FaultPlan.parse(["error@request=2:after=5"]))
 
     await listener.ended.wait()
-    assert listener.token_ids == whole
+    assert listener.token_ids == full
 
     _, (failing,) = cluster.send()
     await failing.ended.wait()
@@ -178,7 +178,7 @@ async def test_a_dying_engine_hands_its_requests_back(cluster: Cluster) -> None:
 
 async def test_a_draining_worker_hands_its_requests_over(cluster: Cluster) -> None:
     """They continue elsewhere at once, including requests of several sequences; the worker is soon idle."""
-    whole = await cluster.undisturbed(max_tokens=300)
+    full = await cluster.undisturbed(max_tokens=300)
     _, (listener,) = cluster.send(max_tokens=300)
     await some_tokens(listener)
 
@@ -186,7 +186,7 @@ async def test_a_draining_worker_hands_its_requests_over(cluster: Cluster) -> No
 
     assert len(listener.token_ids) < 300
     await listener.ended.wait()
-    assert listener.token_ids == whole
+    assert listener.token_ids == full
     assert cluster.failover.stats.resumed == 1
 
 
@@ -195,7 +195,7 @@ async def test_a_drain_without_another_worker_finishes_its_replies(tmp_path: Pat
     cluster = Cluster(tmp_path, FailoverSettings())
     cluster.connect()
     await cluster.start("one", step_ms=4)
-    whole = await cluster.undisturbed(max_tokens=300)
+    full = await cluster.undisturbed(max_tokens=300)
     _, (short,) = cluster.send(max_tokens=20)
     _, (long,) = cluster.send(max_tokens=300)
     await some_tokens(short, 1)
@@ -207,7 +207,7 @@ async def test_a_drain_without_another_worker_finishes_its_replies(tmp_path: Pat
     await cluster.start("one", step_ms=1)
 
     await long.ended.wait()
-    assert long.token_ids == whole
+    assert long.token_ids == full
     await cluster.stop()
 
 

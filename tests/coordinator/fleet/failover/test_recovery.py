@@ -117,12 +117,12 @@ def test_common_capabilities_are_those_of_all_engines() -> None:
 
 def test_the_remainder_is_a_request_of_one_sequence() -> None:
     """The tokens are in its prompt, limits are reduced, everything else is unchanged, and so is the original."""
-    whole = submit(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
-    before = whole.SerializeToString()
+    full = submit(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
+    before = full.SerializeToString()
 
-    rest = remainder(whole, 1, [7, 8], prompt_scored=True)
+    rest = remainder(full, 1, [7, 8], prompt_scored=True)
 
-    assert whole.SerializeToString() == before
+    assert full.SerializeToString() == before
     assert list(rest.prompt_token_ids) == [1, 2, 3, 7, 8]
     assert list(rest.slots) == []
     assert (rest.request_id, rest.cache_salt, rest.lora.id) == ("r", "salt", 3)

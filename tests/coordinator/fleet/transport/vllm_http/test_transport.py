@@ -312,7 +312,7 @@ async def test_log_probabilities_become_rows(server: FakeVllmServer, session: Wo
     assert list(rows.sampled_ranks) == [40]
 
 
-async def test_prompt_log_probabilities_come_with_the_whole_response(
+async def test_prompt_log_probabilities_come_with_the_full_response(
     server: FakeVllmServer, session: WorkerSession
 ) -> None:
     """Streams omit them, so such a request is not streamed."""
@@ -322,7 +322,7 @@ async def test_prompt_log_probabilities_come_with_the_whole_response(
     second = submit.prompt_token_ids[1]
     position = {str(second): {"logprob": -3.0, "rank": 5}, "9": {"logprob": -0.5, "rank": 1}}
     choice = {"index": 0, "token_ids": [4, 5], "finish_reason": "length", "stop_reason": None}
-    server.whole = {"choices": [choice], "prompt_logprobs": [None, position]}
+    server.full = {"choices": [choice], "prompt_logprobs": [None, position]}
     listener = Listener()
     session.submit(submit, [listener])
     await listener.ended.wait()
