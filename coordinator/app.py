@@ -140,10 +140,10 @@ def build_core(settings: CoordinatorSettings) -> Core:
         desired,
         channels=ChannelFactory(settings.peer_auth),
         router=Router(settings.routing),
-        on_model_gone=models.on_workers_gone,
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
     )
+    pool.subscribe(models)
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = _failover(settings, queue, pool)
     history = TokenHistory(open_store(settings.history))
@@ -180,8 +180,8 @@ def _observers(
 def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: WorkerPool) -> Failover:
     journal = None if settings.siblings_dir is None else PoisonJournal(settings.siblings_dir)
     failover = Failover(queue, settings.failover, pool, journal)
-    pool.set_drain_callback(failover.on_draining)
-    pool.set_loss_callbacks(failover.poison_cache.on_worker_lost, failover.poison_cache.on_survived)
+    pool.subscribe(failover)
+    pool.subscribe(failover.poison_cache)
     return failover
 
 

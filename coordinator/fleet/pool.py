@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ from tokenwire.coordinator.fleet.capabilities import common_capabilities
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.liveness import LivenessSettings
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.reconciler import Reconciler
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.routing import Router
@@ -26,9 +27,6 @@ from tokenwire.process.for_each import for_each
 from tokenwire.v1 import inference_pb2 as pb
 
 log = logging.getLogger(__name__)
-
-OnWorkerLost = Callable[[str, str, bool, Sequence[pb.Submit]], None]
-"""Called with a model, the instance id of a lost worker, whether it is certain to be dead, and its recent starts."""
 
 _IDLE_CHECK_S = 0.1
 """Polling interval for the last slot of a worker to be removed: a callback would cost something in every frame."""
@@ -53,16 +51,13 @@ class WorkerPool(SessionListener[WorkerSession]):
         *,
         channels: ChannelFactory | None = None,
         router: Router | None = None,
-        on_model_gone: Callable[[str], None] = lambda name: None,
         liveness: LivenessSettings | None = None,
         vllm_http: VllmHttpSettings | None = None,
     ) -> None:
-        """`on_model_gone` is called with the first name of a model when its last worker is gone."""
         self.stats_by_model: StatsByModel = {}
         """Statistics of all sessions."""
         self._coordinator_id = coordinator_id
         self._prepare = prepare
-        self._on_model_gone = on_model_gone
         self._desired = desired or DesiredStates()
         self._reconciler = Reconciler(self._desired)
         self._members: dict[str, _Member] = {}
@@ -74,10 +69,7 @@ class WorkerPool(SessionListener[WorkerSession]):
         self._router = router or Router()
         self._liveness = liveness
         self._changed = asyncio.Event()
-        self._subscribers: list[Callable[[], None]] = []
-        self._on_draining: Callable[[WorkerSession], None] = lambda session: None
-        self._on_lost: OnWorkerLost = lambda model, instance_id, certain, recent_starts: None
-        self._on_survived: Callable[[str, pb.Submit], None] = lambda model, submit: None
+        self._listeners: list[PoolListener] = []
 
     @property
     def sessions(self) -> Sequence[WorkerSession]:
@@ -149,9 +141,9 @@ class WorkerPool(SessionListener[WorkerSession]):
         """Return whether a worker's process still runs; None while unknown, after its session was lost."""
         return next((session.alive for session in self.sessions if session.instance_id == instance_id), False)
 
-    def subscribe(self, on_capacity: Callable[[], None]) -> None:
-        """Register a callback for whenever a worker may have gained capacity: it became ready, or sequences ended."""
-        self._subscribers.append(on_capacity)
+    def subscribe(self, listener: PoolListener) -> None:
+        """Add a listener; the error of one affects no other."""
+        self._listeners.append(listener)
 
     def free_capacity(self, model: str, adapter_id: int = 0) -> int:
         """Return the free capacity of a model's workers, in sequences."""
@@ -190,14 +182,6 @@ class WorkerPool(SessionListener[WorkerSession]):
         session, new_tokens = decision.worker, decision.new
         placement.on_placed(session)
         return PlacedRequest(decision, session.submit(submit, listeners, new_tokens), listeners)
-
-    def set_loss_callbacks(self, on_lost: OnWorkerLost, on_survived: Callable[[str, pb.Submit], None]) -> None:
-        """Set the callbacks for a worker that died, or may have, and for a worker that survived a request's start."""
-        self._on_lost, self._on_survived = on_lost, on_survived
-
-    def set_drain_callback(self, on_draining: Callable[[WorkerSession], None]) -> None:
-        """Set the callback for a worker that announced its shutdown."""
-        self._on_draining = on_draining
 
     def _candidates_for(self, model: str, adapter_id: int) -> list[WorkerSession]:
         found = self._candidates.get((model, adapter_id))
@@ -256,7 +240,7 @@ class WorkerPool(SessionListener[WorkerSession]):
 
     def on_survived(self, session: WorkerSession, submit: pb.Submit) -> None:
         """Pass on that a worker survived the start of a request."""
-        self._on_survived(session.model_name, submit)
+        for_each(self._listeners, lambda listener: listener.on_worker_survived(session.model_name, submit))
 
     def on_session_change(self, session: WorkerSession) -> None:
         """Pass on losses, drains and free capacity, and reconcile drifted workers."""
@@ -265,22 +249,26 @@ class WorkerPool(SessionListener[WorkerSession]):
         lost = session.state is SessionState.CONNECTING and not session.worker_drains
         if lost or session.engine_died:
             certain = session.engine_died or session.alive is False
-            self._on_lost(session.model_name, session.instance_id, certain, session.recent_starts.take_all())
+            starts = session.recent_starts.take_all()
+            for_each(
+                self._listeners,
+                lambda listener: listener.on_worker_lost(session.model_name, session.instance_id, certain, starts),
+            )
         if session.state is SessionState.CONNECTING:
             if not any(each.model_name == session.model_name and each.control is not None for each in self.sessions):
-                self._on_model_gone(session.model_name)
+                for_each(self._listeners, lambda listener: listener.on_model_lost(session.model_name))
             return
         self._router.on_worker_state(session, f"{session.serving.weights_epoch} {session.serving.weight_version}")
         if session.worker_drains:
-            self._on_draining(session)
+            for_each(self._listeners, lambda listener: listener.on_worker_draining(session))
         changed = self._desired.observe(session.model_name, session.serving)
         self._candidates.clear()  # a callback may have filled it by the old desired state
         for_each(self.sessions if changed else (session,), self._reconciler.consider)
         self.on_slots_freed()
 
     def on_slots_freed(self) -> None:
-        """Notify subscribers that a worker may have free capacity."""
-        for_each(self._subscribers, lambda on_capacity: on_capacity())
+        """Pass on that a worker may have free capacity."""
+        for_each(self._listeners, lambda listener: listener.on_capacity())
 
 
 def _free_capacity(session: WorkerSession) -> int:

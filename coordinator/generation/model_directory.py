@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.parsing.loader import load_parsers
 from tokenwire.coordinator.parsing.settings import ModelFacts
@@ -31,7 +32,7 @@ from tokenwire.v1 import inference_pb2 as pb
 log = logging.getLogger(__name__)
 
 
-class ModelDirectory:
+class ModelDirectory(PoolListener):
     """Registers models from workers' welcomes and finds them by name. Models without workers stay for a while."""
 
     def __init__(
@@ -99,9 +100,9 @@ class ModelDirectory:
         """List the adapters of all models."""
         return (adapter for adapter in self._desired.adapters() if adapter.model in self._models)
 
-    def on_workers_gone(self, name: str) -> None:
-        """Record that a model, by its first name, has lost its last worker."""
-        self._absent.setdefault(name, self._clock())
+    def on_model_lost(self, model: str) -> None:
+        """Record since when a model, by its first name, has had no worker."""
+        self._absent.setdefault(model, self._clock())
 
     def _forget_absent(self) -> None:
         if not self._absent:

@@ -65,9 +65,10 @@ class PreparedRequest:
 
 @dataclass(slots=True)
 class GenerationHandle:
-    """The handle of a request: the handles of its prompts' submissions."""
+    """The handle of a request."""
 
-    parts: list[RequestHandle] = field(default_factory=list)
+    handles: list[RequestHandle] = field(default_factory=list)
+    """The submissions of its prompts."""
     timer: asyncio.TimerHandle | None = None
     """Its timeout."""
 
@@ -75,11 +76,11 @@ class GenerationHandle:
         """Abort what still runs. Safe at any time, more than once."""
         if self.timer is not None:
             self.timer.cancel()
-        for_each(self.parts, lambda part: part.abort())
+        for_each(self.handles, lambda handle: handle.abort())
 
     def explain(self) -> str:
         """Return which workers have the parts and why, for a debug header."""
-        return ", ".join(filter(None, (part.explain() for part in self.parts)))
+        return ", ".join(filter(None, (handle.explain() for handle in self.handles)))
 
     def start_timer(self, seconds: float, reply: Reply) -> None:
         """Abort the request after so many seconds, unless it has ended."""
@@ -169,7 +170,7 @@ class GenerationService:
             for position in range(len(prepared.prompts)):
                 choices = _choices(prepared, position, texts, reply)
                 submit = _submit_for(prepared, position, context)
-                handle.parts.append(self._fleet.submit(model.base_model, submit, choices, placement))
+                handle.handles.append(self._fleet.submit(model.base_model, submit, choices, placement))
                 placement = replace(placement, joins=True)
                 await _yield_to_others(position)
         except BaseException:

@@ -29,22 +29,22 @@ class QueuedRequest:
     rank: tuple[bool, int, float, int] = field(default=(False, 0, 0.0, 0))
     queued: bool = True
     """Whether it is still queued."""
-    started: RequestHandle | None = None
-    """Its handle at the worker that it was sent to."""
+    handle: RequestHandle | None = None
+    """Its submission to a worker; None while it waits."""
     timer: asyncio.TimerHandle | None = None
     on_abort: "Callable[[QueuedRequest], None]" = field(default=lambda queued: None)
     """Removes it from its queue."""
 
     def abort(self) -> None:
         """Remove it from the queue, or abort it on its worker."""
-        if self.started is not None:
-            self.started.abort()
+        if self.handle is not None:
+            self.handle.abort()
         else:
             self.on_abort(self)
 
     def explain(self) -> str:
         """Return which worker has it; empty while queued."""
-        return "" if self.started is None else self.started.explain()
+        return "" if self.handle is None else self.handle.explain()
 
     @property
     def sequences(self) -> int:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.fair_queue import FairQueue, QueuedRequest
 from tokenwire.coordinator.fleet.admission.settings import LEAST_QUEUE, AdmissionSettings, Rejection
 from tokenwire.coordinator.fleet.admission.throughput import ThroughputEstimate
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener, fail_listener
 from tokenwire.errors import EngineFailed, Overloaded, TokenwireError, Unavailable, reply_error
@@ -26,8 +27,8 @@ _RETRY_AFTER_S = 1.0
 class AdmissionWorkers(Protocol):
     """What the queue needs of the workers; see WorkerPool."""
 
-    def subscribe(self, on_capacity: Callable[[], None]) -> None:
-        """Register a callback for whenever a worker may have gained capacity."""
+    def subscribe(self, listener: PoolListener) -> None:
+        """Add a listener to changes of the workers."""
 
     def try_submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
@@ -41,7 +42,7 @@ class AdmissionWorkers(Protocol):
         """Return why no worker can take a request for a model; empty when one can."""
 
 
-class AdmissionQueue:
+class AdmissionQueue(PoolListener):
     """Holds requests while no worker is ready or none has capacity, in one fair queue for each model."""
 
     def __init__(
@@ -57,7 +58,7 @@ class AdmissionQueue:
         self._throughputs: dict[str, ThroughputEstimate] = {}
         self._check: asyncio.Handle | None = None
         self._checks_soon = False
-        workers.subscribe(self._changed)
+        workers.subscribe(self)
 
     def lengths(self) -> Mapping[str, tuple[int, int]]:
         """Return the queued requests and sequences of each model with a queue and of each expected model."""
@@ -132,7 +133,7 @@ class AdmissionQueue:
 
     # Dequeueing.
 
-    def _changed(self) -> None:
+    def on_capacity(self) -> None:
         """Schedule placement for the end of the loop's iteration, outside the caller's own work."""
         if self._queues and not self._checks_soon:
             if self._check is not None:
@@ -157,7 +158,7 @@ class AdmissionQueue:
     def _start(self, entry: QueuedRequest) -> bool:
         """Place a request if a worker has capacity; return whether it has left the queue, placed or failed."""
         try:
-            entry.started = self._try_send(entry.model, entry.submit, entry.listeners, entry.placement)
+            entry.handle = self._try_send(entry.model, entry.submit, entry.listeners, entry.placement)
         except Exception as error:
             # This request fails; those behind it are still placed.
             log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
@@ -166,9 +167,9 @@ class AdmissionQueue:
             for listener in entry.listeners:
                 fail_listener(listener, reply)
             return True
-        if entry.started is not None:
+        if entry.handle is not None:
             self._remove(entry, started=True)
-        return entry.started is not None
+        return entry.handle is not None
 
     def _try_send(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement

@@ -18,6 +18,7 @@ from tokenwire.coordinator.fleet.failover.recovery import Recovery, can_continue
 from tokenwire.coordinator.fleet.failover.replay import Replay
 from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings, FailoverStats
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Fleet, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import (
@@ -59,7 +60,7 @@ class FailoverWorkers(Protocol):
         """Return whether the process of a lost worker still runs; None while unknown."""
 
 
-class Failover:
+class Failover(PoolListener):
     """Wraps listeners so that a lost worker does not affect them, as long as another one can resume."""
 
     def __init__(
@@ -117,7 +118,7 @@ class Failover:
         if self._tick is not None:
             self._tick.cancel()
 
-    def on_draining(self, session: "WorkerSession") -> None:
+    def on_worker_draining(self, session: "WorkerSession") -> None:
         """Move the sequences of a draining worker that can continue elsewhere without a visible effect."""
         if not self._stopped and session not in self._draining:
             self._draining.append(session)
@@ -258,8 +259,8 @@ class Failover:
         self._schedule()
 
     def _stop_poison(self, sequence: ResumableSequence) -> None:
-        request = sequence.request
         self.stats.poison += 1
+        request = sequence.request
         log.error("poison request %s stopped: two workers died when they started it", request.submit.request_id)
         self.poison_cache.add(request.model, request.submit)
         sequence.end_with(

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonEvent, PoisonJournal
 from tokenwire.coordinator.fleet.failover.recovery import gets_seed
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
@@ -46,7 +47,7 @@ class Death:
     suspects: set[Fingerprint]
 
 
-class PoisonCache:
+class PoisonCache(PoolListener):
     """Suspects and poison requests by fingerprint."""
 
     def __init__(
@@ -96,7 +97,7 @@ class PoisonCache:
         if self._isolated is not None and self._isolated[0] in suspects and certain:
             self._add(self._isolated[0])
 
-    def on_survived(self, model: str, submit: pb.Submit) -> None:
+    def on_worker_survived(self, model: str, submit: pb.Submit) -> None:
         """Record that a worker survived the start of a request."""
         if not self.deaths:
             return

@@ -66,7 +66,7 @@ class ResumableRequest:
     sent_at: float | None = None
     """When it was first sent to a worker."""
     handle: RequestHandle | None = None
-    """The first submission, of all sequences together."""
+    """Its first submission, of all sequences together."""
 
     def listen(self, listeners: Sequence[SlotListener], policy: FailoverPolicy) -> "Sequence[ResumableSequence]":
         """Return its sequences, which pass everything on to these listeners."""
@@ -95,8 +95,8 @@ class ResumableRequest:
     def explain(self) -> str:
         """Return which workers have it and why, and how often it was lost."""
         own = [sequence.handle for sequence in self.sequences if sequence.handle is not None]
-        initial = [self.handle] if self.handle is not None else []
-        workers = ", ".join(part.explain() for part in own or initial)
+        first = [self.handle] if self.handle is not None else []
+        workers = ", ".join(handle.explain() for handle in own or first)
         losses = sum(sequence.losses for sequence in self.sequences)
         return f"{workers}; lost {losses} times" if losses else workers
 

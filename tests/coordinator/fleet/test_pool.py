@@ -4,8 +4,8 @@ One file, since all tests are of one class and share its workers.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from tests.workers import Listener, accept, running_worker, send, submission, unix_address, until
 from tokenwire.coordinator.fleet.placed_request import PlacedRequest
 from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.server import WorkerServer
@@ -249,30 +250,81 @@ async def test_a_draining_worker_is_not_readmitted_when_it_is_listed_again(worke
         await draining
 
 
-async def test_a_subscriber_that_raises_affects_no_other(pool: WorkerPool) -> None:
-    """The others are still called when sequences end, and the session continues."""
-    changed = asyncio.Event()
+class Broken(PoolListener):
+    """Raises when it is called."""
 
-    def raise_error() -> None:
+    def on_capacity(self) -> None:
+        """Raise."""
         raise ValueError("broken")
 
-    pool.subscribe(raise_error)
-    pool.subscribe(changed.set)
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+        """Raise."""
+        raise ValueError("broken")
+
+
+class Recorder(PoolListener):
+    """Records what it is called with."""
+
+    def __init__(self) -> None:
+        self.capacity = asyncio.Event()
+        self.lost: list[tuple[str, str]] = []
+        self.models: list[str] = []
+
+    def on_capacity(self) -> None:
+        """Record the call."""
+        self.capacity.set()
+
+    def on_worker_lost(self, model: str, instance_id: str, certain: bool, recent_starts: Sequence[pb.Submit]) -> None:
+        """Record the worker."""
+        self.lost.append((model, instance_id))
+
+    def on_model_lost(self, model: str) -> None:
+        """Record the model."""
+        self.models.append(model)
+
+
+async def test_a_listener_that_raises_affects_no_other(pool: WorkerPool) -> None:
+    """The others are still called when sequences end, and the session continues."""
+    recorder = Recorder()
+    pool.subscribe(Broken())
+    pool.subscribe(recorder)
     _, (listener,) = start(pool, max_tokens=1)
     await listener.ended.wait()
 
-    await asyncio.wait_for(changed.wait(), 10)
+    await asyncio.wait_for(recorder.capacity.wait(), 10)
     assert all(session.state is SessionState.READY for session in pool.sessions)
 
 
+async def test_listeners_are_called_for_each_lost_worker_and_once_for_its_model(tmp_path: Path) -> None:
+    """A model is lost with its last worker."""
+    addresses = [unix_address(tmp_path, name) for name in ("one", "two")]
+    recorder, losses = Recorder(), []
+    async with AsyncExitStack() as stack:
+        running = [AsyncExitStack() for _ in addresses]
+        for each, address in zip(running, addresses, strict=True):
+            await each.enter_async_context(running_worker(address))
+            stack.push_async_callback(each.aclose)
+        pool = await stack.enter_async_context(connected(*addresses))
+        pool.subscribe(Broken())
+        pool.subscribe(recorder)
+        for _ in addresses:
+            placed, _ = start(pool, max_tokens=LONG)
+            losses.append((MODEL, placed.session.instance_id))
+            await running[addresses.index(placed.session.address)].aclose()
+            await until(lambda: len(recorder.lost) == len(losses))
+            assert recorder.models == [MODEL] * (len(losses) - 1)
+
+    assert recorder.lost == losses
+
+
 async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Path) -> None:
-    """Submitted sequences count at once; capacity is freed when they end, and subscribers are called."""
+    """Submitted sequences count at once; capacity is freed when they end, and listeners are called."""
     address = unix_address(tmp_path)
     async with running_worker(address, max_num_seqs=4), connected(address) as pool:
         assert (pool.free_capacity(MODEL), pool.capacity(MODEL)) == (6, 4)
         assert pool.free_capacity("another") == 0
-        changes = asyncio.Queue[None]()
-        pool.subscribe(lambda: changes.put_nowait(None))
+        recorder = Recorder()
+        pool.subscribe(recorder)
 
         placed, _ = start(pool, n=4)
         _, (short,) = start(pool, max_tokens=5)
@@ -284,7 +336,7 @@ async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Pa
         placed.abort()
         await short.ended.wait()
         await until(lambda: pool.free_capacity(MODEL) > 0)
-        assert not changes.empty()
+        assert recorder.capacity.is_set()
 
 
 async def test_a_full_kv_cache_leaves_no_capacity(tmp_path: Path) -> None:

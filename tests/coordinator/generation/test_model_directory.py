@@ -46,10 +46,10 @@ async def test_a_model_outlives_its_workers_for_a_while() -> None:
     models = directory(clock)
     await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
     await models.prepare(pb.Model(names=["blue"]), fetch)
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
 
     clock.now += LINGER_S - 1
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     assert models.find("crimson").name == "red"
     assert models.find(None).name == "blue"
 
@@ -65,13 +65,13 @@ async def test_a_worker_that_returns_keeps_its_model() -> None:
     clock = Clock(1000.0)
     models = directory(clock)
     await models.prepare(pb.Model(names=["red"]), fetch)
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     clock.now += LINGER_S - 1
     await models.prepare(pb.Model(names=["red"]), fetch)
     clock.now += LINGER_S
     assert models.find("red")
 
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     clock.now += LINGER_S - 1
     assert models.find("red")
 
@@ -84,7 +84,7 @@ async def test_without_any_model_the_error_depends_on_earlier_ones() -> None:
         models.find("red")
 
     await models.prepare(pb.Model(names=["red"]), fetch)
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     clock.now += LINGER_S
 
     with pytest.raises(NotFound, match="Valid aliases: none now"):
@@ -110,7 +110,7 @@ async def test_expected_models_are_waited_for() -> None:
     assert models.awaited() == ["blue"]
     with pytest.raises(NotFound, match="`green` does not exist"):
         await models.wait_for("green")
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     clock.now += LINGER_S
     assert models.awaited() == ["red", "blue"]
 
@@ -123,7 +123,7 @@ async def test_adapters_are_listed_with_their_model() -> None:
     models = directory(clock, targets)
     await models.prepare(pb.Model(names=["red"]), fetch)
     assert models.find("ruby").lora is not None
-    models.on_workers_gone("red")
+    models.on_model_lost("red")
     clock.now += LINGER_S
     with pytest.raises(NotFound):
         models.find("ruby")

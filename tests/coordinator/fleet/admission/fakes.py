@@ -1,10 +1,11 @@
 """Workers with a given capacity, and requests to a queue in front of them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.pool_listener import PoolListener
 from tokenwire.coordinator.fleet.request_handle import NEW, Placement, RequestHandle
 from tokenwire.coordinator.fleet.slots import SlotListener
 from tokenwire.errors import Unavailable
@@ -39,16 +40,16 @@ class Workers:
         self.capacities = {0: free}
         self.absent = absence
         self.parts: list[Part] = []
-        self._changed: Callable[[], None] = lambda: None
+        self._listener = PoolListener()
 
     @property
     def started(self) -> list[str]:
         """Ids of requests, in order of arrival."""
         return [part.request_id for part in self.parts]
 
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        """Register the callback."""
-        self._changed = changed
+    def subscribe(self, listener: PoolListener) -> None:
+        """Set the listener."""
+        self._listener = listener
 
     def capacity(self, model: str) -> int:
         """Return how many sequences run at a time."""
@@ -73,7 +74,7 @@ class Workers:
     async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
         """Add capacity, call back, and let the queue dispatch."""
         self.capacities[adapter_id] = self.capacities.get(adapter_id, 0) + sequences
-        self._changed()
+        self._listener.on_capacity()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -27,7 +27,7 @@ class Cluster:
         self.pool = WorkerPool("test", accept)
         queue = AdmissionQueue(self.pool, AdmissionSettings(queue_timeout_s=queue_timeout_s))
         self.failover = Failover(queue, settings, self.pool)
-        self.pool.set_drain_callback(self.failover.on_draining)
+        self.pool.subscribe(self.failover)
 
     def connect(self) -> None:
         """Start connecting to all workers, running or not."""

@@ -150,7 +150,7 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     failover.abort(["r"])
 
     for session in sessions:
-        failover.on_draining(session)
+        failover.on_worker_draining(session)
 
     assert (await workers.part(2)).submit.request_id == "other"
     assert (workers.parts[0].aborted, workers.parts[1].aborted) == (False, True)
@@ -208,7 +208,7 @@ async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, work
     workers.refuses = error
 
     workers.parts[0].lose()
-    failover.on_draining(session)
+    failover.on_worker_draining(session)
 
     await until(lambda: lost.ended.is_set() and moved.ended.is_set())
     assert lost.error is not None

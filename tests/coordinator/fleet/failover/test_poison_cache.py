@@ -67,7 +67,7 @@ def test_a_worker_that_responds_again_did_not_die(cache: PoisonCache, living: di
 def test_a_request_that_a_worker_survived_is_cleared(cache: PoisonCache) -> None:
     """A frequent prompt is suspect in every death, and gets its tokens in between."""
     lose(cache, "a", POISON, OTHER)
-    cache.on_survived("m", OTHER)
+    cache.on_worker_survived("m", OTHER)
     lose(cache, "b", POISON, OTHER)
 
     cache.check("m", OTHER)
@@ -83,7 +83,7 @@ def test_several_suspects_are_retried_in_isolation(cache: PoisonCache) -> None:
     cache.check("m", OTHER)
     with pytest.raises(Unavailable, match="tried first"):
         cache.check("m", POISON)
-    cache.on_survived("m", OTHER)
+    cache.on_worker_survived("m", OTHER)
     with pytest.raises(PoisonRequest):
         cache.check("m", POISON)
     cache.check("m", OTHER)
@@ -161,7 +161,7 @@ def test_a_survived_request_is_cleared_in_every_process(
     one, other = siblings
     lose(one, "a", POISON, OTHER)
     other.check("m", OTHER)
-    other.on_survived("m", OTHER)
+    other.on_worker_survived("m", OTHER)
     lose(one, "b", OTHER)
 
     one.check("m", OTHER)
