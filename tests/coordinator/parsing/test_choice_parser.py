@@ -92,7 +92,7 @@ def test_deltas_merge() -> None:
 
 
 def test_unpaired_surrogates_are_escaped() -> None:
-    """Parsers resolve a model's escapes of them, which no response can contain; whole and streamed are equal."""
+    """Parsers resolve a model's escapes of them, which no response can contain; full and streamed are equal."""
     broken, shown = '{"x": "\ud800ü"}', r'{"x": "\ud800ü"}'
     full = parser(ScriptedRawParser(calls=(ParsedToolCall("1", "a", broken),))).full("text", [1], "stop")
     delta = MessageDelta(tool_calls=(ToolCallDelta(0, "1", "a", broken),))

@@ -5,35 +5,35 @@ from pathlib import Path
 
 from tests.coordinator.api.applications import served
 from tests.coordinator.api.replies import ScriptedPlan, call_of, choice_of
-from tokenwire.coordinator.api.openai.chat import parse_choices, whole_answer
+from tokenwire.coordinator.api.openai.chat import full_response, parse_choices
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.rules import MessageRules
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
-async def test_a_stream_joins_to_the_whole_answer(tmp_path: Path) -> None:
+async def test_a_stream_joins_to_the_full_response(tmp_path: Path) -> None:
     """The same text, finish and usage."""
     asked = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
     options = {"stream": True, "stream_options": {"include_usage": True}}
     async with served(tmp_path) as client:
-        whole = (await client.post("/v1/chat/completions", json=asked)).json()
+        full = (await client.post("/v1/chat/completions", json=asked)).json()
         stream = await client.post("/v1/chat/completions", json={**asked, **options})
 
     *events, done, end = stream.text.split("\n\n")
     chunks = [json.loads(event.removeprefix("data: ")) for event in events]
-    (choice,) = whole["choices"]
+    (choice,) = full["choices"]
     assert (done, end) == ("data: [DONE]", "")
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks[:-1]]
     assert "".join(delta.get("content", "") for delta in deltas) == choice["message"]["content"]
     assert chunks[-2]["choices"][0]["finish_reason"] == choice["finish_reason"] == "length"
-    assert chunks[-1]["usage"].items() <= whole["usage"].items()
+    assert chunks[-1]["usage"].items() <= full["usage"].items()
 
 
-def test_a_whole_answer_has_what_was_requested() -> None:
+def test_a_full_response_has_what_was_requested() -> None:
     """Ids, weight versions and the prompt only on request."""
-    plain = whole_answer(call_of(), [choice_of("a")])
-    asked = whole_answer(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
+    plain = full_response(call_of(), [choice_of("a")])
+    asked = full_response(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
 
     assert (plain["id"], plain["object"], plain["model"]) == ("id-1", "chat.completion", "digits")
     assert plain["choices"][0]["message"] == {
@@ -52,7 +52,7 @@ def test_an_echo_comes_before_the_content() -> None:
     call = call_of(echo=True)
     call.body.messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "one two"}]
 
-    answer = whole_answer(call, [choice_of(" three")])
+    answer = full_response(call, [choice_of(" three")])
 
     assert answer["choices"][0]["message"]["content"] == "one two three"
 
@@ -72,6 +72,6 @@ def test_hidden_reasoning_hides_ids_and_log_probabilities() -> None:
     assert isinstance(call.plan, ScriptedPlan)
     call.plan.rules = MessageRules(tool_choice="auto", parses_tools=True, include_reasoning=False)
 
-    (choice,) = whole_answer(call, [choice_of("a")])["choices"]
+    (choice,) = full_response(call, [choice_of("a")])["choices"]
 
     assert (choice["token_ids"], choice["logprobs"]) == (None, None)

@@ -9,15 +9,15 @@ PATH = "/inference/v1/generate"
 ASKED = {"token_ids": [65, 66], "sampling_params": {"max_tokens": 4, "temperature": 0, "logprobs": 1}}
 
 
-async def test_a_stream_has_the_ids_of_the_whole_answer(tmp_path: Path) -> None:
+async def test_a_stream_has_the_ids_of_the_full_response(tmp_path: Path) -> None:
     """With their log-probabilities."""
     async with served(tmp_path) as client:
-        whole = (await client.post(PATH, json=ASKED)).json()
+        full = (await client.post(PATH, json=ASKED)).json()
         stream = await client.post(PATH, json={**ASKED, "stream": True})
 
     *events, done, end = stream.text.split("\n\n")
     choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
-    (choice,) = whole["choices"]
+    (choice,) = full["choices"]
     assert (done, end) == ("data: [DONE]", "")
     assert [token_id for each in choices for token_id in each["token_ids"]] == choice["token_ids"]
     assert [entry for each in choices for entry in each["logprobs"]["content"]] == choice["logprobs"]["content"]

@@ -20,7 +20,7 @@ async def test_a_batch_has_a_list_of_answers(tmp_path: Path) -> None:
     assert one["meta_info"]["finish_reason"] == {"type": "length", "length": 4}
 
 
-async def test_the_last_chunk_is_the_whole_answer(tmp_path: Path) -> None:
+async def test_the_last_chunk_is_the_full_response(tmp_path: Path) -> None:
     """Its id is the client's."""
     async with served(tmp_path) as client:
         full = (await client.post("/generate", json={"text": "Hi", "rid": "mine", **SAMPLING})).json()
