@@ -34,8 +34,8 @@ from tokenwire.coordinator.fleet.admin import FleetAdmin
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
-from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
-from tokenwire.coordinator.fleet.discovery.parse import open_source
+from tokenwire.coordinator.fleet.discovery.discovery import Discovery
+from tokenwire.coordinator.fleet.discovery.parse import parse_source
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -86,15 +86,17 @@ def build_app(settings: CoordinatorSettings) -> Starlette:
     """Return the ASGI application; its lifespan connects to the workers and disconnects."""
     core = build_core(settings)
     tracing = _open_tracing(settings.observability.otlp_traces_endpoint)
-    finder = WorkerFinder({value: open_source(value, core.pool.serves) for value in settings.workers}, core.pool.update)
+    discovery = Discovery(
+        {value: parse_source(value, core.pool.serves) for value in settings.workers}, core.pool.update
+    )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        finder.start()
+        discovery.start()
         await core.observers.start()
         yield
         await core.observers.stop()
-        await finder.stop()
+        await discovery.stop()
         core.failover.stop()
         await core.pool.stop()
         await core.models.close()

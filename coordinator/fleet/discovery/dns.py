@@ -13,7 +13,7 @@ Serves = Callable[[str], bool]
 """Returns whether a worker takes requests now, whether or not DNS still lists it."""
 
 
-class DnsName:
+class DnsSource:
     """Resolves a name periodically; every address is a worker.
 
     A worker missing from a response stays while it takes requests: responses may be truncated, and a worker that

@@ -10,7 +10,7 @@ from tokenwire.errors import InvalidRequest
 log = logging.getLogger(__name__)
 
 
-class FileList:
+class FileSource:
     """Polls a file, which detects every kind of change, also a swapped mount."""
 
     def __init__(self, path: Path, interval_s: float = 1.0) -> None:

@@ -16,7 +16,7 @@ _GONE = 410
 _LAST_RETRY_S = 30.0
 
 
-class KubernetesService:
+class KubernetesSource:
     """Lists a service's slices once, then watches them; lists again when the resource version has expired."""
 
     def __init__(

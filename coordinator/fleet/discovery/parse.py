@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from tokenwire.coordinator.fleet.discovery.dns import DnsName, Serves
-from tokenwire.coordinator.fleet.discovery.file import FileList
-from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.dns import DnsSource, Serves
+from tokenwire.coordinator.fleet.discovery.file import FileSource
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesSource
 from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
-from tokenwire.coordinator.fleet.discovery.source import Discovery, StaticList, check_address, split_scheme
+from tokenwire.coordinator.fleet.discovery.source import DiscoverySource, StaticSource, check_address, split_scheme
 from tokenwire.errors import InvalidRequest
 
 _NAME = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})")
@@ -27,27 +27,27 @@ def is_vllm_http(value: str) -> bool:
 
 def check_source(value: str) -> None:
     """Validate a value of --worker. Raises InvalidRequest with the reason."""
-    open_source(value, lambda address: False)
+    parse_source(value, lambda address: False)
 
 
-def open_source(value: str, serves: Serves) -> Discovery:
+def parse_source(value: str, serves: Serves) -> DiscoverySource:
     """Return the source for a value of --worker. Raises InvalidRequest with the reason."""
     kind, _, rest = value.partition(":")
     if not is_changing(value):
-        return StaticList(check_address(value))
+        return StaticSource(check_address(value))
     if kind == "file":
         if not rest:
             raise InvalidRequest("--worker file: needs a path, file:PATH")
-        return FileList(Path(rest))
+        return FileSource(Path(rest))
     scheme, name = split_scheme(rest)
     if kind == "dns":
         match = _NAME.fullmatch(name)
         if match is None:
             raise InvalidRequest(f"--worker {value}: dns:HOST:PORT was expected")
-        return DnsName(scheme, match["host"], int(match["port"]), serves)
+        return DnsSource(scheme, match["host"], int(match["port"]), serves)
     match = _SERVICE.fullmatch(name)
     if match is None:
         raise InvalidRequest(f"--worker {value}: k8s:NAMESPACE/SERVICE:PORT or k8s:SERVICE:PORT was expected")
     access = ApiAccess.from_environment()
     namespace = match["namespace"] or access.namespace()
-    return KubernetesService(KubernetesApi(access), scheme, namespace, match["service"], match["port"])
+    return KubernetesSource(KubernetesApi(access), scheme, namespace, match["service"], match["port"])

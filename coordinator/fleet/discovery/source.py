@@ -12,14 +12,14 @@ Update = Callable[[Collection[str]], None]
 _ADDRESS = re.compile(r"unix:.+|(https?://)?(\[[^\]\s]+\]|[^\s:/\[\]@?#]+):(?P<port>\d{1,5})/?")
 
 
-class Discovery(Protocol):
+class DiscoverySource(Protocol):
     """One source of worker addresses."""
 
     async def run(self, update: Update) -> None:
         """Call `update` initially and on every change, until cancelled; not during outages."""
 
 
-class StaticList:
+class StaticSource:
     """Fixed addresses."""
 
     def __init__(self, *addresses: str) -> None:

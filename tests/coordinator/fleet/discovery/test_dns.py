@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from tests.coordinator.fleet.discovery.following import followed
+from tests.coordinator.fleet.discovery.running_source import run_source
 from tests.workers import until
-from tokenwire.coordinator.fleet.discovery.dns import DnsName
+from tokenwire.coordinator.fleet.discovery.dns import DnsSource
 
 SOON = 0.01
 
@@ -42,11 +42,11 @@ async def test_every_address_of_a_name_is_a_worker(monkeypatch: pytest.MonkeyPat
     """Of both families; a changed response updates the list; a scheme is prefixed to each."""
     resolver = Resolver(monkeypatch)
     resolver.hosts = ["10.0.0.2", "10.0.0.1", "fd00::1"]
-    async with followed(DnsName("", "workers", 50051, serves_nowhere, SOON)) as updates:
+    async with run_source(DnsSource("", "workers", 50051, serves_nowhere, SOON)) as updates:
         await updates.become("10.0.0.1:50051", "10.0.0.2:50051", "[fd00::1]:50051")
         resolver.hosts = ["10.0.0.2"]
         await updates.become("10.0.0.2:50051")
-    async with followed(DnsName("http://", "workers", 8000, serves_nowhere, SOON)) as updates:
+    async with run_source(DnsSource("http://", "workers", 8000, serves_nowhere, SOON)) as updates:
         await updates.become("http://10.0.0.2:8000")
 
 
@@ -56,7 +56,7 @@ async def test_a_name_that_cannot_be_resolved_changes_nothing(
     """The last addresses stay, which is logged once."""
     resolver = Resolver(monkeypatch)
     resolver.hosts = ["10.0.0.1"]
-    async with followed(DnsName("", "workers", 1, serves_nowhere, SOON)) as updates:
+    async with run_source(DnsSource("", "workers", 1, serves_nowhere, SOON)) as updates:
         await updates.become("10.0.0.1:1")
         resolver.hosts = None
         await resolver.query_again()
@@ -71,7 +71,7 @@ async def test_a_serving_worker_stays_without_its_dns_record(monkeypatch: pytest
     resolver = Resolver(monkeypatch)
     resolver.hosts = ["10.0.0.1", "10.0.0.2"]
     serving = {"10.0.0.1:1"}
-    async with followed(DnsName("", "workers", 1, serving.__contains__, SOON)) as updates:
+    async with run_source(DnsSource("", "workers", 1, serving.__contains__, SOON)) as updates:
         await updates.become("10.0.0.1:1", "10.0.0.2:1")
         resolver.hosts = []
         await updates.become("10.0.0.1:1")

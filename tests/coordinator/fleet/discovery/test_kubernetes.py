@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.discovery.following import followed
+from tests.coordinator.fleet.discovery.running_source import run_source
 from tests.kubernetes import FakeKubernetes, endpoint, endpoint_slice, fake_kubernetes
 from tests.workers import until
-from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesSource
 from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
 from tokenwire.errors import InvalidRequest
 
@@ -24,15 +24,15 @@ async def kubernetes() -> AsyncIterator[FakeKubernetes]:
         yield fake
 
 
-def service(kubernetes: FakeKubernetes, account: Path = Path("nowhere"), port: str = "grpc") -> KubernetesService:
+def service(kubernetes: FakeKubernetes, account: Path = Path("nowhere"), port: str = "grpc") -> KubernetesSource:
     """Return a service with short retry intervals."""
     api = KubernetesApi(ApiAccess(kubernetes.url, account))
-    return KubernetesService(api, "", "llm", "workers", port, first_retry_s=0.05)
+    return KubernetesSource(api, "", "llm", "workers", port, first_retry_s=0.05)
 
 
 async def test_changes_update_the_addresses(kubernetes: FakeKubernetes) -> None:
     """The list comes first, then every change, also of further slices; unchanged addresses are not an update."""
-    async with followed(service(kubernetes)) as updates:
+    async with run_source(service(kubernetes)) as updates:
         await updates.become(ONE)
         await until(lambda: kubernetes.watches == 1)
         kubernetes.put(endpoint_slice("b", endpoint("10.0.0.2")))
@@ -53,7 +53,7 @@ async def test_changes_update_the_addresses(kubernetes: FakeKubernetes) -> None:
 
 async def test_a_watch_continues_after_it_ended(kubernetes: FakeKubernetes) -> None:
     """The next watch starts at the last resource version, bookmarks included, without another list."""
-    async with followed(service(kubernetes)) as updates:
+    async with run_source(service(kubernetes)) as updates:
         await until(lambda: kubernetes.watches == 1)
         kubernetes.put(endpoint_slice("a", endpoint("10.0.0.2")))
         kubernetes.bookmark()
@@ -68,7 +68,7 @@ async def test_a_watch_continues_after_it_ended(kubernetes: FakeKubernetes) -> N
 
 async def test_an_expired_version_is_listed_again(kubernetes: FakeKubernetes) -> None:
     """410 Gone, in a watch or instead of one, leads to a new list, with the missed changes."""
-    async with followed(service(kubernetes)) as updates:
+    async with run_source(service(kubernetes)) as updates:
         await until(lambda: kubernetes.watches == 1)
         kubernetes.slices["a"] = endpoint_slice("a", endpoint("10.0.0.2"))
         kubernetes.forget()
@@ -85,7 +85,7 @@ async def test_an_expired_version_is_listed_again(kubernetes: FakeKubernetes) ->
 async def test_an_outage_changes_nothing(kubernetes: FakeKubernetes, caplog: pytest.LogCaptureFixture) -> None:
     """Workers stay; the failure and its end are logged once each, and missed changes are applied."""
     caplog.set_level(logging.INFO)
-    async with followed(service(kubernetes)) as updates:
+    async with run_source(service(kubernetes)) as updates:
         await until(lambda: kubernetes.watches == 1)
         kubernetes.failure = (503, "etcd is away")
         kubernetes.hang_up()
@@ -105,7 +105,7 @@ async def test_an_outage_changes_nothing(kubernetes: FakeKubernetes, caplog: pyt
 async def test_missing_permissions_are_logged(kubernetes: FakeKubernetes, caplog: pytest.LogCaptureFixture) -> None:
     """A 403 names the permissions that the account needs; they are used as soon as they are granted."""
     kubernetes.failure = (403, "forbidden for you")
-    async with followed(service(kubernetes)) as updates:
+    async with run_source(service(kubernetes)) as updates:
         await until(lambda: "get, list and watch on endpointslices" in caplog.text)
         kubernetes.failure = None
         await updates.become(ONE)
@@ -114,7 +114,7 @@ async def test_missing_permissions_are_logged(kubernetes: FakeKubernetes, caplog
 async def test_the_token_is_read_for_each_request(kubernetes: FakeKubernetes, tmp_path: Path) -> None:
     """Tokens rotate: each request has the current one, and no log has any."""
     (tmp_path / "token").write_text("first\n")
-    async with followed(service(kubernetes, tmp_path)):
+    async with run_source(service(kubernetes, tmp_path)):
         await until(lambda: kubernetes.watches == 1)
         (tmp_path / "token").write_text("second\n")
         kubernetes.hang_up()
@@ -129,7 +129,7 @@ async def test_the_token_is_read_for_each_request(kubernetes: FakeKubernetes, tm
 
 async def test_an_unknown_port_is_logged(kubernetes: FakeKubernetes, caplog: pytest.LogCaptureFixture) -> None:
     """A wrong port name leaves no workers; the log lists the existing names."""
-    async with followed(service(kubernetes, port="tokens")) as updates:
+    async with run_source(service(kubernetes, port="tokens")) as updates:
         await updates.become()
 
     assert "llm/workers has no port named tokens, only: grpc, metrics" in caplog.text

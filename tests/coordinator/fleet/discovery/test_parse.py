@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tokenwire.coordinator.fleet.discovery.dns import DnsName
-from tokenwire.coordinator.fleet.discovery.file import FileList
-from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesService
-from tokenwire.coordinator.fleet.discovery.parse import check_source, open_source
-from tokenwire.coordinator.fleet.discovery.source import StaticList
+from tokenwire.coordinator.fleet.discovery.dns import DnsSource
+from tokenwire.coordinator.fleet.discovery.file import FileSource
+from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesSource
+from tokenwire.coordinator.fleet.discovery.parse import check_source, parse_source
+from tokenwire.coordinator.fleet.discovery.source import StaticSource
 from tokenwire.errors import InvalidRequest
 
 
@@ -30,10 +30,10 @@ def test_values_select_their_source(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("TOKENWIRE_KUBERNETES_ACCOUNT", str(tmp_path))
     (tmp_path / "namespace").write_text("here\n")
     kinds: dict[str, Collection[str]] = {
-        StaticList.__name__: ["host:1", "[::1]:1", "unix:/a b", "https://h-1.example:1/", "10.0.0.1:65535"],
-        FileList.__name__: ["file:relative/path"],
-        DnsName.__name__: ["dns:workers.llm.svc:50051", "dns:http://workers:8000"],
-        KubernetesService.__name__: ["k8s:llm/workers:grpc", "k8s:workers:50051", "k8s:http://llm/vllm:8000"],
+        StaticSource.__name__: ["host:1", "[::1]:1", "unix:/a b", "https://h-1.example:1/", "10.0.0.1:65535"],
+        FileSource.__name__: ["file:relative/path"],
+        DnsSource.__name__: ["dns:workers.llm.svc:50051", "dns:http://workers:8000"],
+        KubernetesSource.__name__: ["k8s:llm/workers:grpc", "k8s:workers:50051", "k8s:http://llm/vllm:8000"],
     }
     for kind, values in kinds.items():
-        assert {type(open_source(value, lambda address: False)).__name__ for value in values} == {kind}
+        assert {type(parse_source(value, lambda address: False)).__name__ for value in values} == {kind}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.coordinator.fleet.discovery.following import Updates
-from tokenwire.coordinator.fleet.discovery.finder import WorkerFinder
-from tokenwire.coordinator.fleet.discovery.source import Discovery, StaticList, Update
+from tests.coordinator.fleet.discovery.running_source import Updates
+from tokenwire.coordinator.fleet.discovery.discovery import Discovery
+from tokenwire.coordinator.fleet.discovery.source import DiscoverySource, StaticSource, Update
 
 
 class Broken:
@@ -19,16 +19,16 @@ class Broken:
 async def test_addresses_of_all_sources_are_merged(caplog: pytest.LogCaptureFixture) -> None:
     """Each address once, in the order of the sources; a source that fails affects no other."""
     updates = Updates()
-    named: dict[str, Discovery] = {
-        "a": StaticList("one:1", "two:2"),
+    named: dict[str, DiscoverySource] = {
+        "a": StaticSource("one:1", "two:2"),
         "b": Broken(),
-        "c": StaticList("two:2", "three:3"),
-        "d": StaticList(),
+        "c": StaticSource("two:2", "three:3"),
+        "d": StaticSource(),
     }
-    finder = WorkerFinder(named, updates.update)
-    finder.start()
+    discovery = Discovery(named, updates.update)
+    discovery.start()
     await updates.become("one:1", "two:2", "broken:1", "three:3")
-    await finder.stop()
+    await discovery.stop()
 
     assert "discovery of workers in b failed" in caplog.text
     assert "d has no workers" in caplog.text

@@ -4,17 +4,17 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from tokenwire.coordinator.fleet.discovery.source import Discovery, Update
+from tokenwire.coordinator.fleet.discovery.source import DiscoverySource, Update
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
 
 
-class WorkerFinder:
+class Discovery:
     """Runs sources, each by the name it was configured with."""
 
-    def __init__(self, sources: Mapping[str, Discovery], update: Update) -> None:
+    def __init__(self, sources: Mapping[str, DiscoverySource], update: Update) -> None:
         """`update` is called with all addresses whenever they may have changed."""
         self._sources = sources
         self._update = update

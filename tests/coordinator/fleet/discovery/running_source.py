@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from tests.workers import until
-from tokenwire.coordinator.fleet.discovery.source import Discovery
+from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 
 
 class Updates:
@@ -24,7 +24,7 @@ class Updates:
 
 
 @asynccontextmanager
-async def followed(source: Discovery) -> AsyncIterator[Updates]:
+async def run_source(source: DiscoverySource) -> AsyncIterator[Updates]:
     """Run a source; yield its updates."""
     updates = Updates()
     running = asyncio.create_task(source.run(updates.update))
