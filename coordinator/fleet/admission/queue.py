@@ -161,7 +161,8 @@ class AdmissionQueue(PoolListener):
             entry.handle = self._try_send(entry.model, entry.submit, entry.listeners, entry.placement)
         except Exception as error:
             # This request fails; those behind it are still placed.
-            log.log(logging.INFO if isinstance(error, TokenwireError) else logging.ERROR, "not sent", exc_info=error)
+            level = logging.INFO if isinstance(error, TokenwireError) else logging.ERROR
+            log.log(level, "request %s for %s was not sent", entry.submit.request_id, entry.model, exc_info=error)
             reply = error if isinstance(error, TokenwireError) else EngineFailed(f"The request was not sent: {error}")
             self._remove(entry, started=True)
             for listener in entry.listeners:

@@ -174,7 +174,7 @@ class Failover(PoolListener):
 
     def _on_death(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
         verdict = self._detector.classify(instance_id, sequences, certain)
-        log.warning("worker lost: resuming %d sequences elsewhere", len(verdict.cleared))
+        log.warning("worker instance %s lost: resuming %d sequences elsewhere", instance_id, len(verdict.cleared))
         self._apply(verdict)
 
     def _apply(self, verdict: Verdict) -> None:

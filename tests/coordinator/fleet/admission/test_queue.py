@@ -72,7 +72,7 @@ async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None
     assert workers.started == ["huge", "small"]
 
 
-async def test_a_request_that_cannot_be_sent_blocks_no_other() -> None:
+async def test_a_request_that_cannot_be_sent_blocks_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """If placing it fails, its listeners get the error and the next one is placed."""
 
     class Broken(Workers):
@@ -92,6 +92,7 @@ async def test_a_request_that_cannot_be_sent_blocks_no_other() -> None:
 
     assert isinstance(listener.error, EngineFailed)
     assert workers.started == ["whole"]
+    assert "request broken for m was not sent" in caplog.text
 
 
 class Helpless(Listener):
