@@ -87,7 +87,7 @@ async def _row(model: ServedModel, text: str, length: int, size: int) -> TurnRow
         ids = model.tokenizer.encode(reply + "<|im_end|>", add_special_tokens=False)
         assert prompt.history is not None
         messages.append({"role": "assistant", "content": reply})
-        prompt.history.record(prompt.token_ids, messages[-1:], ids, "token")
+        prompt.history.store(prompt.token_ids, messages[-1:], ids, "token")
         known = len(prompt.token_ids) + len(ids)
     messages.append(_NEW)
     return TurnRow(

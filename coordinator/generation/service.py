@@ -10,8 +10,8 @@ from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
-from tokenwire.coordinator.history.recording import Recording
 from tokenwire.coordinator.history.token_history import TokenHistory
+from tokenwire.coordinator.history.writer import HistoryWriter
 from tokenwire.coordinator.output.choice import Choice, Reply
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
@@ -33,7 +33,7 @@ class PreparedRequest:
     prompts: Sequence[PreparedPrompt]
     max_tokens: Sequence[int] = ()
     """Maximum tokens of a reply to each prompt."""
-    recording: Recording | None = None
+    history_writer: HistoryWriter | None = None
     """Records the choices, if they are kept for later requests."""
     choices: int = field(init=False)
     """The number of choices of the reply."""
@@ -134,7 +134,7 @@ class GenerationService:
             await _yield_to_others(position)
         if request.plan is not None:
             request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        return PreparedRequest(request, model, prompts, max_tokens, _recording(request, model, prompts))
+        return PreparedRequest(request, model, prompts, max_tokens, _history_writer(request, model, prompts))
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -161,8 +161,8 @@ class GenerationService:
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         if caller.models is not None:
             caller.check_model(request.model or model.name, *model.names)
-        if prepared.recording is not None:
-            reply = prepared.recording.wrap(reply)
+        if prepared.history_writer is not None:
+            reply = prepared.history_writer.wrap(reply)
         handle = GenerationHandle()
         texts = TextStreams(model.tokenizer, request.text, request.sampling.min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
@@ -247,14 +247,16 @@ def _submit_for(prepared: PreparedRequest, position: int, context: RequestContex
     return submit
 
 
-def _recording(request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]) -> Recording | None:
-    """Return the recording of the choices for later requests; None if they are not kept."""
+def _history_writer(
+    request: GenerationRequest, model: ServedModel, prompts: Sequence[PreparedPrompt]
+) -> HistoryWriter | None:
+    """Return what stores the choices for later requests; None if they are not stored."""
     prompt = prompts[0]
-    if prompt.history is None or not prompt.history.is_recorded:
+    if prompt.history is None or not prompt.history.is_stored:
         return None
     # Those that the request set, without the model's own.
     stop_token_ids = frozenset(request.sampling.stop_token_ids).difference(model.stop_token_ids)
-    return Recording(
+    return HistoryWriter(
         prompt.history,
         prompt.token_ids,
         len(prompts) * request.n,

@@ -25,7 +25,7 @@ class Continuation:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Destination:
     """Where the replies of a request are stored."""
 
     store: HistoryStore
@@ -45,10 +45,10 @@ class Record:
 class RequestHistory:
     """What one request reuses of its conversation, and adds to it."""
 
-    def __init__(self, continued: Continuation | None, record: Record | None) -> None:
-        """`record`: None stores nothing."""
+    def __init__(self, continued: Continuation | None, destination: Destination | None) -> None:
+        """`destination`: None stores nothing."""
         self._continued = continued
-        self._record = record
+        self._destination = destination
         self._prompt: Turn | None = None
         self.reused = 0
         """Number of the prompt's ids that come from an earlier prompt and completion."""
@@ -63,40 +63,38 @@ class RequestHistory:
             self.new_ids = continued.tail or continued.turn.message_ids()
 
     @property
-    def is_recorded(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether replies are stored."""
-        return self._record is not None
+        return self._destination is not None
 
     @property
     def source(self) -> Source | None:
         """Source of the reused ids."""
         return None if self._continued is None else self._continued.source
 
-    def record(
-        self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending
-    ) -> None:
+    def store(self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending) -> None:
         """Store a finished reply after the prompt, keyed by the messages as the client will send them back."""
-        if self._record is None or not completion:
+        if self._destination is None or not completion:
             return
-        messages = self._record.messages(reply)
+        messages = self._destination.messages(reply)
         if messages is None:
             return
-        transcript = self._record.transcript
+        destination, transcript = self._destination, self._destination.transcript
         if self._prompt is None:
             self._prompt = self._prompt_turn(transcript, prompt)
         reasoning = tuple(
-            MessageReasoning(position, stated, generated=position > transcript.length or not self._given(self._record))
+            MessageReasoning(position, stated, generated=position > transcript.length or not self._given(destination))
             for position, message in enumerate(messages, transcript.length)
             if (stated := reasoning_digest(message)) is not None
         )
         turn = Turn(array("I", completion), self._prompt, ending, reasoning)
-        self._record.store.put(transcript.reply_keys(messages), turn)
+        destination.store.put(transcript.reply_keys(messages), turn)
 
-    def _given(self, record: Record) -> bool:
+    def _given(self, destination: Destination) -> bool:
         """Return whether the reply continues a message whose reasoning was not generated here."""
-        if record.unfinished is None or reasoning_digest(record.unfinished) is None:
+        if destination.unfinished is None or reasoning_digest(destination.unfinished) is None:
             return False
-        return self._continued is None or self._continued.position < record.transcript.length
+        return self._continued is None or self._continued.position < destination.transcript.length
 
     def _prompt_turn(self, transcript: Transcript, prompt: Sequence[int]) -> Turn:
         stated = tuple(

@@ -4,7 +4,7 @@ from array import array
 from itertools import islice
 
 from tokenwire.coordinator.history.digests import Transcript, digest
-from tokenwire.coordinator.history.request_history import Continuation, Record, RequestHistory, Source
+from tokenwire.coordinator.history.request_history import Continuation, Destination, RequestHistory, Source
 from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.tail import TailRenderer, Target
 from tokenwire.coordinator.history.turns import Ending, Turn
@@ -50,7 +50,7 @@ class TokenHistory:
             unfinished = prompt.messages[-1]
             transcript = Transcript(scope, prompt.messages[:-1], form)
         kept = history.keeps and not (history.prefix is not None and history.prefix.required)
-        return RequestHistory(stored, Record(self._store, transcript, unfinished) if kept else None)
+        return RequestHistory(stored, Destination(self._store, transcript, unfinished) if kept else None)
 
     async def _after_prefix(self, prompt: ChatPrompt, prefix: KnownPrefix, target: Target) -> Continuation | None:
         if prefix.message is None or not prefix.token_ids:

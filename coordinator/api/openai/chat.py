@@ -46,8 +46,8 @@ class ChatCall:
 
     def keep(self, index: int, messages: Sequence[Message]) -> None:
         """Store a choice, if the reply is recorded, as the messages that clients send back."""
-        if self.prepared.recording is not None:
-            self.prepared.recording.keep(index, messages)
+        if self.prepared.history_writer is not None:
+            self.prepared.history_writer.keep(index, messages)
 
 
 class ChatService:
@@ -125,7 +125,7 @@ def _chunks(call: ChatCall) -> ChatChunks:
         role=role,
         echo=echo,
         parsers=[call.parser() for _ in range(prepared.choices)],
-        keep=None if prepared.recording is None else call.keep,
+        keep=None if prepared.history_writer is None else call.keep,
         hides_tokens=call.plan.rules.hides_tokens,
         counts_reasoning=call.counts_reasoning,
     )

@@ -68,7 +68,7 @@ class Dialogue:
         """Reply with these ids, as this message, or as their text without special tokens."""
         reply = {"role": "assistant", **(message or {"content": self.model.tokenizer.decode(ids)})}
         assert prompt.history is not None
-        prompt.history.record(prompt.token_ids, [reply], ids, ending)
+        prompt.history.store(prompt.token_ids, [reply], ids, ending)
         self.messages.append(reply)
         self.ids, self.ending = [*prompt.token_ids, *ids], ending
 

@@ -131,7 +131,7 @@ async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) 
     ]
     ids = encoded(model, "ab<|im_end|>")
     assert prompt.history is not None
-    prompt.history.record(prompt.token_ids, reply, ids, "token")
+    prompt.history.store(prompt.token_ids, reply, ids, "token")
 
     for first, expected in (
         (reply[0], True),
@@ -153,7 +153,7 @@ async def test_a_continued_message_may_be_sent_back_with_others(model: ServedMod
         {"role": "assistant", "content": "b", "reasoning": "so"},
     ]
     assert prompt.history is not None
-    prompt.history.record(prompt.token_ids, reply, ids, "token")
+    prompt.history.store(prompt.token_ids, reply, ids, "token")
 
     for reasoning in ("so", None):
         messages = [USER, {**unfinished, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]

@@ -40,7 +40,7 @@ async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
 
     assert prompt.reused == len(dialogue.ids)
     assert prompt.history is not None
-    assert (prompt.history.source, prompt.history.is_recorded) == ("stored", True)
+    assert (prompt.history.source, prompt.history.is_stored) == ("stored", True)
     assert list(prompt.token_ids[: prompt.reused]) == dialogue.ids
     assert list(prompt.new_ids) == list(prompt.token_ids[prompt.reused :])
 
@@ -211,7 +211,7 @@ async def test_a_request_may_disable_storing(model: ServedModel) -> None:
         dialogue = Dialogue(model, exact=exact)
         prompt = await dialogue.ask(USER)
         assert prompt.history is not None
-        assert (prompt.history.source, prompt.history.is_recorded) == (None, keeps)
+        assert (prompt.history.source, prompt.history.is_stored) == (None, keeps)
         dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
         assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
 

@@ -19,7 +19,7 @@ class _Choice:
     ending: Ending = "cut"
 
 
-class Recording:
+class HistoryWriter:
     """The choices of one request. Unparsed text is the message itself; a parsed message is stored by its route.
 
     Stored are the messages that the client received and will send back, with the ids that the model generated.
@@ -43,7 +43,7 @@ class Recording:
 
     def wrap(self, reply: Reply) -> Reply:
         """Return a reply that records its output and passes everything on."""
-        return _RecordedReply(self, reply)
+        return _StoredReply(self, reply)
 
     def on_delta(self, index: int, text: str, token_ids: Sequence[int], finish: Finish | None) -> None:
         """Record a choice's new output."""
@@ -63,7 +63,7 @@ class Recording:
 
     def _store(self, index: int, messages: Sequence[Message]) -> None:
         choice = self._choices[index]
-        self._history.record(self._prompt, messages, choice.token_ids, choice.ending)
+        self._history.store(self._prompt, messages, choice.token_ids, choice.ending)
 
     def _ending(self, finish: Finish) -> Ending:
         if finish.reason != "stop":
@@ -72,9 +72,9 @@ class Recording:
         return "stop" if asked else "token"
 
 
-class _RecordedReply:
-    def __init__(self, recording: Recording, reply: Reply) -> None:
-        self._recording = recording
+class _StoredReply:
+    def __init__(self, writer: HistoryWriter, reply: Reply) -> None:
+        self._writer = writer
         self._reply = reply
         self.prefilled = reply.prefilled
         self.first_tokens = reply.first_tokens
@@ -89,5 +89,5 @@ class _RecordedReply:
         finish: Finish | None,
         logprobs: list[ScoredPosition] | None = None,
     ) -> None:
-        self._recording.on_delta(index, text, token_ids, finish)
+        self._writer.on_delta(index, text, token_ids, finish)
         self._reply.delta(index, text, token_ids, finish, logprobs)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from tokenwire.coordinator.history.digests import Transcript
-from tokenwire.coordinator.history.recording import Recording
-from tokenwire.coordinator.history.request_history import Message, Record, RequestHistory
+from tokenwire.coordinator.history.request_history import Destination, Message, RequestHistory
 from tokenwire.coordinator.history.store import MemoryStore
 from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.history.writer import HistoryWriter
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.types import Finish, Prefill
 from tokenwire.errors import EngineFailed
@@ -21,9 +21,7 @@ class RecordedHistory(RequestHistory):
         super().__init__(None, None)
         self.kept: list[tuple[Sequence[Message], Sequence[int], Ending]] = []
 
-    def record(
-        self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending
-    ) -> None:
+    def store(self, prompt: Sequence[int], reply: Sequence[Message], completion: Sequence[int], ending: Ending) -> None:
         """Collect the reply."""
         self.kept.append((reply, list(completion), ending))
 
@@ -43,7 +41,7 @@ class RecordedHistory(RequestHistory):
 async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending: Ending) -> None:
     """Each choice separately; the wrapped reply receives everything unchanged."""
     history, reply = RecordedHistory(), CollectedReply(2)
-    wrapped = Recording(history, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
+    wrapped = HistoryWriter(history, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
 
     wrapped.delta(1, "a", [5], None)
     wrapped.delta(0, "b", [6], None)
@@ -59,7 +57,7 @@ async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending:
 async def test_prefills_and_first_tokens_pass_through() -> None:
     """Usage and metrics have them where a reply is recorded too."""
     reply = CollectedReply(1)
-    wrapped = Recording(RecordedHistory(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
+    wrapped = HistoryWriter(RecordedHistory(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
 
     wrapped.prefilled(0, Prefill(3))
     wrapped.first_tokens()
@@ -71,7 +69,7 @@ async def test_prefills_and_first_tokens_pass_through() -> None:
 async def test_a_failed_choice_is_not_stored() -> None:
     """Its output is no reply that the client would send back."""
     history, reply = RecordedHistory(), CollectedReply(1)
-    wrapped = Recording(history, [1], 1, parsed=False).wrap(reply)
+    wrapped = HistoryWriter(history, [1], 1, parsed=False).wrap(reply)
 
     wrapped.delta(0, "a", [5], None)
     wrapped.fail(EngineFailed("broken"))
@@ -84,14 +82,14 @@ async def test_a_failed_choice_is_not_stored() -> None:
 async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
     """The route that returns the message stores it; the text of its steps is not used."""
     history = RecordedHistory()
-    recording = Recording(history, [1], 1, parsed=True)
-    wrapped = recording.wrap(CollectedReply(1))
+    history_writer = HistoryWriter(history, [1], 1, parsed=True)
+    wrapped = history_writer.wrap(CollectedReply(1))
     wrapped.delta(0, "<think>so</think>", [5, 6], None)
     wrapped.delta(0, "Yes", [7], Finish("length"))
     assert history.kept == []
 
     shown: list[Message] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
-    recording.keep(0, shown)
+    history_writer.keep(0, shown)
 
     assert history.kept == [(shown, [5, 6, 7], "cut")]
 
@@ -106,9 +104,9 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
             turns.append(turn)
 
     transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")
-    history = RequestHistory(None, Record(Store(1, 1.0), transcript, None))
+    history = RequestHistory(None, Destination(Store(1, 1.0), transcript, None))
     for text in "ab":
-        history.record([1, 2], [{"role": "assistant", "content": text}], [3], "token")
+        history.store([1, 2], [{"role": "assistant", "content": text}], [3], "token")
 
     first, second = turns
     assert first.parent is second.parent
@@ -118,9 +116,9 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
 async def test_unparsed_text_is_stored_once() -> None:
     """The route's own call stores nothing."""
     history = RecordedHistory()
-    recording = Recording(history, [1], 1, parsed=False)
-    recording.wrap(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
+    history_writer = HistoryWriter(history, [1], 1, parsed=False)
+    history_writer.wrap(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
 
-    recording.keep(0, [{"role": "assistant", "content": "No"}])
+    history_writer.keep(0, [{"role": "assistant", "content": "No"}])
 
     assert history.kept == [([{"role": "assistant", "content": "Yes"}], [5], "token")]
