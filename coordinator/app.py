@@ -151,7 +151,6 @@ def build_core(settings: CoordinatorSettings) -> Core:
     history = TokenHistory(open_store(settings.history))
     generation = GenerationService(
         failover,
-        models,
         history,
         settings.admission.request_timeout_s,
         takes_transfers=settings.api.kv_transfer_params,
@@ -200,8 +199,8 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     router.include(responses_routes(chat))
     router.include(messages_routes(chat, models))
     if settings.api.render_route:
-        router.include(render_routes(chat, generation, settings.parsers))
-    router.include(completion_routes(generation, settings.api))
+        router.include(render_routes(chat, generation, models, settings.parsers))
+    router.include(completion_routes(generation, models, settings.api))
     router.include(token_routes(chat, generation, models, aborts, settings.api, authorization))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     router.include(admin)

@@ -126,7 +126,7 @@ class Truncation:
     """The side to cut, including special tokens. None: the left of the text, keeping special tokens."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One request of any route. Choice i of prompt p has index p * n + i."""
 
@@ -134,7 +134,7 @@ class GenerationRequest:
     model: str
     prompts: Sequence[Prompt]
     sampling: pb.SamplingParams
-    """As requested; absent fields are filled from the model's defaults."""
+    """As requested: absent fields have the model's defaults."""
     n: int = 1
     text: TextRules = field(default=TextRules())
     max_tokens_param: str | None = "max_tokens"

@@ -38,14 +38,13 @@ _OUT_OF_VOCABULARY = {
 }
 
 
-def check_request(request: GenerationRequest, model: ServedModel) -> None:
-    """Check everything that does not depend on the prompts. Raises InvalidRequest."""
+def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model: ServedModel) -> None:
+    """Check everything that does not depend on the prompts, with the model's defaults. Raises InvalidRequest."""
     if request.n < 1:
         raise InvalidRequest(f"n must be at least 1, got {request.n}.", param="n")
     if request.n > MAX_N:
         raise InvalidRequest(f"n must be at most {MAX_N}, got {request.n}.", param="n")
     check_sequences(request.n, len(request.prompts))
-    sampling = request.sampling
     _check_texts(request.text.stop, sampling)
     named = request.max_tokens_param
     if named is not None and sampling.HasField("max_tokens") and sampling.max_tokens > model.max_model_len:

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, RequestHandle
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
-from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.history.writer import HistoryWriter
@@ -30,9 +29,13 @@ class PreparedRequest:
 
     request: GenerationRequest
     model: ServedModel
+    sampling: pb.SamplingParams
+    """As requested, with the model's defaults for what the request does not set."""
     prompts: Sequence[PreparedPrompt]
     max_tokens: Sequence[int] = ()
     """Maximum tokens of a reply to each prompt."""
+    reasoning_ended: bool | None = None
+    """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     history_writer: HistoryWriter | None = None
     """Records the choices, if they are kept for later requests."""
     choices: int = field(init=False)
@@ -98,7 +101,6 @@ class GenerationService:
     def __init__(
         self,
         fleet: Fleet,
-        models: ModelDirectory,
         history: TokenHistory,
         timeout_s: float | None = None,
         takes_transfers: bool = False,
@@ -110,20 +112,15 @@ class GenerationService:
         self._timeout_s = timeout_s
         self._takes_transfers = takes_transfers
         self._fleet = fleet
-        self._models = models
         self._history = history
 
-    async def prepare(self, request: GenerationRequest, model: ServedModel | None = None) -> PreparedRequest:
-        """Render, tokenize and check. Raises InvalidRequest, NotFound or Unavailable.
-
-        model: the request's, if it has been resolved before.
-        """
-        model = model or await self._models.wait_for(request.model)
+    async def prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedRequest:
+        """Render, tokenize and check a request for a model. Raises InvalidRequest or Unavailable."""
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
-        request.sampling = sampling = _with_defaults(request.sampling, model)
-        limits.check_request(request, model)
+        sampling = _with_defaults(request.sampling, model)
+        limits.check_request(request, sampling, model)
         prompts: list[PreparedPrompt] = []
         max_tokens: list[int] = []
         for position, prompt in enumerate(request.prompts):
@@ -132,9 +129,11 @@ class GenerationService:
             max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, sampling, model, param))
             prompts.append(prepared)
             await _yield_to_others(position)
+        ended = request.reasoning_ended
         if request.plan is not None:
-            request.reasoning_ended = request.plan.reasoning_ended(prompts[0].new_ids)
-        return PreparedRequest(request, model, prompts, max_tokens, _history_writer(request, model, prompts))
+            ended = request.plan.reasoning_ended(prompts[0].new_ids)
+        writer = _history_writer(request, model, prompts)
+        return PreparedRequest(request, model, sampling, prompts, max_tokens, ended, writer)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -164,12 +163,12 @@ class GenerationService:
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         handle = GenerationHandle()
-        texts = TextStreams(model.tokenizer, request.text, request.sampling.min_tokens)
+        texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
                 choices = _choices(prepared, position, texts, reply)
-                submit = _submit_for(prepared, position, context)
+                submit = _submit(prepared, position, caller.min_priority, record.trace_headers)
                 handle.handles.append(self._fleet.submit(model.base_model, submit, choices, placement))
                 placement = replace(placement, joins=True)
                 await _yield_to_others(position)
@@ -218,32 +217,31 @@ def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply
     ]
 
 
-def _submit(prepared: PreparedRequest, position: int) -> pb.Submit:
-    """Return the message that submits a prompt to a worker."""
+def _submit(
+    prepared: PreparedRequest,
+    position: int,
+    min_priority: int | None = None,
+    trace_headers: Mapping[str, str] | None = None,
+) -> pb.Submit:
+    """Return the message that submits a prompt to a worker: complete, except for what depends on that worker.
+
+    min_priority: the lowest number that the caller's priority may have.
+    """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
     submit = pb.Submit(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
-        sampling_params=request.sampling,
-        priority=request.priority,
+        sampling_params=prepared.sampling,
+        priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
         lora=prepared.model.lora,
         session_id=request.conversation_id,
         data_parallel_rank=request.data_parallel_rank,
-        reasoning_ended=request.reasoning_ended,
+        reasoning_ended=prepared.reasoning_ended,
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
+        trace_headers=trace_headers,
     )
     submit.sampling_params.max_tokens = prepared.max_tokens[position]
-    return submit
-
-
-def _submit_for(prepared: PreparedRequest, position: int, context: RequestContext) -> pb.Submit:
-    """Return the message that submits a prompt, with the caller's priority and the request's trace."""
-    submit, lowest = _submit(prepared, position), context.caller.min_priority
-    if lowest is not None:
-        submit.priority = max(submit.priority, lowest)
-    if context.record.trace_headers:
-        submit.trace_headers.update(context.record.trace_headers)
     return submit
 
 

@@ -19,6 +19,7 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.types import ServedModel
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -33,14 +34,16 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     placement = SystemPlacement()
     left_out = LeftOutTools()
 
-    async def to_chat(body: CountTokensRequest) -> ChatCompletionRequest:
+    async def to_chat(body: CountTokensRequest) -> tuple[ChatCompletionRequest, ServedModel | None]:
+        """Return a body's translation, and its model where that had to be known."""
         model = await models.wait_for(body.model) if body.has_inline_system else None
-        return body.to_chat(translator, model is not None and placement.is_first(model.template))
+        return body.to_chat(translator, model is not None and placement.is_first(model.template)), model
 
     @router.post("/v1/messages", MessagesRequest)
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         with translator.named():
-            call = await service.prepare(await to_chat(body), Headers.of(request), "msg_")
+            chat, model = await to_chat(body)
+            call = await service.prepare(chat, Headers.of(request), "msg_", model)
         answer: Response
         if body.stream:
             answer = service.stream(call, PartStream(call, MessageEvents(call)))
@@ -51,7 +54,8 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
         with translator.named():
-            count = await service.count_tokens(await to_chat(body), Headers.of(request))
+            chat, model = await to_chat(body)
+            count = await service.count_tokens(chat, Headers.of(request), model)
         return JSONResponse({"input_tokens": count})
 
     return router

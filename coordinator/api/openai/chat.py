@@ -25,7 +25,7 @@ from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.output.sse import ChunkEncoder
 from tokenwire.coordinator.parsing.message import MessageParser, ParsedMessage, ParserPlan, Parsers
-from tokenwire.coordinator.types import Usage
+from tokenwire.coordinator.types import ServedModel, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,29 @@ class ChatService:
         self._models = models
         self._api = api
 
-    async def prepare(self, body: ChatCompletionRequest, headers: Headers, prefix: str = "chatcmpl-") -> ChatCall:
-        """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable."""
+    async def prepare(
+        self,
+        body: ChatCompletionRequest,
+        headers: Headers,
+        prefix: str = "chatcmpl-",
+        model: ServedModel | None = None,
+    ) -> ChatCall:
+        """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable.
+
+        model: the body's, for a route that needed it for translating to this body.
+        """
         body.check()
-        model = await self._models.wait_for(body.model)
+        model = model or await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
         prepared = await self._generation.prepare(body.to_generation(prefix, headers, plan, self._api), model)
         return ChatCall(body, self._api, prepared, plan, model.parsers.counts_reasoning, int(time.time()))
 
-    async def count_tokens(self, body: ChatCompletionRequest, headers: Headers) -> int:
-        """Return the length of a chat's prompt, which may exceed the model's. Raises what `prepare` raises."""
+    async def count_tokens(
+        self, body: ChatCompletionRequest, headers: Headers, model: ServedModel | None = None
+    ) -> int:
+        """Return the length of a chat's prompt, which may exceed the model's. Takes and raises what `prepare` does."""
         body.check()
-        model = await self._models.wait_for(body.model)
+        model = model or await self._models.wait_for(body.model)
         plan = await _plan(body, model.parsers)
         prompt = body.prompt(self._api, body.history(headers, headers.conversation(body), self._api, keeps=False))
         self._generation.check_transfers(body.engine_fields())

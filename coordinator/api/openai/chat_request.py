@@ -17,6 +17,7 @@ from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ChatPrompt, ExactHistory, GenerationRequest, Prompt, TokenPrompt
 from tokenwire.errors import InvalidRequest
+from tokenwire.v1 import inference_pb2 as pb
 
 # Fields of vLLM's chat route alone that are not served, with the values that have no effect.
 CHAT_NOT_SERVED: dict[str, tuple[Any, ...]] = {
@@ -191,12 +192,9 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
             truncation=self.truncation(),
             stream_interval=self.stream_interval or 1,
             returns_ids=bool(self.return_token_ids),
+            reasoning_ended=None if self.include_reasoning else True,
         )
-        if not self.include_reasoning:
-            request.reasoning_ended = True
-        if plan is not None:
-            _apply(plan, request)
-        return request
+        return request if plan is None else _planned(request, plan)
 
     def echoed(self) -> str:
         """Return the text of the last message, for an echo before the reply."""
@@ -231,22 +229,26 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         )
 
 
-def _apply(plan: ParserPlan, request: GenerationRequest) -> None:
-    """Change a request so that its parsers can read the reply."""
-    request.text = replace(
-        request.text,
-        skip_special_tokens=plan.skip_special_tokens,
-        spaces_between_special_tokens=plan.skip_special_tokens or plan.spaces_between_special_tokens,
+def _planned(request: GenerationRequest, plan: ParserPlan) -> GenerationRequest:
+    """Return a request whose reply its parsers can read."""
+    sampling = pb.SamplingParams()
+    sampling.CopyFrom(request.sampling)
+    sampling.ClearField("structured_outputs")
+    if plan.structured_outputs is not None:
+        sampling.structured_outputs.CopyFrom(plan.structured_outputs)
+    return replace(
+        request,
+        prompts=request.prompts if plan.prompt_token_ids is None else [TokenPrompt(plan.prompt_token_ids)],
+        sampling=sampling,
+        text=replace(
+            request.text,
+            skip_special_tokens=plan.skip_special_tokens,
+            spaces_between_special_tokens=plan.skip_special_tokens or plan.spaces_between_special_tokens,
+        ),
+        reasoning_parser_kwargs=plan.reasoning_parser_kwargs,
+        token_by_token=True,
+        plan=plan,
     )
-    if plan.structured_outputs is None:
-        request.sampling.ClearField("structured_outputs")
-    else:
-        request.sampling.structured_outputs.CopyFrom(plan.structured_outputs)
-    if plan.prompt_token_ids is not None:
-        request.prompts = [TokenPrompt(plan.prompt_token_ids)]
-    request.reasoning_parser_kwargs = plan.reasoning_parser_kwargs
-    request.token_by_token = True
-    request.plan = plan
 
 
 def _checked_ids(value: Any) -> list[int]:

@@ -16,6 +16,7 @@ from tokenwire.coordinator.api.fields.wire_values import checked_number, checked
 from tokenwire.coordinator.api.openai.chunk_encoder import ChunkOptions, CompletionChunks, with_prompt
 from tokenwire.coordinator.api.respond import EventStream, collect
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -123,7 +124,7 @@ class CompletionRequest(RequestFields):
         )
 
 
-def completion_routes(generation: GenerationService, api: ApiSettings) -> ApiRouter:
+def completion_routes(generation: GenerationService, models: ModelDirectory, api: ApiSettings) -> ApiRouter:
     """Return the completions route."""
     router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(COMPLETIONS_NOT_SERVED)
@@ -133,7 +134,7 @@ def completion_routes(generation: GenerationService, api: ApiSettings) -> ApiRou
         unsupported.check_body(body)
         body.check()
         headers = Headers.of(request)
-        prepared = await generation.prepare(body.to_generation(headers))
+        prepared = await generation.prepare(body.to_generation(headers), await models.wait_for(body.model))
         created = int(time.time())
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))

@@ -12,12 +12,15 @@ from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.openai.completions import COMPLETIONS_NOT_SERVED, CompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.parsing.message import ParserPlan
 from tokenwire.coordinator.parsing.settings import ParserSettings
 
 
-def render_routes(service: ChatService, generation: GenerationService, parsers: ParserSettings) -> ApiRouter:
+def render_routes(
+    service: ChatService, generation: GenerationService, models: ModelDirectory, parsers: ParserSettings
+) -> ApiRouter:
     """Return the routes, for debugging. They show prompts to all clients."""
     router = ApiRouter(accepts_transfers=True)
     unsupported_chat = UnsupportedFields(CHAT_NOT_SERVED)
@@ -34,7 +37,7 @@ def render_routes(service: ChatService, generation: GenerationService, parsers: 
         unsupported_completion.check_body(body)
         body.check()
         headers = Headers.of(request)
-        prepared = await generation.prepare(body.to_generation(headers))
+        prepared = await generation.prepare(body.to_generation(headers), await models.wait_for(body.model))
         return JSONResponse({**_rendered(generation, prepared), "parsing": None})
 
     return router

@@ -1,6 +1,7 @@
 """POST /v1/chat/completions/tokens: a chat whose prompt is ids; its messages are only compared to them."""
 
 import logging
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -11,11 +12,10 @@ from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields
 from tokenwire.coordinator.api.openai.chat import ChatService
 from tokenwire.coordinator.api.openai.chat_request import CHAT_NOT_SERVED, ChatCompletionRequest
 from tokenwire.coordinator.api.router import ApiRouter
-from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.prompts import prepare_prompt
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.parsing.message import ParserPlan
-from tokenwire.coordinator.types import GenerationRequest, TokenPrompt
+from tokenwire.coordinator.types import GenerationRequest, ServedModel, TokenPrompt
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -31,27 +31,23 @@ class ChatTokensRequest(ChatCompletionRequest):
     ) -> GenerationRequest:
         """Translate into a GenerationRequest as a chat, with the given prompt."""
         request = super().to_generation(id_prefix, headers, plan, api)
-        request.prompts = [TokenPrompt(self.tokens, "tokens")]
-        request.returns_ids = True
-        return request
+        return replace(request, prompts=[TokenPrompt(self.tokens, "tokens")], returns_ids=True)
 
 
 class RenderingCheck:
     """Counts prompts that differ from their rendered messages, which is normal with a token-exact history."""
 
-    def __init__(self, models: ModelDirectory, api: ApiSettings) -> None:
-        self._models = models
+    def __init__(self, api: ApiSettings) -> None:
         self._api = api
         self.prompts = 0
         """Number of prompts compared."""
         self.mismatches = 0
         """Number of prompts that differ."""
 
-    async def compare(self, body: ChatTokensRequest) -> None:
+    async def compare(self, body: ChatTokensRequest, model: ServedModel) -> None:
         """Compare a prompt to its messages. Messages that cannot be rendered count as different."""
         self.prompts += 1
         try:
-            model = await self._models.wait_for(body.model)
             rendered = (await prepare_prompt(body.prompt(self._api), model)).token_ids
         except InvalidRequest as error:
             self._differs(f"its messages cannot be rendered: {error}")
@@ -75,7 +71,7 @@ def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> ApiRo
     async def create_chat_completion_of_tokens(body: ChatTokensRequest, request: Request) -> Response:
         unsupported.check_body(body)
         call = await service.prepare(body, Headers.of(request))
-        await rendering.compare(body)
+        await rendering.compare(body, call.prepared.model)
         return await service.respond(call, request)
 
     return router

@@ -13,13 +13,14 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.generate_request import NOT_SERVED, GenerateRequest
 from tokenwire.coordinator.api.tokens.generate_response import GenerateChunks, ending_fields, generate_logprobs
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice
 from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.types import Usage
 
 
-def generate_routes(generation: GenerationService, api: ApiSettings) -> ApiRouter:
+def generate_routes(generation: GenerationService, models: ModelDirectory, api: ApiSettings) -> ApiRouter:
     """Return the route."""
     router = ApiRouter(accepts_transfers=True)
     unsupported = UnsupportedFields(NOT_SERVED, ("tools", "messages"))
@@ -31,7 +32,8 @@ def generate_routes(generation: GenerationService, api: ApiSettings) -> ApiRoute
         unsupported_params.check(body.sampling_params.model_extra)
         headers = Headers.of(request)
         response_id = headers.response_id("generate-tokens-", body.request_id)
-        prepared = await generation.prepare(body.to_generation(response_id, headers))
+        generation_request = body.to_generation(response_id, headers)
+        prepared = await generation.prepare(generation_request, await models.wait_for(body.model))
         if body.stream:
             return EventStream(generation, prepared, GenerateChunks(body, prepared, api.prompt_tokens_details))
         created = int(time.time())

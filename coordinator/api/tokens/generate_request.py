@@ -1,5 +1,6 @@
 """The body of /inference/v1/generate, and its translation to a GenerationRequest."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -64,11 +65,13 @@ class GenerateRequest(RequestModel):
         prompts = [TokenPrompt(self.token_ids, "token_ids")]
         request = self.sampling_params.to_generation(response_id, prompts, model=self.model, shows_text=self.shows_text)
         set_engine_fields(request.sampling, self.kv_transfer_params, self.ec_transfer_params)
-        request.priority = self.priority
-        request.cache_salt = self.cache_salt
-        request.conversation_id = headers.conversation_id
-        request.data_parallel_rank = headers.data_parallel_rank
-        request.reasoning_ended = self.reasoning_ended
-        if self.reasoning_parser_kwargs is not None:
-            request.reasoning_parser_kwargs = self.reasoning_parser_kwargs.model_dump()
-        return request
+        kwargs = self.reasoning_parser_kwargs
+        return replace(
+            request,
+            priority=self.priority,
+            cache_salt=self.cache_salt,
+            conversation_id=headers.conversation_id,
+            data_parallel_rank=headers.data_parallel_rank,
+            reasoning_ended=self.reasoning_ended,
+            reasoning_parser_kwargs=None if kwargs is None else kwargs.model_dump(),
+        )

@@ -25,9 +25,9 @@ def token_routes(
     """Return the routes of every contract."""
     router = ApiRouter()
     router.include(tokenize_routes(models, generation, api))
-    router.include(generate_routes(generation, api))
-    router.include(chat_tokens_routes(chat, RenderingCheck(models, api)))
-    router.include(sglang_routes(generation))
-    router.include(trl_routes(generation))
+    router.include(generate_routes(generation, models, api))
+    router.include(chat_tokens_routes(chat, RenderingCheck(api)))
+    router.include(sglang_routes(generation, models))
+    router.include(trl_routes(generation, models))
     router.include(abort_routes(aborts, api, authorization))
     return router

@@ -16,11 +16,12 @@ from tokenwire.coordinator.api.tokens.sglang_request import (
     SglangRequest,
 )
 from tokenwire.coordinator.api.tokens.sglang_response import SglangChoice, SglangChunks
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.output.collect import CollectedChoice
 
 
-def sglang_routes(generation: GenerationService) -> ApiRouter:
+def sglang_routes(generation: GenerationService, models: ModelDirectory) -> ApiRouter:
     """Return the routes. The list of a router's workers has one entry, this service, which routes to all workers."""
     router = ApiRouter()
     unsupported = UnsupportedFields(NOT_SERVED, HARMLESS)
@@ -35,7 +36,7 @@ def sglang_routes(generation: GenerationService) -> ApiRouter:
         conversation_id = headers.identifier("X-SMG-Routing-Key") or headers.conversation_id
         response_id = body.rid or headers.request_id or uuid.uuid4().hex
         prepared = await generation.prepare(
-            body.to_generation(response_id, conversation_id, headers.data_parallel_rank)
+            body.to_generation(response_id, conversation_id, headers.data_parallel_rank), await models.wait_for(None)
         )
         choices = [SglangChoice(body, prepared, index, response_id) for index in range(prepared.choices)]
         if body.stream:

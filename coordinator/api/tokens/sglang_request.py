@@ -1,5 +1,6 @@
 """The body of SGLang's /generate, and its translation to a GenerationRequest."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -103,11 +104,13 @@ class SglangRequest(RequestModel):
             scored = {"logprobs": top, "prompt_logprobs": top if self.scores_prompt else None}
             params = params.model_copy(update=scored)
         request = params.to_generation(response_id, self.prompts(), shows_text=True)
-        request.priority = -(self.priority or 0)  # higher priorities run first in SGLang, lower ones in vLLM
-        request.cache_salt = self.cache_salt
-        request.conversation_id = conversation_id
-        request.data_parallel_rank = rank
-        return request
+        return replace(
+            request,
+            priority=-(self.priority or 0),  # higher priorities run first in SGLang, lower ones in vLLM
+            cache_salt=self.cache_salt,
+            conversation_id=conversation_id,
+            data_parallel_rank=rank,
+        )
 
 
 def _missing(param: str) -> list[Prompt]:

@@ -11,11 +11,12 @@ from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
 from tokenwire.coordinator.api.tokens.trl_request import TrlChat, TrlGenerate, TrlSampling, TrlSequenceLogprobs
 from tokenwire.coordinator.api.tokens.trl_response import scored_arrays, scored_lists
+from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.types import Prompt
 
 
-def trl_routes(generation: GenerationService) -> ApiRouter:
+def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRouter:
     """Return the routes. Without the trailing slashes they would be other servers' routes."""
     router = ApiRouter()
     unsupported = unsupported_sampling_params()
@@ -31,7 +32,7 @@ def trl_routes(generation: GenerationService) -> ApiRouter:
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
         unsupported.check(params.model_extra)
-        prepared = await generation.prepare(params.to_generation(f"trl-{uuid.uuid4().hex}", prompts))
+        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), await models.wait_for(None))
         choices = await collect(generation, prepared, request)
         scored = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
@@ -43,7 +44,7 @@ def trl_routes(generation: GenerationService) -> ApiRouter:
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
-        prepared = await generation.prepare(body.to_generation(f"trl-{uuid.uuid4().hex}"))
+        prepared = await generation.prepare(body.to_generation(_new_id()), await models.wait_for(None))
         choices = await collect(generation, prepared, request)
         completions = [
             (choice.prefill.logprobs or [])[length:]
@@ -54,3 +55,7 @@ def trl_routes(generation: GenerationService) -> ApiRouter:
         return JSONResponse(scored_lists(completions))
 
     return router
+
+
+def _new_id() -> str:
+    return f"trl-{uuid.uuid4().hex}"

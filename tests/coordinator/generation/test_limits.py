@@ -21,14 +21,19 @@ def request(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> Generati
     return GenerationRequest("r", "digits", [], params, n=n, text=TextRules(stop=stop))
 
 
+def check(request: GenerationRequest) -> None:
+    """Check a request with its own sampling parameters."""
+    limits.check_request(request, request.sampling, MODEL)
+
+
 def test_ordinary_requests_pass() -> None:
     """The limits are inclusive."""
-    limits.check_request(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]), MODEL)
-    limits.check_request(request(stop=("a" * 4096,) * 4), MODEL)
-    limits.check_request(request(stop=("a" * 128,) * 128), MODEL)
-    limits.check_request(request(n=limits.MAX_N), MODEL)
-    limits.check_request(request(n=2, seed=2**63 - 2), MODEL)
-    limits.check_request(request(seed=2**63 - 1), MODEL)
+    check(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]))
+    check(request(stop=("a" * 4096,) * 4))
+    check(request(stop=("a" * 128,) * 128))
+    check(request(n=limits.MAX_N))
+    check(request(n=2, seed=2**63 - 2))
+    check(request(seed=2**63 - 1))
     limits.check_length(9, MODEL)
 
 
@@ -68,7 +73,7 @@ def test_ordinary_requests_pass() -> None:
 def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> None:
     """The first wrong parameter is in the error."""
     with pytest.raises(InvalidRequest) as caught:
-        limits.check_request(wrong, MODEL)
+        check(wrong)
 
     assert caught.value.param == param
 

@@ -2,72 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
+from tests.coordinator.generation.fakes import Fleet
 from tests.workers import accept
 from tokenwire.coordinator.auth.caller import Caller
-from tokenwire.coordinator.fleet.request_handle import NEW, Placement
 from tokenwire.coordinator.fleet.session import WorkerSession
-from tokenwire.coordinator.fleet.slots import SlotListener
-from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.output.collect import CollectedReply
-from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.stops import StopAutomaton
-from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, ServedModel, TextPrompt, TokenPrompt
+from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
 from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
-
-
-class Directory(ModelDirectory):
-    """A directory with one model."""
-
-    def __init__(self, model: ServedModel) -> None:
-        super().__init__(CoordinatorSettings(workers=("nowhere:1",)))
-        self._models = {"digits": model}
-
-
-class Part:
-    """A submission."""
-
-    def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement) -> None:
-        self.submit = submit
-        self.placement = placement
-        self.listeners = listeners
-        self.aborted = False
-
-    def abort(self) -> None:
-        """Record the abort."""
-        self.aborted = True
-
-    def explain(self) -> str:
-        """Return its name."""
-        return f"part {self.submit.request_id}"
-
-
-class Fleet:
-    """Takes a given number of submits."""
-
-    def __init__(self, capacity: int = 100) -> None:
-        self.parts: list[Part] = []
-        self._capacity = capacity
-
-    def check_open(self, model: str, adapter_id: int) -> None:
-        """Admit everything."""
-
-    def submit(
-        self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Part:
-        """Take a submit while there is capacity."""
-        if len(self.parts) == self._capacity:
-            raise Unavailable("no capacity")
-        self.parts.append(Part(submit, listeners, placement))
-        return self.parts[-1]
 
 
 def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
@@ -77,10 +30,10 @@ def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling
 
 async def test_prompts_of_every_kind_become_ids() -> None:
     """Messages go through the template, text through the tokenizer, ids are unchanged."""
-    generation = GenerationService(Fleet(), Directory(served_model()), token_history())
+    generation = GenerationService(Fleet(), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
-    prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])))
+    prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])), served_model())
 
     assert [list(prompt.token_ids) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
     assert (prepared.choices, prepared.prompt_tokens) == (3, 4)
@@ -90,15 +43,35 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     """The request overrides the model's config, which overrides the built-in defaults; stop ids are merged."""
     fleet = Fleet()
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
-    generation = GenerationService(fleet, Directory(model), token_history())
+    generation = GenerationService(fleet, token_history())
 
-    prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]))
+    prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]), model)
     await generation.start(prepared, CollectedReply(1), request_context())
 
     sampling = fleet.parts[0].submit.sampling_params
     assert (sampling.temperature, sampling.top_p, sampling.repetition_penalty) == (0.6, 0.5, 1.0)
     assert list(sampling.stop_token_ids) == [8, 7]
     assert sampling.max_tokens == 19
+
+
+async def test_preparing_a_request_does_not_change_it() -> None:
+    """The model's defaults and what the prompt says of reasoning are in the prepared request alone."""
+
+    class Plan(ScriptedPlan):
+        def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
+            return True
+
+    fleet = Fleet()
+    generation = GenerationService(fleet, token_history())
+    asked = replace(request(TokenPrompt([1]), top_k=5), plan=Plan([]))
+
+    prepared = await generation.prepare(asked, served_model(defaults={"stop_token_ids": [7]}))
+    await generation.start(prepared, CollectedReply(1), request_context())
+
+    assert asked == replace(request(TokenPrompt([1]), top_k=5), plan=asked.plan)
+    submit = fleet.parts[0].submit
+    assert (list(submit.sampling_params.stop_token_ids), submit.reasoning_ended) == ([7], True)
+    assert not prepared.sampling.HasField("max_tokens")
 
 
 async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +85,10 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
 
     monkeypatch.setattr("tokenwire.coordinator.text.stops.StopAutomaton", Counted)
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
-    await generation.start(await generation.prepare(wanted), CollectedReply(20), request_context())
+    await generation.start(await generation.prepare(wanted, served_model()), CollectedReply(20), request_context())
 
     listeners = [listener for part in fleet.parts for listener in part.listeners]
     assert [listener.step(list(ids("two three")), None) for listener in listeners] == [True] * 20
@@ -125,9 +98,9 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
 async def test_stop_strings_are_not_sent_to_workers() -> None:
     """The protocol has no field for them; the choice searches for them."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     reply = CollectedReply(1)
-    prepared = await generation.prepare(request(TokenPrompt([1]), stop=("three",)))
+    prepared = await generation.prepare(request(TokenPrompt([1]), stop=("three",)), served_model())
     await generation.start(prepared, reply, request_context())
 
     stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
@@ -141,9 +114,9 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
 async def test_choices_are_numbered_over_prompts_and_n() -> None:
     """Choice i of prompt p has index p * n + i."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     reply = CollectedReply(4)
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2))
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2), served_model())
     await generation.start(prepared, reply, request_context())
 
     tokens = iter(range(4))
@@ -158,8 +131,8 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
 async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
     fleet = Fleet(capacity=1)
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+    generation = GenerationService(fleet, token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
 
     with pytest.raises(Unavailable):
         await generation.start(prepared, CollectedReply(2), request_context())
@@ -170,29 +143,29 @@ async def test_a_part_without_a_worker_aborts_the_others() -> None:
 async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
     """One invalid prompt of many costs the workers nothing."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
 
     with pytest.raises(InvalidRequest, match="out of vocabulary"):
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])))
+        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])), served_model())
 
     assert fleet.parts == []
 
 
 async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
     """A minimum above the maximum before out-of-vocabulary ids, and after a prompt that is too long."""
-    generation = GenerationService(Fleet(), Directory(served_model()), token_history())
+    generation = GenerationService(Fleet(), token_history())
 
     for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
         with pytest.raises(InvalidRequest) as caught:
-            await generation.prepare(request(prompt, min_tokens=3, max_tokens=1))
+            await generation.prepare(request(prompt, min_tokens=3, max_tokens=1), served_model())
         assert caught.value.param == param
 
 
 async def test_aborting_a_request_aborts_its_parts() -> None:
     """All submissions are aborted together."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+    generation = GenerationService(fleet, token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
     run = await generation.start(prepared, CollectedReply(2), request_context())
 
     run.abort()
@@ -203,11 +176,11 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
 async def test_the_caller_is_passed_to_the_fleet() -> None:
     """Its tenant and least priority apply to every prompt, and it is charged for them; later ones join the first."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
 
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])))
+    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
     await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
@@ -219,9 +192,9 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
 async def test_workers_are_recorded_and_get_the_trace() -> None:
     """A resumed request has several; a worker's spans are part of the client's trace."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
-    prepared = await generation.prepare(request(TokenPrompt([1])))
+    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
     await generation.start(prepared, CollectedReply(1), request_context(record=record))
 
     (part,) = fleet.parts
@@ -234,8 +207,8 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
 async def test_a_caller_may_be_restricted_to_models() -> None:
     """It may use a model by any allowed name; else nothing runs."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1])))
+    generation = GenerationService(fleet, token_history())
+    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
 
     allowed, other = (request_context(caller=Caller(models=frozenset({name}))) for name in ("alias", "letters"))
     await generation.start(prepared, CollectedReply(1), allowed)
@@ -248,10 +221,10 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
 async def test_a_request_times_out() -> None:
     """The shorter of the client's timeout and the server's counts; what runs or is queued is aborted."""
     fleet = Fleet()
-    generation = GenerationService(fleet, Directory(served_model()), token_history(), timeout_s=60.0)
+    generation = GenerationService(fleet, token_history(), timeout_s=60.0)
     reply = CollectedReply(1)
 
-    prepared = await generation.prepare(request(TokenPrompt([1])))
+    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
     await generation.start(prepared, reply, request_context(), timeout_s=0.01)
 
     with pytest.raises(DeadlineExceeded, match="took longer"):
@@ -266,16 +239,16 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
         def check_open(self, model: str, adapter_id: int) -> None:
             raise Overloaded(f"no capacity for {model} {adapter_id}")
 
-    generation = GenerationService(Full(), Directory(served_model()), token_history())
+    generation = GenerationService(Full(), token_history())
 
     with pytest.raises(Overloaded, match="no capacity for digits 0"):
-        await generation.prepare(request(TokenPrompt([99])))
+        await generation.prepare(request(TokenPrompt([99])), served_model())
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
     """Neither while they are prepared nor while they are submitted."""
     fleet = Fleet(capacity=1000)
-    generation = GenerationService(fleet, Directory(served_model()), token_history())
+    generation = GenerationService(fleet, token_history())
     turns, sent_before_turns = 0, []
 
     async def stream() -> None:
@@ -286,7 +259,7 @@ async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
             await asyncio.sleep(0)
 
     streaming = asyncio.create_task(stream())
-    prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000))
+    prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000), served_model())
     turns_of_preparing = turns
     await generation.start(prepared, CollectedReply(1000), request_context())
     streaming.cancel()

@@ -11,23 +11,9 @@ from tests.coordinator.fakes import ids, served_model
 from tokenwire.coordinator.api.api_request import Headers
 from tokenwire.coordinator.api.tokens.chat_tokens import ChatTokensRequest, RenderingCheck
 from tokenwire.coordinator.output.settings import ApiSettings
-from tokenwire.coordinator.types import ServedModel, TokenPrompt
-from tokenwire.errors import NotFound
+from tokenwire.coordinator.types import TokenPrompt
 
 MESSAGES = [{"role": "user", "content": "one two"}]
-
-
-class Models:
-    """A directory with the model of digits."""
-
-    def __init__(self) -> None:
-        self.model = served_model()
-
-    async def wait_for(self, name: str | None) -> ServedModel:
-        """Return it."""
-        if name not in (None, "digits"):
-            raise NotFound("no such model")
-        return self.model
 
 
 def tokens_request(tokens: list[int], messages: Any = None, **body: Any) -> ChatTokensRequest:
@@ -38,7 +24,7 @@ def tokens_request(tokens: list[int], messages: Any = None, **body: Any) -> Chat
 @pytest.fixture
 def rendering() -> RenderingCheck:
     """A new check."""
-    return RenderingCheck(Models(), ApiSettings())  # type: ignore[arg-type]
+    return RenderingCheck(ApiSettings())
 
 
 @pytest.mark.parametrize("plan", [None, ScriptedPlan([], prompt_token_ids=[9])])
@@ -64,7 +50,7 @@ def test_the_ids_are_required(body: dict[str, Any]) -> None:
 )
 async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens: list[int], mismatches: int) -> None:
     """Prompts that differ from their rendered messages count once per request."""
-    await rendering.compare(tokens_request(list(tokens)))
+    await rendering.compare(tokens_request(list(tokens)), served_model())
 
     assert (rendering.prompts, rendering.mismatches) == (1, mismatches)
 
@@ -72,7 +58,7 @@ async def test_prompts_that_differ_are_counted(rendering: RenderingCheck, tokens
 async def test_a_mismatch_is_logged_at_debug_level(rendering: RenderingCheck, caplog: pytest.LogCaptureFixture) -> None:
     """With its position and without the text of the conversation."""
     with caplog.at_level(logging.DEBUG):
-        await rendering.compare(tokens_request(ids("one three")))  # type: ignore[arg-type]
+        await rendering.compare(tokens_request(ids("one three")), served_model())  # type: ignore[arg-type]
 
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG
@@ -81,6 +67,8 @@ async def test_a_mismatch_is_logged_at_debug_level(rendering: RenderingCheck, ca
 
 async def test_messages_that_cannot_be_rendered_differ(rendering: RenderingCheck) -> None:
     """The request continues with its ids."""
-    await rendering.compare(tokens_request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]))
+    await rendering.compare(
+        tokens_request([1], messages=[{"role": "user", "content": [{"type": "image_url"}]}]), served_model()
+    )
 
     assert rendering.mismatches == 1

@@ -23,7 +23,7 @@ def generate_chunks(usage_details: bool = False, sampling: dict[str, Any] | None
     """Return the chunks of two choices."""
     asked = GenerateRequest.model_validate({"token_ids": [1, 2], "sampling_params": sampling or {}, **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(), n=2)
-    prepared = PreparedRequest(request, served_model(), [PreparedPrompt([1, 2], None)])
+    prepared = PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)])
     return GenerateChunks(asked, prepared, usage_details)
 
 

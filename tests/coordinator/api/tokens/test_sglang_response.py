@@ -22,7 +22,9 @@ def sglang_choice(**body: Any) -> SglangChoice:
     """Return a choice at its start."""
     asked = SglangRequest.model_validate({"input_ids": [1, 2], **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams())
-    return SglangChoice(asked, PreparedRequest(request, served_model(), [PreparedPrompt([1, 2], None)]), 0, "id")
+    return SglangChoice(
+        asked, PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)]), 0, "id"
+    )
 
 
 @pytest.mark.parametrize(
