@@ -67,7 +67,9 @@ class Exchange:
 Route = Callable[[Exchange], Awaitable[None]]
 
 
-class _Server(HttpServer):
+class ServerWithoutSignals(HttpServer):
+    """A server in the process of the tests."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signal handling to pytest."""
@@ -111,7 +113,7 @@ async def serving(
         access_log=False,
         ssl_context_factory=None if context is None else lambda config, make: context,
     )
-    server = _Server(config, Readiness(), limits.head_timeout_s, drain_timeout_s=1)
+    server = ServerWithoutSignals(config, Readiness(), limits.head_timeout_s, drain_timeout_s=1)
     bound = bind("127.0.0.1", 0)
     running = asyncio.create_task(server.serve(sockets=[bound]))
     try:
@@ -253,3 +255,10 @@ async def connected_to(port: int, context: ssl.SSLContext | None = None) -> Asyn
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
         yield Client(connection) if context is None else TlsClient(connection, context)
+
+
+async def greet(exchange: Exchange) -> None:
+    """Respond."""
+    await exchange.begin()
+    exchange.connection.write(b"hello")
+    await exchange.end()

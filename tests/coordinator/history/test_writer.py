@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tokenwire.coordinator.history.digests import Transcript
-from tokenwire.coordinator.history.request_history import Destination, Message, RequestHistory
-from tokenwire.coordinator.history.store import MemoryStore
-from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.history.request_history import Message, RequestHistory
+from tokenwire.coordinator.history.turns import Ending
 from tokenwire.coordinator.history.writer import HistoryWriter
 from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.types import Finish, Prefill
@@ -92,25 +90,6 @@ async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
     history_writer.keep(0, shown)
 
     assert history.kept == [(shown, [5, 6, 7], "cut")]
-
-
-def test_choices_share_the_turn_of_their_prompt() -> None:
-    """The prompt of several choices is stored once."""
-
-    turns: list[Turn] = []
-
-    class Store(MemoryStore):
-        def put(self, keys: Sequence[bytes], turn: Turn) -> None:
-            turns.append(turn)
-
-    transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")
-    history = RequestHistory(None, Destination(Store(1, 1.0), transcript, None))
-    for text in "ab":
-        history.store([1, 2], [{"role": "assistant", "content": text}], [3], "token")
-
-    first, second = turns
-    assert first.parent is second.parent
-    assert list(first.all_ids()) == [1, 2, 3]
 
 
 async def test_unparsed_text_is_stored_once() -> None:

@@ -7,24 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import CLIENT, Authority, Pair
-from tests.coordinator.serving import Exchange, Reply, connected_to, serving
-from tokenwire.coordinator.http.bounded_protocol import ProtocolLimits
+from tests.coordinator.serving import Exchange, Reply, connected_to, greet, serving
 from tokenwire.coordinator.http.tls import HttpsSettings, https_context
 from tokenwire.errors import InvalidRequest
-
-
-@pytest.fixture
-def pair(authority: Authority, tmp_path: Path) -> Pair:
-    """A server's certificate."""
-    return authority.issue(tmp_path, "server", names=["127.0.0.1"])
-
-
-@pytest.fixture
-def https(pair: Pair) -> ssl.SSLContext:
-    """The files that the server uses."""
-    context = https_context(HttpsSettings(pair.cert, pair.key))
-    assert context is not None
-    return context
 
 
 def trust(authority: Authority) -> ssl.SSLContext:
@@ -32,14 +17,7 @@ def trust(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=authority.pem.decode())
 
 
-async def greet(exchange: Exchange) -> None:
-    """Respond."""
-    await exchange.begin()
-    exchange.connection.write(b"hello")
-    await exchange.end()
-
-
-async def ask(port: int, context: ssl.SSLContext) -> Reply:
+async def ask_over_tls(port: int, context: ssl.SSLContext) -> Reply:
     """Make one request on a new connection."""
     async with connected_to(port, context) as client:
         await client.send("/")
@@ -175,12 +153,12 @@ async def test_new_connections_get_the_new_certificate(
         await client.read_reply()
         new = following.issue(tmp_path / "next", "server", names=["127.0.0.1"])
         new.cert.rename(pair.cert)
-        assert (await ask(port, trust(authority))).body == b"hello"  # the key is still the old one
+        assert (await ask_over_tls(port, trust(authority))).body == b"hello"  # the key is still the old one
         new.key.rename(pair.key)
 
-        assert (await ask(port, trust(following))).body == b"hello"
+        assert (await ask_over_tls(port, trust(following))).body == b"hello"
         with pytest.raises(ssl.SSLCertVerificationError):
-            await ask(port, trust(authority))
+            await ask_over_tls(port, trust(authority))
         await client.send("/")
         assert (await client.read_reply()).body == b"hello"
 
@@ -196,7 +174,7 @@ async def test_clients_present_certificates_where_they_are_required(
     known.load_cert_chain(mine.cert, mine.key)
     context = https_context(HttpsSettings(pair.cert, pair.key, ca, ssl.CERT_REQUIRED))
     async with serving(greet, lent=True, context=context) as port:
-        assert (await ask(port, known)).body == b"hello"
+        assert (await ask_over_tls(port, known)).body == b"hello"
         assert await refuses(port, trust(authority))
         Authority("others").write(ca)
         assert await refuses(port, known)
@@ -220,13 +198,3 @@ def test_a_key_may_be_in_the_file_of_its_certificate(pair: Pair, tmp_path: Path)
     (both := tmp_path / "both.pem").write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
 
     assert https_context(HttpsSettings(both)) is not None
-
-
-@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
-async def test_a_handshake_that_never_ends_is_cut(https: ssl.SSLContext, begun: bytes) -> None:
-    """By the timeout for headers, not the event loop's default."""
-    limits = ProtocolLimits(head_timeout_s=0.05)
-    async with serving(greet, lent=True, limits=limits, context=https) as port, connected_to(port) as client:
-        await client.send_raw(begun)
-
-        assert await client.at_end()

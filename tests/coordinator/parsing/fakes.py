@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
-from tokenwire.coordinator.parsing.message import MessageDelta
+from tokenwire.coordinator.parsing.message import MessageDelta, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import ParsedToolCall
+
+FIRST, SECOND = ToolCallDelta(0, "1", "a"), ToolCallDelta(1, "2", "b")
+"""The beginnings of two calls."""
 
 
 class ScriptedRawParser:

@@ -2,13 +2,12 @@
 
 import pytest
 
-from tests.coordinator.parsing.fakes import ScriptedRawParser
+from tests.coordinator.parsing.fakes import FIRST, SECOND, ScriptedRawParser
 from tokenwire.coordinator.parsing.choice_parser import ChoiceParser
-from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta, merge
+from tokenwire.coordinator.parsing.message import MessageDelta, ParsedMessage, ParserFailed, ToolCallDelta
 from tokenwire.coordinator.parsing.rules import MessageRules, ParsedToolCall
 
 CALLS = (ParsedToolCall("1", "a", "{}"), ParsedToolCall("2", "b", "{}"))
-FIRST, SECOND = ToolCallDelta(0, "1", "a"), ToolCallDelta(1, "2", "b")
 AUTO = MessageRules("auto", parses_tools=True)
 
 
@@ -66,29 +65,6 @@ def test_a_failing_parser_is_named() -> None:
         parser(ScriptedRawParser()).full("", [], "stop")
     with pytest.raises(ParserFailed, match="KeyError"):
         parser(ScriptedRawParser()).reasoning_tokens([])
-
-
-def test_deltas_have_openais_format() -> None:
-    """Absent parts are omitted."""
-    call = ToolCallDelta(0, arguments="{")
-    assert MessageDelta(content="c").as_dict() == {"content": "c"}
-    assert MessageDelta(reasoning="r", tool_calls=(FIRST, call)).as_dict() == {
-        "reasoning": "r",
-        "tool_calls": [
-            {"id": "1", "type": "function", "index": 0, "function": {"name": "a"}},
-            {"index": 0, "function": {"arguments": "{"}},
-        ],
-    }
-
-
-def test_deltas_merge() -> None:
-    """Texts are joined, and so are arguments of the same call; a new call stays separate."""
-    one = MessageDelta("a", None, (FIRST,))
-    other = MessageDelta("b", "r", (ToolCallDelta(0, arguments="{"), ToolCallDelta(0, arguments="}"), SECOND))
-    assert merge(one, other) == MessageDelta("ab", "r", (ToolCallDelta(0, "1", "a", "{}"), SECOND))
-    assert merge(None, one) is one
-    assert merge(one, None) is one
-    assert merge(None, None) is None
 
 
 def test_unpaired_surrogates_are_escaped() -> None:

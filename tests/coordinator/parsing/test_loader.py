@@ -1,18 +1,11 @@
 """Loading parsers: imports only if configured, and errors for missing packages and unknown names."""
 
-import base64
-import json
-import os
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from tokenwire.coordinator.parsing import grammar
-from tokenwire.coordinator.parsing.folders import folder_of, harmony_vocabulary, tiktoken_file
 from tokenwire.coordinator.parsing.loader import import_parsers, load_parsers
 from tokenwire.coordinator.parsing.message import ParserUnusable
 from tokenwire.coordinator.parsing.rules import NoParsers
@@ -73,71 +66,3 @@ def test_validation_stops_at_the_first_invalid_message() -> None:
         FailFastChatRequest.model_validate({"messages": [{}] * 500, "tools": [{}] * 500})
 
     assert wrong.value.error_count() < 30
-
-
-def test_files_are_written_inside_their_folder() -> None:
-    """A worker's file names cannot lead out of it, and the folder is removed."""
-    with folder_of({"a/b.jinja": b"x"}) as folder:
-        assert os.path.exists(f"{folder}/a/b.jinja")
-    assert not os.path.exists(folder)
-    with pytest.raises(ParserUnusable, match="outside"), folder_of({"../x": b""}):
-        pass
-
-
-def test_vocabularies_become_tiktoken_files() -> None:
-    """Bytes in base64, by rank."""
-    tokenizer = json.dumps({"model": {"vocab": {"Ġa": 1, "Ã©": 0}}}).encode()
-    expected = [base64.b64encode("é".encode()) + b" 0", base64.b64encode(b" a") + b" 1", b""]
-    assert tiktoken_file(tokenizer).split(b"\n") == expected
-    with harmony_vocabulary({"tokenizer.json": tokenizer}):
-        folder = os.environ["TIKTOKEN_ENCODINGS_BASE"]
-        assert os.path.exists(f"{folder}/o200k_base.tiktoken")
-    assert os.environ.get("TIKTOKEN_ENCODINGS_BASE") != folder
-
-
-@pytest.mark.parametrize(
-    ("fields", "kind", "value"),
-    [
-        ({"json": {"type": "object"}}, "json_schema", '{"type": "object"}'),
-        ({"json": "{}"}, "json_schema", "{}"),
-        ({"regex": "a+"}, "regex", "a+"),
-        ({"grammar": "root ::= x"}, "grammar", "root ::= x"),
-        ({"json_object": True}, "json_object", True),
-        ({"structural_tag": "{}"}, "structural_tag", "{}"),
-    ],
-)
-def test_grammars_are_converted_to_the_protocol(fields: dict[str, Any], kind: str, value: object) -> None:
-    """Every kind, with its options."""
-    message = grammar.to_wire(_params(**fields, whitespace_pattern=" ?"))
-    assert message.WhichOneof("constraint") == kind
-    assert getattr(message, kind) == value
-    assert message.whitespace_pattern == " ?"
-
-
-def test_choices_are_converted_to_the_protocol() -> None:
-    """As a list of texts."""
-    message = grammar.to_wire(_params(choice=["a", "b"]))
-    assert list(message.choice.values) == ["a", "b"]
-    assert not message.HasField("whitespace_pattern")
-
-
-@pytest.mark.parametrize(
-    ("facts", "settings", "kind"),
-    [
-        (ModelFacts(), ParserSettings("hermes"), None),
-        (ModelFacts(), ParserSettings(None, "openai_gptoss"), "gpt_oss"),
-        (ModelFacts(), ParserSettings("kimi_k2"), "kimi_k2"),
-        (ModelFacts(model_type="other"), ParserSettings("openai"), "other"),
-    ],
-)
-def test_parsers_imply_the_model_type_if_it_is_unknown(
-    facts: ModelFacts, settings: ParserSettings, kind: str | None
-) -> None:
-    """The model's own type takes precedence."""
-    assert facts.kind(settings) == kind
-
-
-def _params(**fields: Any) -> Any:
-    names = ("json", "regex", "choice", "grammar", "json_object", "structural_tag", "whitespace_pattern")
-    flags = {"disable_any_whitespace": False, "disable_additional_properties": False}
-    return SimpleNamespace(**{**dict.fromkeys(names), **flags, **fields})

@@ -1,26 +1,14 @@
 """The tokenizer is built from files, exact about special tokens, and does not block the event loop."""
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.coordinator.text import tiny
+from tests.coordinator.text.tiny import BACKEND, byte_level_with
 from tokenwire.coordinator.text.tokenizer import INLINE_CHARS, Tokenizer
 from tokenwire.errors import InvalidRequest
-
-BACKEND = tiny.byte_level().backend.to_str()
-
-
-def build(config: dict[str, Any] | None = None, **files: str) -> Tokenizer:
-    """Build the small byte-level tokenizer with a config and more files, with dots as two underscores."""
-    contents = {name.replace("__", "."): text.encode() for name, text in files.items()}
-    contents.setdefault("tokenizer.json", BACKEND.encode())
-    if config is not None:
-        contents["tokenizer_config.json"] = json.dumps(config).encode()
-    return Tokenizer.from_files(contents)
 
 
 def test_ids_and_text_of_the_embedded_model(smollm2: Tokenizer) -> None:
@@ -75,54 +63,10 @@ def test_a_directory_equals_its_files(tmp_path: Path) -> None:
 
 def test_templates_may_be_text_or_a_list_by_name() -> None:
     """The config's template is a text or has a name; there may be none."""
-    assert build({"chat_template": "x"}).chat_template == "x"
+    assert byte_level_with({"chat_template": "x"}).chat_template == "x"
     named = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]
-    assert build({"chat_template": named}).chat_template == {"default": "d", "tool_use": "t"}
-    assert build().chat_template is None
-
-
-def test_special_tokens_are_texts_in_the_order_of_templates() -> None:
-    """Tokens may be texts, objects or null; the model's own names are included."""
-    config = {
-        "image_token": "<tool>",
-        "eos_token": {"__type": "AddedToken", "content": "<end>", "lstrip": False},
-        "bos_token": "<tool>",
-        "unk_token": None,
-        "extra_special_tokens": {"audio_token": "<end>"},
-        "add_bos_token": True,
-    }
-    special = build(config).special_tokens
-    assert list(special.items()) == [
-        ("bos_token", "<tool>"),
-        ("eos_token", "<end>"),
-        ("image_token", "<tool>"),
-        ("audio_token", "<end>"),
-    ]
-
-
-def test_the_legacy_map_counts_only_without_added_tokens() -> None:
-    """special_tokens_map.json overrides an old config, and is ignored with a newer one, as in transformers."""
-    legacy = '{"eos_token": {"content": "<end>"}}'
-    assert build({"eos_token": "<tool>"}, special_tokens_map__json=legacy).special_tokens == {"eos_token": "<end>"}
-    newer = {"eos_token": "<tool>", "added_tokens_decoder": {}}
-    assert build(newer, special_tokens_map__json=legacy).special_tokens == {"eos_token": "<tool>"}
-
-
-def test_tokens_only_in_the_config_are_added() -> None:
-    """Tokens missing from tokenizer.json get the next ids, in the order of the config's, special ones skipped."""
-    config = {
-        "added_tokens_decoder": {
-            "259": {"content": "<b>", "special": False},
-            "258": {"content": "<a>", "special": True},
-        },
-        "additional_special_tokens": ["<c>", "<end>"],
-        "eos_token": "<b>",
-    }
-    tokenizer = build(config)
-    assert [tokenizer.added_token_ids.get(i) for i in range(256, 262)] == ["<tool>", "<end>", "<a>", "<b>", "<c>", None]
-    ids = tokenizer.encode("x<a><b><c><tool>", False)
-    assert ids[1:] == [258, 259, 260, 256]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "x<tool>"
+    assert byte_level_with({"chat_template": named}).chat_template == {"default": "d", "tool_use": "t"}
+    assert byte_level_with().chat_template is None
 
 
 def test_truncation_and_padding_of_the_file_are_off() -> None:
@@ -130,7 +74,7 @@ def test_truncation_and_padding_of_the_file_are_off() -> None:
     backend = tiny.byte_level().backend
     backend.enable_truncation(3)
     backend.enable_padding(length=50)
-    tokenizer = build(tokenizer__json=backend.to_str())
+    tokenizer = byte_level_with(tokenizer__json=backend.to_str())
     assert len(tokenizer.encode("hello", False)) == 5
 
 

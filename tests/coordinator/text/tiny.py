@@ -1,5 +1,8 @@
 """Tokenizers small enough to build in a test, one for each kind of decoder."""
 
+import json
+from typing import Any
+
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenwire.coordinator.text.tokenizer import Tokenizer as TextTokenizer
@@ -46,3 +49,15 @@ def token_id(tokenizer: TextTokenizer, token: str) -> int:
 def from_backend(backend: Tokenizer) -> TextTokenizer:
     """Build a Tokenizer from the backend's serialized file."""
     return TextTokenizer.from_files({"tokenizer.json": backend.to_str().encode()})
+
+
+BACKEND = byte_level().backend.to_str()
+
+
+def byte_level_with(config: dict[str, Any] | None = None, **files: str) -> TextTokenizer:
+    """Build the small byte-level tokenizer with a config and more files, with dots as two underscores."""
+    contents = {name.replace("__", "."): text.encode() for name, text in files.items()}
+    contents.setdefault("tokenizer.json", BACKEND.encode())
+    if config is not None:
+        contents["tokenizer_config.json"] = json.dumps(config).encode()
+    return TextTokenizer.from_files(contents)

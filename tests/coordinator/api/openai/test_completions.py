@@ -80,17 +80,17 @@ def test_absent_max_tokens_are_sixteen() -> None:
     assert (scored.scores_only, sampling.max_tokens, sampling.prompt_logprobs) == (True, 1, 2)
 
 
-async def test_a_stream_joins_to_the_whole_completion(tmp_path: Path) -> None:
+async def test_a_stream_joins_to_the_full_completion(tmp_path: Path) -> None:
     """For every prompt, with its echo."""
     asked = {"prompt": ["Hi", "Ho"], "max_tokens": 4, "temperature": 0, "echo": True}
     async with served(tmp_path) as client:
-        whole = (await client.post("/v1/completions", json=asked)).json()
+        full = (await client.post("/v1/completions", json=asked)).json()
         stream = await client.post("/v1/completions", json={**asked, "stream": True})
 
     texts = ["", ""]
     for event in stream.text.split("\n\n")[:-2]:
         (chunk,) = json.loads(event.removeprefix("data: "))["choices"]
         texts[chunk["index"]] += chunk["text"]
-    assert texts == [choice["text"] for choice in whole["choices"]]
+    assert texts == [choice["text"] for choice in full["choices"]]
     assert [text[:2] for text in texts] == ["Hi", "Ho"]
-    assert whole["usage"]["completion_tokens"] == 8
+    assert full["usage"]["completion_tokens"] == 8

@@ -9,18 +9,18 @@ from tests.coordinator.api.applications import served
 ASKED: dict[str, Any] = {"input": "Hi", "max_output_tokens": 6, "temperature": 0}
 
 
-async def test_a_stream_ends_with_the_whole_response(tmp_path: Path) -> None:
+async def test_a_stream_ends_with_the_full_response(tmp_path: Path) -> None:
     """The same text, status and usage."""
     async with served(tmp_path) as client:
-        whole = (await client.post("/v1/responses", json=ASKED)).json()
+        full = (await client.post("/v1/responses", json=ASKED)).json()
         stream = await client.post("/v1/responses", json={**ASKED, "stream": True})
 
     last = stream.text.split("\n\n")[-2].partition("data: ")[2]
     streamed = json.loads(last)["response"]
-    assert streamed["output"][0]["content"] == whole["output"][0]["content"]
-    assert (streamed["status"], whole["status"]) == ("incomplete", "incomplete")
-    assert streamed["usage"]["output_tokens"] == whole["usage"]["output_tokens"] == 6
-    assert whole["id"].startswith("resp_")
+    assert streamed["output"][0]["content"] == full["output"][0]["content"]
+    assert (streamed["status"], full["status"]) == ("incomplete", "incomplete")
+    assert streamed["usage"]["output_tokens"] == full["usage"]["output_tokens"] == 6
+    assert full["id"].startswith("resp_")
 
 
 async def test_a_header_names_tools_that_are_left_out(tmp_path: Path) -> None:

@@ -1,23 +1,15 @@
 """Chat templates render as in transformers, and return the template's own errors."""
 
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from tests.coordinator.text.template import conversations
+from tests.coordinator.text.template.bounded import render_bounded
+from tests.coordinator.text.template.rendering import ECHO, HELLO, render_messages
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
-from tokenwire.coordinator.text.template.jinja import compile_template
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.errors import InvalidRequest
-
-HELLO = [{"role": "user", "content": "hi"}]
-ECHO = "{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}"
-
-
-def render(source: str, messages: list[dict[str, Any]] | None = None, **options: Any) -> str:
-    """Render a template for messages."""
-    return ChatTemplate(source, {"bos_token": "<s>"}).render(HELLO if messages is None else messages, **options)
 
 
 def test_the_embedded_model(smollm2: Tokenizer) -> None:
@@ -29,39 +21,13 @@ def test_the_embedded_model(smollm2: Tokenizer) -> None:
     )
 
 
-def test_blocks_are_trimmed() -> None:
-    """The newline after a block and the blanks before it are removed."""
-    assert render("{% if true %}\n  a\n    {% endif %}\nb\n") == "  a\nb"
-
-
-def test_loop_controls_and_generation_blocks() -> None:
-    """break, continue and generation blocks work; variables set in a generation block are local to it."""
-    skip_one, stop_at_three = "{% if i == 1 %}{% continue %}{% endif %}", "{% if i == 3 %}{% break %}{% endif %}"
-    assert render("{% for i in range(5) %}" + skip_one + stop_at_three + "{{ i }}{% endfor %}") == "02"
-    marked = "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{{ messages[0].content }}{% endgeneration %}{{ x }}"
-    assert render(marked) == "2hi1"
-
-
-def test_json_is_not_html() -> None:
-    """tojson does not escape characters and accepts json.dumps's options."""
-    tools = conversations.TOOLS
-    assert "\"Weather of a <city> & more: 'ünïcode'\"" in render("{{ tools | tojson }}", tools=tools)
-    assert render('{{ {"b": 1, "a": [1]} | tojson(indent=1, sort_keys=true) }}') == '{\n "a": [\n  1\n ],\n "b": 1\n}'
-    assert render('{{ "é" | tojson(ensure_ascii=true) }}') == '"\\u00e9"'
-
-
-def test_templates_have_the_date() -> None:
-    """strftime_now formats the current time."""
-    assert render("{{ strftime_now('%Y') }}") in {str(datetime.now().year), str(datetime.now().year - 1)}
-
-
 def test_special_tokens_and_options_are_variables() -> None:
     """Templates get special tokens, documents and options; an option may replace a token; unknown ones are dropped."""
-    assert render("{{ bos_token }}{{ thinking }}", thinking=True, unknown=1) == "<s>True"
-    assert render("{{ bos_token }}", bos_token="<other>") == "<other>"
-    assert render("{{ documents[0].title }}", documents=[{"title": "t"}]) == "t"
-    assert render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}") == "TrueTrueTrue"
-    assert render("{{ pad_token is defined }}") == "False"
+    assert render_messages("{{ bos_token }}{{ thinking }}", thinking=True, unknown=1) == "<s>True"
+    assert render_messages("{{ bos_token }}", bos_token="<other>") == "<other>"
+    assert render_messages("{{ documents[0].title }}", documents=[{"title": "t"}]) == "t"
+    assert render_messages("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}") == "TrueTrueTrue"
+    assert render_messages("{{ pad_token is defined }}") == "False"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +46,7 @@ def test_special_tokens_and_options_are_variables() -> None:
 def test_errors_are_returned_to_the_client(source: str, message: str) -> None:
     """Any error in a template becomes InvalidRequest with the template's message."""
     with pytest.raises(InvalidRequest, match=message):
-        render(source)
-
-
-def test_a_syntax_error_is_detected_at_once() -> None:
-    """A template that does not parse is refused before any request, with the line number."""
-    with pytest.raises(InvalidRequest, match=r"does not parse: .*line 2"):
-        ChatTemplate("a\n{% if %}", {})
+        render_messages(source)
 
 
 def test_a_missing_template_says_what_to_do() -> None:
@@ -111,23 +71,13 @@ def test_the_content_format_may_be_configured() -> None:
     assert ChatTemplate(ECHO, {}, "openai").render_messages(HELLO) == "[user|[{'type': 'text', 'text': 'hi'}]]"
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [(name, "openai") for name in ("parts", "parts by key", "sliced", "alias", "filtered", "content variable", "macro")]
-    + [(name, "string") for name in ("plain", "loop over something else", "unclear assignment", "index")],
-)
-def test_content_format_is_detected_from_the_template(name: str, expected: str) -> None:
-    """Templates that loop over content expect parts."""
-    assert compile_template(conversations.TEMPLATES[name]).content_format == expected
-
-
 @pytest.mark.parametrize("final", ["one, two, ", "one", "", " padded\n"])
 @pytest.mark.parametrize("trim", [False, True])
 def test_a_message_can_be_continued(final: str, trim: bool) -> None:
     """The prompt ends with the final message's last character, or with its last word if the template trims."""
     source = "{% for m in messages %}<{{ m.role }}>{{ m.content" + (" | trim" if trim else "") + " }}</>\n{% endfor %}"
     messages = [*HELLO, {"role": "assistant", "content": final}]
-    text = render(source, messages, add_generation_prompt=False, continue_final_message=True)
+    text = render_messages(source, messages, add_generation_prompt=False, continue_final_message=True)
     assert text == "<user>hi</>\n<assistant>" + (final.strip() if trim else final)
     assert messages[-1]["content"] == final
 
@@ -136,7 +86,7 @@ def test_a_message_of_parts_can_be_continued() -> None:
     """In the openai format the last text part is continued."""
     messages = [{"role": "assistant", "content": [{"type": "text", "text": "a "}, {"type": "image"}]}]
     source = "{% for p in messages[0].content %}{{ p.text }}{% endfor %}|end"
-    assert render(source, messages, add_generation_prompt=False, continue_final_message=True) == "a "
+    assert render_messages(source, messages, add_generation_prompt=False, continue_final_message=True) == "a "
 
 
 @pytest.mark.parametrize(
@@ -152,7 +102,7 @@ def test_a_message_of_parts_can_be_continued() -> None:
 def test_invalid_requests_are_refused(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
     """The error names the field that no template could render."""
     with pytest.raises(InvalidRequest) as caught:
-        render(source, messages, **options)
+        render_messages(source, messages, **options)
     assert caught.value.param == param
 
 
@@ -161,11 +111,11 @@ def test_a_message_without_text_cannot_be_continued(content: Any) -> None:
     """Nor can one that the template omits."""
     options = {"add_generation_prompt": False, "continue_final_message": True}
     with pytest.raises(InvalidRequest, match="no text"):
-        render(ECHO, [{"role": "assistant", "content": content}], **options)
+        render_messages(ECHO, [{"role": "assistant", "content": content}], **options)
     with pytest.raises(InvalidRequest, match="does not use content"):
-        render("{{ messages[0].role }}", HELLO, **options)
+        render_messages("{{ messages[0].role }}", HELLO, **options)
     with pytest.raises(InvalidRequest, match="drops or changes"):
-        render("{{ messages[0].content | length }}", HELLO, **options)
+        render_messages("{{ messages[0].content | length }}", HELLO, **options)
 
 
 def test_developer_messages_become_system_messages_if_unsupported() -> None:
@@ -175,9 +125,9 @@ def test_developer_messages_become_system_messages_if_unsupported() -> None:
         *HELLO,
         {"role": "developer", "content": "d", "tools": None},
     ]
-    assert render(ECHO, messages) == "[system|s\n\nd][user|hi]"
-    assert render(ECHO + "{# 'developer' #}", messages) == "[system|s][user|hi][developer|d]"
-    assert render(ECHO, [messages[2], *HELLO]) == "[system|d][user|hi]"
+    assert render_messages(ECHO, messages) == "[system|s\n\nd][user|hi]"
+    assert render_messages(ECHO + "{# 'developer' #}", messages) == "[system|s][user|hi][developer|d]"
+    assert render_messages(ECHO, [messages[2], *HELLO]) == "[system|d][user|hi]"
 
 
 @pytest.mark.npm
@@ -189,3 +139,10 @@ def test_real_templates_render_conversations(npm_tokenizer: Tokenizer) -> None:
     text = template.render_messages(conversations.TALK, add_generation_prompt=True)
     assert "Be brief." in text
     assert "1+1?" in text
+
+
+def test_an_error_message_is_truncated() -> None:
+    """A template cannot make it longer than the limit of messages."""
+    with pytest.raises(InvalidRequest) as caught:
+        render_bounded("{{ raise_exception('x' * 1000000) }}")
+    assert len(caught.value.message) < 10_000

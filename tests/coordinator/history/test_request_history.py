@@ -1,10 +1,16 @@
-"""Continued replies and merged messages, across all modules of the history."""
+"""What a request reuses of its conversation and adds to it: continued replies and merged messages."""
+
+from collections.abc import Sequence
 
 import pytest
 
 from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
+from tokenwire.coordinator.history.digests import Transcript
+from tokenwire.coordinator.history.request_history import Destination, RequestHistory
+from tokenwire.coordinator.history.store import MemoryStore
+from tokenwire.coordinator.history.turns import Turn
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.types import ServedModel
 
@@ -182,3 +188,22 @@ async def test_a_clients_own_reasoning_must_stay_after_a_stored_turn(model: Serv
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, first)):
         messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No", "reasoning": reasoning}]
         assert (await Dialogue(model, dialogue.history, messages=messages).ask(USER)).reused == expected
+
+
+def test_choices_share_the_turn_of_their_prompt() -> None:
+    """The prompt of several choices is stored once."""
+
+    turns: list[Turn] = []
+
+    class Store(MemoryStore):
+        def put(self, keys: Sequence[bytes], turn: Turn) -> None:
+            turns.append(turn)
+
+    transcript = Transcript(b"", [{"role": "user", "content": "One?"}], "string")
+    history = RequestHistory(None, Destination(Store(1, 1.0), transcript, None))
+    for text in "ab":
+        history.store([1, 2], [{"role": "assistant", "content": text}], [3], "token")
+
+    first, second = turns
+    assert first.parent is second.parent
+    assert list(first.all_ids()) == [1, 2, 3]

@@ -1,0 +1,67 @@
+"""Settings of a coordinator that contradict each other are refused at its start."""
+
+from pathlib import Path
+
+import pytest
+
+from tokenwire.cli.click_options import build
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import AuthSettings
+from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.settings import CoordinatorSettings, TemplateSettings
+from tokenwire.errors import InvalidRequest
+
+WORKER = {"--worker": ("x:1",)}
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [((), "at least one worker"), (("nowhere",), "nowhere"), (("http://x:1",), "needs --tokenizer")],
+)
+def test_workers_are_addresses(workers: tuple[str, ...], words: str) -> None:
+    """Plain vLLM servers do not send their tokenizer."""
+    with pytest.raises(InvalidRequest) as refused:
+        CoordinatorSettings(workers)
+    assert words in refused.value.message
+
+
+def test_a_plain_vllm_server_has_its_tokenizer_here(tmp_path: Path) -> None:
+    """In a folder."""
+    assert CoordinatorSettings(("http://x:1",), tokenizer=tmp_path).tokenizer == tmp_path
+
+
+@pytest.mark.parametrize("routes", [{"rl_routes": True}, {"lora_routes": True}])
+def test_admin_routes_next_to_api_keys_need_a_key_of_their_own(tmp_path: Path, routes: dict[str, bool]) -> None:
+    """Every tenant could change the weights otherwise."""
+    (keys := tmp_path / "keys").write_text("tenant sesame\n")
+
+    with pytest.raises(InvalidRequest, match="--admin-key-file"):
+        CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=AdminSettings(**routes))  # type: ignore[arg-type]
+    guarded = AdminSettings(admin_key=AdminKey("open"), **routes)
+    assert CoordinatorSettings(("x:1",), auth=AuthSettings(keys), admin=guarded).admin is guarded
+
+
+def test_a_template_is_a_file_or_its_text(tmp_path: Path) -> None:
+    """Text has a brace; a file that cannot be read is named with the reason."""
+    (path := tmp_path / "own.jinja").write_text("{{ messages }}")
+
+    for given in (str(path), "{{ messages }}"):
+        assert build(TemplateSettings, {"--chat-template": given}).source == "{{ messages }}"
+    with pytest.raises(InvalidRequest, match="cannot read /nowhere: No such file"):
+        build(TemplateSettings, {"--chat-template": "/nowhere"})
+
+
+@pytest.mark.parametrize(("given", "words"), [("{", "is not JSON"), ("[1]", "must be a JSON object")])
+def test_template_variables_are_a_json_object(given: str, words: str) -> None:
+    """No text is an empty one."""
+    name = "--default-chat-template-kwargs"
+
+    assert build(TemplateSettings, {name: '{"a": 1}'}).default_kwargs == {"a": 1}
+    assert build(TemplateSettings, {name: ""}).default_kwargs == {}
+    with pytest.raises(InvalidRequest, match=words):
+        build(TemplateSettings, {name: given})
+
+
+def test_allowed_hosts_are_lower_case() -> None:
+    """Names of hosts are compared without case."""
+    assert build(CoordinatorSettings, {**WORKER, "--allowed-host": ("LLM.example",)}).allowed_hosts == ("llm.example",)
