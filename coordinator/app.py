@@ -50,7 +50,6 @@ from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
 from tokenwire.coordinator.observability.metrics.metrics import Metrics
 from tokenwire.coordinator.observability.metrics.relay import Relay
-from tokenwire.coordinator.observability.observers import Observers
 from tokenwire.coordinator.observability.record import RequestListener
 from tokenwire.coordinator.observability.request_log import RequestLog
 from tokenwire.coordinator.observability.siblings import Siblings
@@ -61,6 +60,35 @@ from tokenwire.peer_auth.client import ChannelFactory
 
 if TYPE_CHECKING:
     from tokenwire.coordinator.observability.tracing import Tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """What counts requests and the fleet of this process, and shares it with the processes of the same port."""
+
+    metrics: Metrics
+    siblings: Siblings
+    traffic: TrafficSamples | None
+    """Samples for the status page; None without one."""
+
+    def listeners(self) -> list[RequestListener]:
+        """Return those that count requests."""
+        listeners = (self.metrics.requests, self.metrics.tenants, self.traffic)
+        return [listener for listener in listeners if listener is not None]
+
+    async def start(self) -> None:
+        """Start timers, and serve the sibling processes."""
+        self.metrics.start()
+        if self.traffic is not None:
+            self.traffic.start()
+        await self.siblings.start()
+
+    async def stop(self) -> None:
+        """Stop all."""
+        await self.siblings.stop()
+        if self.traffic is not None:
+            self.traffic.stop()
+        self.metrics.stop()
 
 
 @dataclass(frozen=True, slots=True)

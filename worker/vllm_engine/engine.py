@@ -24,9 +24,8 @@ from tokenwire.worker.engine.interface import Sequence, Step
 from tokenwire.worker.vllm_engine.admin_methods import VllmAdmin, lora_request
 from tokenwire.worker.vllm_engine.arguments import parse_engine_args
 from tokenwire.worker.vllm_engine.background import Background
-from tokenwire.worker.vllm_engine.capabilities import check_engine_safety, engine_capabilities
+from tokenwire.worker.vllm_engine.capabilities import check_engine_safety, engine_capabilities, engine_configuration
 from tokenwire.worker.vllm_engine.child_processes import kill_children, shield_children_from_ctrl_c
-from tokenwire.worker.vllm_engine.configuration import engine_configuration
 from tokenwire.worker.vllm_engine.core_driver import CoreDriver, missing_internals
 from tokenwire.worker.vllm_engine.driver import Driver, VllmRequest
 from tokenwire.worker.vllm_engine.errors import vllm_errors

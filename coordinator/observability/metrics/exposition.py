@@ -1,12 +1,12 @@
 """The response of `/metrics`: this process merged with its siblings, and the metrics relayed from workers."""
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from tokenwire.coordinator.observability.metrics.families import dumped, loaded
 from tokenwire.coordinator.observability.metrics.merge import merged
 from tokenwire.coordinator.observability.metrics.relay import Relay
 from tokenwire.coordinator.observability.siblings import Siblings
@@ -44,3 +44,24 @@ class _Families:
 
     def collect(self) -> Iterable[Metric]:
         return self._families
+
+
+def dumped(families: Iterable[Metric]) -> bytes:
+    """Serialize metric families as JSON, in which sibling processes exchange them."""
+    return json.dumps(
+        [
+            (family.name, family.documentation, family.type, [sample[:3] for sample in family.samples])
+            for family in families
+        ]
+    ).encode()
+
+
+def loaded(data: bytes) -> list[Metric]:
+    """Parse the output of `dumped`."""
+    families = []
+    for name, text, kind, samples in json.loads(data):
+        family = Metric(name, text, kind)
+        for sample, labels, value in samples:
+            family.add_sample(sample, labels, value)
+        families.append(family)
+    return families

@@ -1,8 +1,8 @@
-"""Metric families as JSON."""
+"""The exposition exchanges metric families as JSON."""
 
 from prometheus_client import CollectorRegistry, Counter
 
-from tokenwire.coordinator.observability.metrics.families import dumped, loaded
+from tokenwire.coordinator.observability.metrics.exposition import dumped, loaded
 
 
 def test_families_survive_the_exchange() -> None:
