@@ -126,9 +126,15 @@ def _convert(source: Path, destination: Path) -> None:
     )
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # the weights are plain now
-    # A chat turn ends with <|im_end|>, the tokenizer's end-of-sequence token.
+    # A chat turn ends with <|im_end|>, the tokenizer's end-of-sequence token. The model card samples like this: at
+    # temperature 1 so small a model writes nonsense.
     model.generation_config = GenerationConfig(
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        do_sample=True,
+        temperature=0.2,
+        top_p=0.9,
     )
     model.save_pretrained(destination)
     tokenizer.save_pretrained(destination)

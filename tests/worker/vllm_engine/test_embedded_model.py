@@ -79,7 +79,8 @@ def test_two_processes_prepare_one_complete_model(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "models").iterdir()} == {target.name, f"{target.name}.lock"}
     config = json.loads((target / "config.json").read_text())
     assert "quantization_config" not in config
-    assert json.loads((target / "generation_config.json").read_text())["eos_token_id"] == 2
+    generation = json.loads((target / "generation_config.json").read_text())
+    assert (generation["eos_token_id"], generation["temperature"], generation["top_p"]) == (2, 0.2, 0.9)
     tokenizer = json.loads((target / "tokenizer_config.json").read_text())
     assert (tokenizer["eos_token"], tokenizer["model_max_length"]) == ("<|im_end|>", config["max_position_embeddings"])
     assert "add_generation_prompt" in (target / "chat_template.jinja").read_text()
