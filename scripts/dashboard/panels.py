@@ -7,11 +7,13 @@ _SELECTED = 'namespace=~"$namespace", job=~"$job"'
 _MODEL = f'{_SELECTED}, model=~"$model"'
 _WORKER = f'{_MODEL}, worker=~"$worker"'
 _ENGINE = f'{_SELECTED}, worker=~"$worker"'
+_TENANT = f'{_SELECTED}, tenant=~"$tenant"'
 VARIABLES = {
     "namespace": "label_values(tokenwire_build_info, namespace)",
     "job": 'label_values(tokenwire_build_info{namespace=~"$namespace"}, job)',
     "model": f"label_values(tokenwire_worker_state{{{_SELECTED}}}, model)",
     "worker": f"label_values(tokenwire_worker_state{{{_MODEL}}}, worker)",
+    "tenant": f"label_values(tokenwire_tenant_requests_total{{{_SELECTED}}}, tenant)",
 }
 """What the page can be narrowed to, and the query for the values of each."""
 TOKENS_PER_S = "si:tok/s"
@@ -185,6 +187,31 @@ ROWS: dict[str, list[Panel]] = {
             "full: the queue was full; timeout: no worker in time; no_worker: none at all.",
             "reqps",
             {"{{model}} {{reason}}": rate("tokenwire_queue_rejected_total", "model", "reason")},
+            stacked=True,
+        ),
+    ],
+    "Tenants (with API keys)": [
+        Panel(
+            "Requests by tenant",
+            "Finished requests with a key of the tenant.",
+            "reqps",
+            {"{{tenant}}": rate("tokenwire_tenant_requests_total", "tenant", where=_TENANT)},
+            stacked=True,
+        ),
+        Panel(
+            "Tokens by tenant",
+            "Completion and prompt tokens.",
+            TOKENS_PER_S,
+            {
+                "{{tenant}} completion": rate("tokenwire_tenant_completion_tokens_total", "tenant", where=_TENANT),
+                "{{tenant}} prompt": rate("tokenwire_tenant_prompt_tokens_total", "tenant", where=_TENANT),
+            },
+        ),
+        Panel(
+            "Rejected requests by tenant",
+            "Over the tenant's limits, or the queue's.",
+            "reqps",
+            {"{{tenant}}": rate("tokenwire_tenant_requests_total", "tenant", where=f'{_TENANT}, outcome="rejected"')},
             stacked=True,
         ),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "k8s" / "tokenwire" / "files" / "rules.yaml"
 DASHBOARD = ROOT / "deploy" / "k8s" / "tokenwire" / "files" / "dashboard.json"
-_VARIABLES = re.compile(r"\$(namespace|job|model|worker)\b")
+_VARIABLES = re.compile(r"\$(namespace|job|model|worker|tenant)\b")
 METRIC = re.compile(r"(?<![\w:])(?:tokenwire_|process_|vllm:)[a-z_]+")
 
 

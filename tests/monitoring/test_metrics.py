@@ -18,18 +18,24 @@ ASKED = {"prompt": "Hello", "max_tokens": 30}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A small service without a queue, after traffic of every kind."""
+    """A small service with a tenant and without a queue, after traffic of every kind."""
     worker = ["--sim-step-ms", "5", "--sim-max-num-seqs", "1"]
     folder = tmp_path_factory.mktemp("service")
-    with simulated_service(folder, *worker, coordinator_options=["--max-queue", "0"]) as service:
+    (keys := folder / "keys").write_text("search sk-search\n")
+    options = ["--max-queue", "0", "--api-keys-file", str(keys)]
+    headers = {"Authorization": "Bearer sk-search"}
+    with (
+        simulated_service(folder, *worker, coordinator_options=options) as service,
+        httpx.Client(headers=headers) as client,
+    ):
         url = f"{service.url}/v1/completions"
-        text = httpx.post(url, json=ASKED).json()["choices"][0]["text"]
-        assert httpx.post(url, json={**ASKED, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
-        assert httpx.post(url, json={**ASKED, "max_tokens": -1}).status_code == 400
+        text = client.post(url, json=ASKED).json()["choices"][0]["text"]
+        assert client.post(url, json={**ASKED, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
+        assert client.post(url, json={**ASKED, "max_tokens": -1}).status_code == 400
         # One runs and two are sent ahead; then there is no capacity, until their client disconnects.
-        with httpx.stream("POST", url, json={**ASKED, "n": 3, "max_tokens": 20_000, "stream": True}):
+        with client.stream("POST", url, json={**ASKED, "n": 3, "max_tokens": 20_000, "stream": True}):
             service.wait_slots(3)
-            assert httpx.post(url, json=ASKED).status_code == 429
+            assert client.post(url, json=ASKED).status_code == 429
         service.wait_slots(0)
         yield service
 

@@ -119,6 +119,17 @@ def test_the_first_row_has_single_figures_and_latencies_have_heatmaps() -> None:
         assert "sum by (le)" in target["expr"]
 
 
+def test_tenants_have_a_row() -> None:
+    """With the requests, tokens and rejections of each."""
+    row = [panel for panel in panels() if "tenant" in panel["title"]]
+    shown = "".join(target["expr"] for panel in row for target in panel["targets"])
+
+    assert len(row) == 3
+    assert 'outcome="rejected"' in shown
+    for name in ("requests", "prompt_tokens", "completion_tokens"):
+        assert f'sum by (tenant) (rate(tokenwire_tenant_{name}_total{{namespace=~"$namespace"' in shown
+
+
 def test_every_metric_and_label_of_a_query_is_registered() -> None:
     """Alerts and panels use no metric of a coordinator, and group by no label, that its registry does not have."""
     core = core_with_keys()
