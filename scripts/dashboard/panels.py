@@ -1,4 +1,7 @@
-"""The panels of the Grafana dashboard and their queries, in their order on the page."""
+"""The panels of the Grafana dashboard and their queries, in their order on the page.
+
+One file, since it is read from top to bottom like the page.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
