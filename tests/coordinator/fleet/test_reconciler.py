@@ -12,7 +12,7 @@ from tokenwire.v1 import control_pb2
 from tokenwire.v1 import inference_pb2 as pb
 
 
-class Worker:
+class AdoptingWorker:
     """A session with a worker that adopts any state."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -38,14 +38,14 @@ class Worker:
         self.on_adopted()
 
 
-def session_of(worker: Worker) -> WorkerSession:
+def session_of(worker: AdoptingWorker) -> WorkerSession:
     """Return the worker's session for the reconciler."""
     return cast("WorkerSession", worker)
 
 
 async def test_a_state_that_changes_while_an_attempt_ends_is_adopted() -> None:
     """The attempt has checked the worker for the last time, but is not recorded as ended yet."""
-    desired, worker = DesiredStates(), Worker()
+    desired, worker = DesiredStates(), AdoptingWorker()
     reconciler, session = Reconciler(desired), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))
 
@@ -66,7 +66,7 @@ async def test_a_state_that_changes_while_an_attempt_ends_is_adopted() -> None:
 
 async def test_stopping_ends_an_attempt_that_began_while_the_last_one_ended() -> None:
     """The next attempt starts before the last one is recorded as ended, which must not remove its record."""
-    desired, worker = DesiredStates(), Worker()
+    desired, worker = DesiredStates(), AdoptingWorker()
     reconciler, session = Reconciler(desired), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))
     changed = asyncio.Event()
@@ -89,7 +89,7 @@ async def test_stopping_ends_an_attempt_that_began_while_the_last_one_ended() ->
 
 async def test_a_failed_attempt_is_retried() -> None:
     """Whatever the error, which is shown meanwhile."""
-    desired, worker = DesiredStates(), Worker(ValueError("unforeseen"))
+    desired, worker = DesiredStates(), AdoptingWorker(ValueError("unforeseen"))
     reconciler, session = Reconciler(desired, first_retry_s=0.01), session_of(worker)
     desired.observe("m", pb.ServingState(epoch=1))
 

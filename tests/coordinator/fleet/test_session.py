@@ -22,7 +22,7 @@ from tokenwire.worker.simulated_engine.engine import SimulatedEngine
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 
-class Breaking(Listener):
+class BreakingOnTokens(Listener):
     """Raises on tokens."""
 
     def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
@@ -182,7 +182,7 @@ async def test_a_listener_that_raises_fails_only_its_own_slot(
 ) -> None:
     """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session continues."""
     async with running_worker(address), connected(address) as session:
-        broken, full = Breaking(), Listener()
+        broken, full = BreakingOnTokens(), Listener()
         session.submit(submission(max_tokens), [broken])
         session.submit(submission(max_tokens=50), [full])
 

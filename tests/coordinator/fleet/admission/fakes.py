@@ -17,7 +17,7 @@ MODEL = "m"
 RESUMED = Placement(resumed=True)
 
 
-class Part:
+class QueuedPart:
     """A request on a worker."""
 
     def __init__(self, submit: pb.Submit) -> None:
@@ -33,13 +33,13 @@ class Part:
         return "here"
 
 
-class Workers:
+class CapacityWorkers:
     """Workers with a given capacity for each adapter."""
 
     def __init__(self, free: int = 0, absence: str = "") -> None:
         self.capacities = {0: free}
         self.absent = absence
-        self.parts: list[Part] = []
+        self.parts: list[QueuedPart] = []
         self._listener = PoolListener()
 
     @property
@@ -61,14 +61,14 @@ class Workers:
 
     def try_submit(
         self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-    ) -> Part | None:
+    ) -> QueuedPart | None:
         """Take a request if there is capacity."""
         if self.capacities.get(submit.lora.id, 0) <= 0:
             return None
         if self.absent:
             raise Unavailable(self.absent)
         self.capacities[submit.lora.id] -= len(listeners)
-        self.parts.append(Part(submit))
+        self.parts.append(QueuedPart(submit))
         return self.parts[-1]
 
     async def add_capacity(self, sequences: int = 1, adapter_id: int = 0) -> None:
@@ -79,7 +79,7 @@ class Workers:
         await asyncio.sleep(0)
 
 
-def send(
+def enqueue(
     queue: AdmissionQueue,
     name: str,
     placement: Placement = NEW,

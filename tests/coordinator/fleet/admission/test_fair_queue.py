@@ -1,6 +1,6 @@
 """The order of queued requests, and how they leave it before their turn."""
 
-from tests.coordinator.fleet.admission.fakes import RESUMED, Workers, send
+from tests.coordinator.fleet.admission.fakes import RESUMED, CapacityWorkers, enqueue
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.fleet.request_handle import Placement
@@ -8,9 +8,9 @@ from tokenwire.coordinator.fleet.request_handle import Placement
 
 async def test_requests_are_placed_in_order() -> None:
     """The first one queued is the first placed, one for each free sequence, and may be aborted afterwards."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    waiting = [send(queue, name)[0] for name in "abc"]
+    waiting = [enqueue(queue, name)[0] for name in "abc"]
     assert waiting[0].explain() == ""
 
     await workers.add_capacity()
@@ -24,12 +24,12 @@ async def test_requests_are_placed_in_order() -> None:
 
 async def test_a_new_request_does_not_overtake_queued_ones() -> None:
     """Capacity that was just freed belongs to the head of the queue."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "first")
+    enqueue(queue, "first")
     workers.capacities[0] = 1
 
-    send(queue, "second")
+    enqueue(queue, "second")
     await workers.add_capacity(0)
 
     assert workers.started == ["first"]
@@ -37,12 +37,12 @@ async def test_a_new_request_does_not_overtake_queued_ones() -> None:
 
 async def test_resumed_requests_go_first_then_by_priority() -> None:
     """A reply that has started continues before others start; a lower priority value goes first."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "late", priority=5)
-    send(queue, "usual")
-    send(queue, "early", priority=-5)
-    send(queue, "resumed", RESUMED, priority=9)
+    enqueue(queue, "late", priority=5)
+    enqueue(queue, "usual")
+    enqueue(queue, "early", priority=-5)
+    enqueue(queue, "resumed", RESUMED, priority=9)
 
     await workers.add_capacity(4)
 
@@ -51,13 +51,13 @@ async def test_resumed_requests_go_first_then_by_priority() -> None:
 
 async def test_tenants_get_equal_shares() -> None:
     """Many requests or long prompts of one do not delay the others."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     greedy, modest = Placement(tenant="greedy"), Placement(tenant="modest")
     for number in range(4):
-        send(queue, f"greedy-{number}", greedy, tokens=1000)
+        enqueue(queue, f"greedy-{number}", greedy, tokens=1000)
     for number in range(3):
-        send(queue, f"modest-{number}", modest, tokens=100)
+        enqueue(queue, f"modest-{number}", modest, tokens=100)
 
     await workers.add_capacity(7)
 
@@ -68,13 +68,13 @@ async def test_tenants_get_equal_shares() -> None:
 
 async def test_an_aborted_request_leaves_the_queue() -> None:
     """It never reaches a worker, however often it is aborted."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    leaver, listener = send(queue, "leaver")
+    leaver, listener = enqueue(queue, "leaver")
 
     leaver.abort()
     leaver.abort()
-    send(queue, "stayer")
+    enqueue(queue, "stayer")
     await workers.add_capacity(2)
 
     assert workers.started == ["stayer"]
@@ -83,9 +83,9 @@ async def test_an_aborted_request_leaves_the_queue() -> None:
 
 async def test_many_aborted_requests_free_their_memory() -> None:
     """Requests removed from the middle of the queue are not kept until their turn."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=10_000))
-    first, _ = send(queue, "first")
-    for leaver in [send(queue, "leaver")[0] for _ in range(1000)]:
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=10_000))
+    first, _ = enqueue(queue, "first")
+    for leaver in [enqueue(queue, "leaver")[0] for _ in range(1000)]:
         leaver.abort()
 
     (fair_queue,) = queue._queues.values()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, Part, Workers, send
+from tests.coordinator.fleet.admission.fakes import MODEL, RESUMED, CapacityWorkers, QueuedPart, enqueue
 from tests.workers import Listener, submission
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -22,10 +22,10 @@ def waiting_requests(queue: AdmissionQueue) -> int:
 
 async def test_with_capacity_requests_are_not_queued() -> None:
     """A request is placed at once to a worker with free capacity."""
-    workers = Workers(free=1)
+    workers = CapacityWorkers(free=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
 
-    submission, _ = send(queue, "a")
+    submission, _ = enqueue(queue, "a")
 
     assert workers.started == ["a"]
     assert submission.explain() == "here"
@@ -34,9 +34,9 @@ async def test_with_capacity_requests_are_not_queued() -> None:
 
 async def test_capacity_without_a_callback_is_found() -> None:
     """There is no event when another coordinator's requests end: the queue polls the capacity."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "a")
+    enqueue(queue, "a")
 
     workers.capacities[0] = 1
 
@@ -47,11 +47,11 @@ async def test_capacity_without_a_callback_is_found() -> None:
 
 async def test_a_missing_adapter_blocks_no_other_request() -> None:
     """Requests for an adapter that no worker has are queued separately."""
-    workers = Workers(free=1)
+    workers = CapacityWorkers(free=1)
     queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "adapted", adapter_id=7)
+    enqueue(queue, "adapted", adapter_id=7)
 
-    send(queue, "plain")
+    enqueue(queue, "plain")
     assert workers.started == ["plain"]
     await workers.add_capacity(adapter_id=7)
 
@@ -60,10 +60,10 @@ async def test_a_missing_adapter_blocks_no_other_request() -> None:
 
 async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None:
     """One of more sequences than any worker runs does not wait for ever."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2000))
-    send(queue, "huge", n=1000)
-    send(queue, "small")
+    enqueue(queue, "huge", n=1000)
+    enqueue(queue, "small")
 
     await workers.add_capacity()
     assert workers.started == ["huge"]
@@ -75,18 +75,18 @@ async def test_a_request_of_many_choices_starts_with_any_free_capacity() -> None
 async def test_a_request_that_cannot_be_sent_blocks_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """If placing it fails, its listeners get the error and the next one is placed."""
 
-    class Broken(Workers):
+    class Broken(CapacityWorkers):
         def try_submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> Part | None:
+        ) -> QueuedPart | None:
             if submit.request_id == "broken" and self.capacities[0]:
                 raise ValueError("broken")
             return super().try_submit(model, submit, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    _, listener = send(queue, "broken")
-    send(queue, "whole")
+    _, listener = enqueue(queue, "broken")
+    enqueue(queue, "whole")
 
     await workers.add_capacity()
 
@@ -118,19 +118,19 @@ def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
 
 async def test_a_listener_that_raises_when_it_is_ended_affects_no_other() -> None:
     """The others are ended: on an abort, on a timeout, on a failed dispatch."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings())
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings())
     helpless, others = ask_in_pairs(queue)
     assert queue.abort(None) == 3
     assert isinstance(helpless.error, EngineFailed)
     assert all(listener.finish is not None for listener in others)
 
-    queue = AdmissionQueue(Workers(), AdmissionSettings(queue_timeout_s=0.02))
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(queue_timeout_s=0.02))
     _, others = ask_in_pairs(queue)
     for listener in others:
         await listener.ended.wait()
         assert isinstance(listener.error, Unavailable)
 
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
     _, others = ask_in_pairs(queue)
     workers.absent = "gone"
@@ -141,19 +141,19 @@ async def test_a_listener_that_raises_when_it_is_ended_affects_no_other() -> Non
 async def test_a_failing_queue_affects_no_other_model() -> None:
     """Whatever the error of one model's workers."""
 
-    class Broken(Workers):
+    class Broken(CapacityWorkers):
         broken = ""
 
         def try_submit(
             self, model: str, submit: pb.Submit, listeners: Sequence[SlotListener], placement: Placement = NEW
-        ) -> Part | None:
+        ) -> QueuedPart | None:
             if model == self.broken:
                 raise ValueError("broken")
             return super().try_submit(model, submit, listeners, placement)
 
     workers = Broken()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    send(queue, "a")
+    enqueue(queue, "a")
     queue.submit("other", submission(request_id="b"), [Listener()])
     workers.broken = MODEL
 
@@ -164,9 +164,9 @@ async def test_a_failing_queue_affects_no_other_model() -> None:
 
 async def test_queued_requests_are_aborted_by_their_ids() -> None:
     """Their listeners get the same finish as from a worker; others stay queued."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    listeners = {name: send(queue, name)[1] for name in "abc"}
+    listeners = {name: enqueue(queue, name)[1] for name in "abc"}
 
     assert queue.abort(["b", "x"]) == 1
     assert listeners["b"].finish == pb.Finish(reason=pb.FINISH_REASON_ABORT)
@@ -178,15 +178,15 @@ async def test_queued_requests_are_aborted_by_their_ids() -> None:
 
 async def test_queueing_times_out() -> None:
     """The error is a 503, with the reason if there is no worker."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(queue_timeout_s=0.02))
-    _, listener = send(queue, "a")
+    _, listener = enqueue(queue, "a")
     await listener.ended.wait()
     assert isinstance(listener.error, Unavailable)
     assert "had capacity" in listener.error.message
 
     workers.absent = "all are dead"
-    resumed, listener = send(queue, "b", RESUMED)
+    resumed, listener = enqueue(queue, "b", RESUMED)
     await listener.ended.wait()
     resumed.abort()
 
@@ -198,15 +198,15 @@ async def test_queueing_times_out() -> None:
 
 async def test_a_full_queue_rejects() -> None:
     """429 with a time computed from the queue's throughput, but never for resumed requests."""
-    workers = Workers(free=3)
+    workers = CapacityWorkers(free=3)
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=9))
     for number in range(12):
-        send(queue, f"{number}")
+        enqueue(queue, f"{number}")
 
     with pytest.raises(Overloaded, match="9 requests wait") as caught:
-        send(queue, "refused")
-    send(queue, "resumed", RESUMED)
-    send(queue, "joined", Placement(joins=True))
+        enqueue(queue, "refused")
+    enqueue(queue, "resumed", RESUMED)
+    enqueue(queue, "joined", Placement(joins=True))
 
     # Three started within this second, so ten take four.
     assert caught.value.retry_after_s == 4
@@ -215,12 +215,12 @@ async def test_a_full_queue_rejects() -> None:
 
 async def test_a_rejection_can_be_checked_in_advance() -> None:
     """So no work is done for a request that finds the queue full."""
-    workers = Workers()
+    workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=2))
     queue.check_open(MODEL, 0)
-    send(queue, "a")
+    enqueue(queue, "a")
     queue.check_open(MODEL, 0)
-    send(queue, "b")
+    enqueue(queue, "b")
 
     with pytest.raises(Overloaded):
         queue.check_open(MODEL, 0)
@@ -229,38 +229,38 @@ async def test_a_rejection_can_be_checked_in_advance() -> None:
 
 async def test_the_queue_is_by_default_as_long_as_the_workers_capacity() -> None:
     """As many sequences may be queued as run."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings())
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings())
     for number in range(10):
-        send(queue, f"{number}", n=2)
+        enqueue(queue, f"{number}", n=2)
 
     with pytest.raises(Overloaded):
-        send(queue, "refused")
+        enqueue(queue, "refused")
 
 
 async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
     """503 and not 429: the client's rate is not the cause."""
-    workers = Workers(absence="all are dead")
+    workers = CapacityWorkers(absence="all are dead")
     queue = AdmissionQueue(workers, AdmissionSettings(max_queue=1))
-    send(queue, "waits")
+    enqueue(queue, "waits")
 
     with pytest.raises(Unavailable, match="all are dead"):
-        send(queue, "refused")
+        enqueue(queue, "refused")
 
 
 async def test_a_queue_may_be_disabled() -> None:
     """With a length of 0 requests without free capacity are rejected at once."""
-    queue = AdmissionQueue(Workers(free=1), AdmissionSettings(max_queue=0))
-    send(queue, "a")
+    queue = AdmissionQueue(CapacityWorkers(free=1), AdmissionSettings(max_queue=0))
+    enqueue(queue, "a")
 
     with pytest.raises(Overloaded, match="busy"):
-        send(queue, "b")
+        enqueue(queue, "b")
 
 
 async def test_the_memory_of_the_queue_is_bounded() -> None:
     """Long prompts fill the queue before its length does."""
-    queue = AdmissionQueue(Workers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
+    queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(max_queue=1000, max_queue_bytes=1_400_000))
     for number in range(8):
-        send(queue, f"{number}", tokens=10_000)
+        enqueue(queue, f"{number}", tokens=10_000)
 
     with pytest.raises(Overloaded):
-        send(queue, "refused", tokens=10_000)
+        enqueue(queue, "refused", tokens=10_000)

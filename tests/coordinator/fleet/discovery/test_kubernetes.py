@@ -11,7 +11,6 @@ from tests.kubernetes import FakeKubernetes, endpoint, endpoint_slice, fake_kube
 from tests.workers import until
 from tokenwire.coordinator.fleet.discovery.kubernetes import KubernetesSource
 from tokenwire.coordinator.fleet.discovery.kubernetes_api import ApiAccess, KubernetesApi
-from tokenwire.errors import InvalidRequest
 
 ONE, TWO, THREE = (f"10.0.0.{number}:50051" for number in (1, 2, 3))
 
@@ -133,13 +132,3 @@ async def test_an_unknown_port_is_logged(kubernetes: FakeKubernetes, caplog: pyt
         await updates.become()
 
     assert "llm/workers has no port named tokens, only: grpc, metrics" in caplog.text
-
-
-def test_the_cluster_is_found_in_the_environment(tmp_path: Path) -> None:
-    """The API's address comes from the pod's environment; outside a cluster the error says so."""
-    inside = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    assert ApiAccess.from_environment(inside).url == "https://[fd00::1]:6443"
-    with pytest.raises(InvalidRequest, match="KUBERNETES_SERVICE_HOST is not set"):
-        ApiAccess.from_environment({})
-    with pytest.raises(InvalidRequest, match="needs a namespace"):
-        ApiAccess("http://x", tmp_path).namespace()

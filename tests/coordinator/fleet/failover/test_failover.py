@@ -18,7 +18,7 @@ ABORT = pb.FINISH_REASON_ABORT
 LOST = WorkerLost("gone")
 
 
-class Part:
+class LosablePart:
     """The part of a request that one worker has."""
 
     def __init__(self, submit: pb.Submit, listeners: Sequence[SlotListener]) -> None:
@@ -40,11 +40,11 @@ class Part:
             listener.fail(LOST)
 
 
-class Workers:
+class SuccessiveWorkers:
     """Sends every request to the next worker; each is used once."""
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[LosablePart] = []
         self.living: dict[str, bool | None] = {}
         self.refuses: Exception | None = None
         self.queues = False
@@ -75,28 +75,28 @@ class Workers:
         session.instance_id = str(len(self.parts))
         if not self.queues:
             placement.on_placed(session)
-        self.parts.append(Part(submit, listeners))
+        self.parts.append(LosablePart(submit, listeners))
         return self.parts[-1]
 
-    async def part(self, number: int) -> Part:
+    async def part(self, number: int) -> LosablePart:
         """Wait for a part."""
         await until(lambda: len(self.parts) > number)
         return self.parts[number]
 
 
 @pytest.fixture
-def workers() -> Workers:
+def workers() -> SuccessiveWorkers:
     """Workers for every request."""
-    return Workers()
+    return SuccessiveWorkers()
 
 
 @pytest.fixture
-def failover(workers: Workers) -> Failover:
+def failover(workers: SuccessiveWorkers) -> Failover:
     """The failover layer in front of them."""
     return Failover(workers, FailoverSettings(attempts=9), workers)
 
 
-def send(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener]:
+def submitted(failover: Failover, n: int = 1, request_id: str = "r") -> list[Listener]:
     """Submit a request."""
     listeners = [Listener() for _ in range(n)]
     failover.submit("m", pb.Submit(request_id=request_id, prompt_token_ids=[1]), listeners)
@@ -108,9 +108,9 @@ def is_aborted(listener: Listener) -> bool:
     return listener.finish is not None and listener.finish.reason == ABORT and listener.error is None
 
 
-async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, workers: Workers) -> None:
+async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, workers: SuccessiveWorkers) -> None:
     """Its worker confirmed the abort, and was lost before its terminal event arrived."""
-    (wanted,), (spared,) = send(failover), send(failover, request_id="other")
+    (wanted,), (spared,) = submitted(failover), submitted(failover, request_id="other")
     workers.parts[0].listeners[0].step([5], None)
     workers.parts[1].listeners[0].step([6], None)
 
@@ -128,10 +128,10 @@ async def test_a_request_aborted_by_id_is_not_resumed(failover: Failover, worker
 
 @pytest.mark.parametrize("request_ids", [["r"], None])
 async def test_a_sequence_without_a_worker_is_aborted_at_once(
-    failover: Failover, workers: Workers, request_ids: list[str] | None
+    failover: Failover, workers: SuccessiveWorkers, request_ids: list[str] | None
 ) -> None:
     """With two workers there is no other one that could take over."""
-    listeners = send(failover, n=2)
+    listeners = submitted(failover, n=2)
     workers.parts[0].lose()
 
     assert failover.abort(request_ids) == 2
@@ -142,10 +142,10 @@ async def test_a_sequence_without_a_worker_is_aborted_at_once(
     assert failover.abort(request_ids) == 0
 
 
-async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers: Workers) -> None:
+async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers: SuccessiveWorkers) -> None:
     """A draining worker may have sequences whose terminal event has not arrived."""
-    send(failover)
-    send(failover, request_id="other")
+    submitted(failover)
+    submitted(failover, request_id="other")
     sessions = [sequence.session for part in workers.parts for sequence in part.listeners]  # type: ignore[attr-defined]
     failover.abort(["r"])
 
@@ -157,10 +157,12 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
     failover.stop()
 
 
-async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failover, workers: Workers) -> None:
+async def test_a_request_is_suspect_until_its_last_sequence_ends(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
     """The end of one of several says nothing about the others."""
     workers.living.update({"0": False, "2": False})
-    first, second = send(failover, n=2)
+    first, second = submitted(failover, n=2)
     workers.parts[0].lose()
     (await workers.part(1)).listeners[0].step([7], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
     (await workers.part(2)).lose()
@@ -172,9 +174,9 @@ async def test_a_request_is_suspect_until_its_last_sequence_ends(failover: Failo
     assert "Two workers died" in second.error.message
 
 
-async def test_two_cut_connections_do_not_end_a_request(failover: Failover, workers: Workers) -> None:
+async def test_two_cut_connections_do_not_end_a_request(failover: Failover, workers: SuccessiveWorkers) -> None:
     """A request that had just started waits until one of the workers responds again, then it is resumed."""
-    (listener,) = send(failover)
+    (listener,) = submitted(failover)
     workers.parts[0].lose()
     (await workers.part(1)).lose()
     await asyncio.sleep(0)
@@ -187,10 +189,10 @@ async def test_two_cut_connections_do_not_end_a_request(failover: Failover, work
     failover.stop()
 
 
-async def test_two_dead_engines_end_the_request(failover: Failover, workers: Workers) -> None:
+async def test_two_dead_engines_end_the_request(failover: Failover, workers: SuccessiveWorkers) -> None:
     """Their workers report it, while their connections still exist."""
     workers.living.update({"0": True, "1": True})
-    (listener,) = send(failover)
+    (listener,) = submitted(failover)
     for number in range(2):
         crash = pb.Finish(reason=pb.FINISH_REASON_ERROR, handed_back=True)
         (await workers.part(number)).listeners[0].step([], crash)
@@ -201,9 +203,11 @@ async def test_two_dead_engines_end_the_request(failover: Failover, workers: Wor
 
 
 @pytest.mark.parametrize("error", [ValueError("unforeseen"), Unavailable("nobody")])
-async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, workers: Workers, error: Exception) -> None:
+async def test_a_sequence_that_cannot_be_submitted_ends(
+    failover: Failover, workers: SuccessiveWorkers, error: Exception
+) -> None:
     """Whatever the layers below raise, also when its worker only drains."""
-    lost, moved = send(failover)[0], send(failover)[0]
+    lost, moved = submitted(failover)[0], submitted(failover)[0]
     session = workers.parts[1].listeners[0].session  # type: ignore[attr-defined]
     workers.refuses = error
 
@@ -216,10 +220,12 @@ async def test_a_sequence_that_cannot_be_submitted_ends(failover: Failover, work
     failover.stop()
 
 
-async def test_a_resumed_request_has_the_age_of_its_first_submission(failover: Failover, workers: Workers) -> None:
+async def test_a_resumed_request_has_the_age_of_its_first_submission(
+    failover: Failover, workers: SuccessiveWorkers
+) -> None:
     """By it a worker detects that the request was aborted in between, through another coordinator."""
     workers.living.update({"0": True, "1": True})
-    send(failover)
+    submitted(failover)
     assert not workers.parts[0].submit.HasField("resumed_after_ms")
 
     workers.parts[0].lose()
@@ -232,13 +238,13 @@ async def test_a_resumed_request_has_the_age_of_its_first_submission(failover: F
     failover.stop()
 
 
-async def test_running_requests_of_a_model_are_aborted(failover: Failover, workers: Workers) -> None:
+async def test_running_requests_of_a_model_are_aborted(failover: Failover, workers: SuccessiveWorkers) -> None:
     """Those with a worker are not resumed, those between two workers end; queued ones and other models' stay."""
-    (running,), (between,) = send(failover), send(failover)
+    (running,), (between,) = submitted(failover), submitted(failover)
     other = Listener()
     failover.submit("other", pb.Submit(prompt_token_ids=[1]), [other])
     workers.queues = True
-    (queued,) = send(failover)
+    (queued,) = submitted(failover)
     workers.parts[1].lose()
     waiting = await workers.part(4)
 

@@ -3,24 +3,12 @@
 import pytest
 
 from tests.clock import Clock
+from tests.coordinator.fleet.failover.recording_policy import RecordingPolicy
 from tests.workers import Listener
 from tokenwire.coordinator.fleet.failover.poison_detection import PoisonDetector, is_undecided
-from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.v1 import inference_pb2 as pb
-
-
-class FailoverPolicy:
-    """A policy that does nothing."""
-
-    def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
-        """Do nothing."""
-
-    def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
-        """Do nothing."""
-
-    def on_ended(self, sequence: ResumableSequence) -> None:
-        """Do nothing."""
 
 
 @pytest.fixture
@@ -31,7 +19,7 @@ def detector(time: Clock) -> PoisonDetector:
 
 def sequence(tokens: int = 0, request: ResumableRequest | None = None) -> ResumableSequence:
     """Return a sequence that got a number of tokens from its worker."""
-    made = ResumableSequence(request or ResumableRequest("m", pb.Submit(), NEW), 0, Listener(), FailoverPolicy())
+    made = ResumableSequence(request or ResumableRequest("m", pb.Submit(), NEW), 0, Listener(), RecordingPolicy())
     made.step([1] * tokens, None)
     return made
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.coordinator.fleet.failover.recording_policy import RecordingPolicy
 from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
 from tests.coordinator.output.test_sse import Reader, Shape
 from tests.workers import Listener, accept
-from tokenwire.coordinator.fleet.failover.sequence import Loss, ResumableRequest, ResumableSequence
+from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
 from tokenwire.coordinator.fleet.request_handle import NEW
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -21,25 +22,6 @@ from tokenwire.v1 import inference_pb2 as pb
 
 STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
 REQUEST = ResumableRequest("m", pb.Submit(), NEW)
-
-
-class FailoverPolicy:
-    """Records the policy's callbacks."""
-
-    def __init__(self) -> None:
-        self.losses: list[Loss] = []
-        self.ends = 0
-
-    def on_lost(self, sequence: ResumableSequence, loss: Loss) -> None:
-        """Record the loss."""
-        self.losses.append(loss)
-
-    def on_diverged(self, sequence: ResumableSequence, position: int) -> None:
-        """Do nothing."""
-
-    def on_ended(self, sequence: ResumableSequence) -> None:
-        """Count the end."""
-        self.ends += 1
 
 
 class BreaksAtTheEnd(Shape):
@@ -74,7 +56,7 @@ def end(finish: pb.Finish = STOP) -> pb.StepFrame:
 
 async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> None:
     """As when its parser does: the client gets the error and the end of the stream."""
-    reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), FailoverPolicy()
+    reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), RecordingPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
     dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots)
@@ -88,7 +70,7 @@ async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> N
 
 async def test_an_invalid_finish_is_an_error() -> None:
     """As when the transfer parameters for the next stage are not JSON."""
-    reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), FailoverPolicy()
+    reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), RecordingPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
 
@@ -107,7 +89,7 @@ def test_an_error_of_a_listener_is_never_a_loss(error: Exception) -> None:
         def step(self, token_ids: list[int], finish: pb.Finish | None) -> bool:
             raise error
 
-    listener, policy = Raising(), FailoverPolicy()
+    listener, policy = Raising(), RecordingPolicy()
     slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 
     assert dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots) == [0]
@@ -124,7 +106,7 @@ def test_a_listener_that_aborts_during_its_last_step_ends_once() -> None:
             sequence.abort()
             return super().step(token_ids, finish)
 
-    listener, policy = Leaving(), FailoverPolicy()
+    listener, policy = Leaving(), RecordingPolicy()
     sequence = ResumableSequence(REQUEST, 0, listener, policy)
 
     dispatch(end(), placed(sequence))
@@ -134,7 +116,7 @@ def test_a_listener_that_aborts_during_its_last_step_ends_once() -> None:
 
 def test_a_listener_that_raises_when_it_is_failed_has_ended() -> None:
     """No other listener is called."""
-    listener, policy = Breaking("step", fails=False), FailoverPolicy()
+    listener, policy = Breaking("step", fails=False), RecordingPolicy()
     slots = placed(ResumableSequence(REQUEST, 0, listener, policy))
 
     dispatch(end(), slots)

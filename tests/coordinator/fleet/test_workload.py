@@ -1,0 +1,74 @@
+"""This coordinator's estimate of one worker's workload."""
+
+from tests.coordinator.fleet.loaded_worker import LoadedWorker
+from tokenwire.coordinator.fleet.workload import QUEUED_TOKENS, SEQUENCE_TOKENS
+from tokenwire.v1 import inference_pb2 as pb
+
+
+def test_work_ahead_is_prompts_and_sequences() -> None:
+    """A prompt counts until it is computed, a sequence until it ends."""
+    worker = LoadedWorker("one")
+    worker.take(prompt=700)
+    worker.take(sequences=2, prompt=300)
+    assert worker.workload.ahead() == 1000 + 3 * SEQUENCE_TOKENS
+
+    worker.workload.on_frame(pb.StepFrame(prefills=[pb.PrefillInfo(slot=0)], load=pb.Load(running=3)))
+    assert worker.workload.ahead() == 300 + 3 * SEQUENCE_TOKENS
+    worker.workload.on_frame(pb.StepFrame(finishes=[pb.Finish(slot=1)], load=pb.Load(running=2)))
+    worker.slots.release(1)
+    assert worker.workload.ahead() == 2 * SEQUENCE_TOKENS
+
+
+def test_the_load_of_other_coordinators_counts_while_it_is_recent() -> None:
+    """Their sequences are in the load report; an old report counts as no load."""
+    worker = LoadedWorker("one")
+    worker.take()
+    worker.report(running=5, waiting=2)
+    assert worker.workload.sequences == 7
+    worker.take()
+    assert worker.workload.sequences == 8
+
+    worker.clock.now += 10
+    assert worker.workload.sequences == 2
+
+
+def test_a_full_worker_costs_more_than_its_prompts() -> None:
+    """Without free sequences or memory, a request waits for a sequence to end."""
+    full, out_of_memory = LoadedWorker("full"), LoadedWorker("memory")
+    full.workload.begin(4, pb.Load())
+    full.take(sequences=5)
+    assert full.workload.ahead() == 5 * SEQUENCE_TOKENS + 2 * QUEUED_TOKENS
+
+    out_of_memory.take(sequences=5)
+    out_of_memory.report(running=2, waiting=3, kv_cache_usage=0.99)
+    assert out_of_memory.workload.ahead() == 5 * SEQUENCE_TOKENS + 3 * QUEUED_TOKENS
+
+
+def test_a_workload_is_reset_for_a_new_session() -> None:
+    """Prompts in flight are removed."""
+    worker = LoadedWorker("one")
+    worker.take(prompt=700)
+    worker.slots.release_all()
+    worker.workload.begin(256, pb.Load())
+    assert worker.workload.ahead() == 0
+
+
+def test_a_worker_gets_a_few_more_sequences_than_it_runs() -> None:
+    """So that one that ends is replaced in the next step; none more while it lacks memory."""
+    worker = LoadedWorker("one")
+    worker.workload.begin(4, pb.Load())
+    assert worker.workload.free_capacity() == 6
+    worker.take(sequences=4)
+    worker.report(running=3, waiting=1, kv_cache_usage=0.95)
+    assert worker.workload.free_capacity() == 1
+    worker.take()
+    assert worker.workload.free_capacity() == 0
+
+
+def test_a_worker_that_was_lost_gets_a_few_to_probe_it() -> None:
+    """Until it has generated a token; one that announces no maximum has no other limit."""
+    worker = LoadedWorker("one")
+    assert worker.workload.free_capacity(half_open=True) == 8
+    worker.workload.begin(0, pb.Load())
+    worker.take(sequences=100)
+    assert worker.workload.free_capacity() == worker.workload.capacity

@@ -1,0 +1,75 @@
+"""The transport to a tokenwire worker, over a real socket."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from tests.workers import SessionContext, running_worker, scripted_worker, welcome
+from tokenwire.coordinator.fleet.transport.base import CommandQueue
+from tokenwire.coordinator.fleet.transport.grpc import GrpcTransport
+from tokenwire.errors import TokenwireError, Unavailable
+from tokenwire.peer_auth.client import ChannelFactory
+from tokenwire.protocol.tokenizer_digest import tokenizer_digest
+from tokenwire.v1 import inference_pb2 as pb
+
+
+def transport_to(address: str) -> GrpcTransport:
+    """Open a transport without commands."""
+    return GrpcTransport(ChannelFactory(), address, CommandQueue())
+
+
+async def test_a_worker_that_is_not_there_is_not_reachable(address: str) -> None:
+    """The message is short: details of gRPC list every address."""
+    transport = transport_to(address)
+    with pytest.raises(Unavailable) as failed:
+        await transport.read()
+    await transport.close()
+    assert failed.value.message == "not reachable"
+
+
+async def test_a_worker_that_goes_away_is_lost(address: str) -> None:
+    """After its first event; one that ends the stream itself is not."""
+
+    async def greet(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await context.write(welcome())
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket is gone")
+
+    async def leave(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await context.write(welcome())
+
+    async with scripted_worker(address, greet):
+        transport = transport_to(address)
+        assert await transport.read() == welcome()
+        with pytest.raises(Unavailable) as failed:
+            await transport.read()
+        await transport.close()
+    assert failed.value.message == "lost"
+
+    async with scripted_worker(address, leave):
+        transport = transport_to(address)
+        assert await transport.read() == welcome()
+        assert await transport.read() is None
+        await transport.close()
+
+
+async def test_an_error_of_the_worker_keeps_its_message(address: str) -> None:
+    """With the error that its status stands for."""
+
+    async def refuse(requests: AsyncIterator[pb.SessionRequest], context: SessionContext) -> None:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "upgrade this side")
+
+    async with scripted_worker(address, refuse):
+        transport = transport_to(address)
+        with pytest.raises(TokenwireError, match="upgrade this side"):
+            await transport.read()
+        await transport.close()
+
+
+async def test_the_tokenizer_is_fetched_by_a_control_call(address: str) -> None:
+    """Whatever the session does."""
+    async with running_worker(address) as worker:
+        transport = transport_to(address)
+        files = await transport.fetch_tokenizer()
+        await transport.close()
+        assert tokenizer_digest(files) == worker.welcome().model.tokenizer_digest
