@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from tokenwire.coordinator.fleet.discovery.source import StaticList, check_address, join_port, split_scheme
+from tokenwire.coordinator.fleet.discovery.source import StaticSource, check_address, join_port, split_scheme
 from tokenwire.errors import InvalidRequest
 
 
@@ -44,5 +44,5 @@ def test_schemes_and_ports_are_split_and_joined() -> None:
 async def test_fixed_addresses_are_found_once() -> None:
     """All of them."""
     found: list[Collection[str]] = []
-    await StaticList("one:1", "two:1").run(found.append)
+    await StaticSource("one:1", "two:1").run(found.append)
     assert found == [("one:1", "two:1")]

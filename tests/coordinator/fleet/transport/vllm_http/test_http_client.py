@@ -1,0 +1,91 @@
+"""The HTTP client of a plain vLLM server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tokenwire.coordinator.fleet.transport.vllm_http.http_client import VllmHttpClient
+from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailable, WorkerLost
+
+
+@asynccontextmanager
+async def client_of(status: int, *pieces: bytes) -> AsyncIterator[VllmHttpClient]:
+    """Serve every request with this status and body, a piece at a time."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        return response
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", respond)
+    async with TestServer(app) as server:
+        client = VllmHttpClient(str(server.make_url("")).rstrip("/"), None)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (400, InvalidRequest, "because"),
+        (404, InvalidRequest, "because"),
+        (401, Unavailable, "the server responded with 401: because"),
+        (429, Overloaded, "because"),
+        (503, Unavailable, "because"),
+        (500, EngineFailed, "because"),
+    ],
+)
+async def test_errors_keep_their_meaning(status: int, kind: type[Exception], message: str) -> None:
+    """A wrong key is no fault of the client's."""
+    async with client_of(status, b'{"error": {"message": "because"}}') as client:
+        with pytest.raises(kind) as failed:
+            await client.post("/x", {})
+    assert str(failed.value) == message
+
+
+async def test_events_are_read_however_they_are_cut() -> None:
+    """Up to the end that the server announces."""
+    async with client_of(200, b'data: {"a"', b': 1}\n\ndata: {"b": 2}\n', b"\ndata: [DONE]\n\n") as client:
+        assert [event async for event in client.stream("/x", {}, {})] == [{"a": 1}, {"b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'data: {"a": 1}\n\n', WorkerLost),
+        (b'data: {"error": {"message": "it broke", "code": 500}}\n\n', EngineFailed),
+        (b'data: {"error": {"message": "too long", "code": 400}}\n\n', InvalidRequest),
+        (b"data: <html>\n\n", EngineFailed),
+    ],
+)
+async def test_a_stream_without_its_end_has_failed(body: bytes, kind: type[Exception]) -> None:
+    """It broke off, or ends with an error event."""
+    async with client_of(200, body) as client:
+        with pytest.raises(kind):
+            [event async for event in client.stream("/x", {}, {})]
+
+
+async def test_an_empty_body_is_nothing_and_text_is_text() -> None:
+    """As of /health, and of /metrics."""
+    async with client_of(200) as client:
+        assert await client.get("/health") is None
+    async with client_of(200, b"x 1") as client:
+        assert await client.text("/metrics", 5) == "x 1"
+        with pytest.raises(EngineFailed, match="not JSON"):
+            await client.get("/models")
+
+
+async def test_a_server_that_is_not_there_is_lost() -> None:
+    """Without a response it may have died."""
+    client = VllmHttpClient("http://127.0.0.1:1", None)
+    with pytest.raises(WorkerLost):
+        await client.get("/health")
+    await client.close()

@@ -1,0 +1,69 @@
+"""Responses of a plain vLLM server become parts of a frame."""
+
+from typing import Any
+
+import pytest
+
+from tokenwire.coordinator.fleet.transport.vllm_http.response import error_message, finish_of, prompt_rows, sampled_rows
+from tokenwire.v1 import inference_pb2 as pb
+
+EOS = frozenset({2})
+STOP = pb.FINISH_REASON_STOP
+
+
+@pytest.mark.parametrize(
+    ("choice", "stops", "expected"),
+    [
+        ({"finish_reason": "length"}, [], pb.Finish(slot=4, reason=pb.FINISH_REASON_LENGTH)),
+        ({"finish_reason": "stop", "stop_reason": None}, [], pb.Finish(slot=4, reason=STOP)),
+        ({"finish_reason": "stop", "stop_reason": 2}, [], pb.Finish(slot=4, reason=STOP, eos_token_id=2)),
+        ({"finish_reason": "stop", "stop_reason": 2}, [2], pb.Finish(slot=4, reason=STOP, stop_token_id=2)),
+        ({"finish_reason": "stop", "stop_reason": 9}, [9], pb.Finish(slot=4, reason=STOP, stop_token_id=9)),
+        ({"finish_reason": "of another release"}, [], pb.Finish(slot=4, reason=STOP)),
+    ],
+)
+def test_a_stop_id_is_told_from_the_end_of_sequence(
+    choice: dict[str, Any], stops: list[int], expected: pb.Finish
+) -> None:
+    """By the model's own ids, unless the request asked for the same id."""
+    assert finish_of(choice, 4, EOS, stops) == expected
+
+
+def test_rows_have_the_sampled_token_and_then_the_likeliest_by_rank() -> None:
+    """As many as were requested, whatever order they come in; the sampled one may be among them."""
+    known = [{"token_id": 9, "logprob": -3.0, "rank": 3}, {"token_id": 7, "logprob": -1.0, "rank": 1}]
+    own = {"token_id": 7, "logprob": -1.0, "rank": 1}
+    logprobs = {"content": [{**own, "top_logprobs": known}]}
+
+    for count, ids in ((1, [7, 7]), (0, [7]), (-1, [7, 7]), (3, [7, 7, 9])):
+        (row,) = sampled_rows(logprobs, count)
+        assert (list(row.token_ids), row.width, list(row.sampled_ranks)) == (ids, len(ids), [1])
+    assert sampled_rows(None, 1) == []
+
+
+def test_a_prompt_has_rows_after_its_first_token() -> None:
+    """Each begins with the prompt's own token."""
+    position = {"5": {"logprob": -3.0, "rank": 8}, "6": {"logprob": -0.5, "rank": 1}}
+    rows = prompt_rows([None, position, {"6": {"logprob": -0.1, "rank": 1}}], [4, 5, 6], 0)
+
+    assert (list(rows.token_ids), rows.width, list(rows.sampled_ranks)) == ([5, 6], 1, [8, 1])
+    with pytest.raises(ValueError, match="shorter"):
+        prompt_rows([None], [4, 5], 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"error": {"message": "too long"}}', "too long"),
+        ('{"message": "too long"}', "too long"),
+        ('{"error": "too long"}', "too long"),
+        ('{"error": {"code": 1}}', '{"error": {"code": 1}}'),
+        ("<html>", "<html>"),
+        ("[1]", "[1]"),
+        ("", "no error message"),
+        ("x" * 900, "x" * 500),
+    ],
+)
+def test_errors_have_a_message_in_any_shape(body: str, message: str) -> None:
+    """Of vLLM, of a proxy in front of it, or none."""
+    assert error_message(body) == message
