@@ -106,7 +106,7 @@ class WorkerSession:
     # Commands.
 
     def submit(self, submit: pb.Submit, listeners: Sequence[SlotListener], new_tokens: int = 0) -> list[int]:
-        """Start a request, one listener per sequence; set the slots in `submit` and return them.
+        """Start a request, one listener per sequence; return the slots, which are set in what is sent.
 
         `new_tokens` of the prompt are expected to be computed, the rest to be in the worker's prefix cache.
         """
@@ -115,8 +115,9 @@ class WorkerSession:
         slots = [self._slots.take(listener) for listener in listeners]
         self.workload.on_submit(slots, new_tokens)
         self.recent_starts.on_submit(slots, submit)
-        submit.slots[:] = slots
-        self._commands.put(pb.SessionRequest(submit=submit))
+        command = pb.SessionRequest(submit=submit)
+        command.submit.slots.extend(slots)
+        self._commands.put(command)
         return slots
 
     def abort(self, slots: Sequence[int]) -> None:

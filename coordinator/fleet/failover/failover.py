@@ -93,7 +93,8 @@ class Failover(PoolListener):
             return self._below.submit(model, submit, listeners, placement)
         request = ResumableRequest(model, submit, placement)
         sequences = request.listen(listeners, self)
-        request.handle = self._below.submit(model, submit, sequences, replace(placement, on_placed=request.on_placed))
+        on_placed = functools.partial(request.on_placed, submit, sequences)
+        request.handle = self._below.submit(model, submit, sequences, replace(placement, on_placed=on_placed))
         self._live.update(sequence for sequence in sequences if not sequence.ended)
         return request
 
@@ -208,7 +209,7 @@ class Failover(PoolListener):
         prefix: Sequence[int] = () if replayed else sequence.token_ids
         rest = remainder(request.submit, sequence.index, prefix, sequence.prompt_scored)
         listener: SlotListener = Replay(sequence, sequence.token_ids[:]) if replayed else sequence
-        on_placed = functools.partial(sequence.on_placed, rest)
+        on_placed = functools.partial(request.on_placed, rest, [sequence])
         placement = replace(request.placement, resumed=True, avoid=sequence.avoid, on_placed=on_placed)
         if prefix and request.submit.sampling_params.HasField("max_tokens") and not rest.sampling_params.max_tokens:
             sequence.end_at_limit()

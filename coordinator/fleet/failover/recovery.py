@@ -92,7 +92,6 @@ def remainder(submit: pb.Submit, index: int, token_ids: Sequence[int], prompt_sc
     """
     rest = pb.Submit()
     rest.CopyFrom(submit)
-    del rest.slots[:]
     rest.prompt_token_ids.extend(token_ids)
     params = rest.sampling_params
     if params.HasField("max_tokens"):

@@ -100,12 +100,16 @@ class ResumableRequest:
         losses = sum(sequence.losses for sequence in self.sequences)
         return f"{workers}; lost {losses} times" if losses else workers
 
-    def on_placed(self, session: "WorkerSession") -> None:
-        """Prepare the first submission for the loss of its worker."""
-        self.sent_at = time.monotonic()
-        for sequence in self.sequences:
+    def on_placed(self, submit: pb.Submit, sequences: "Sequence[ResumableSequence]", session: "WorkerSession") -> None:
+        """Complete a submit by what depends on its worker and on when it is sent, and record the worker."""
+        for sequence in sequences:
             sequence.set_worker(session)
-        seed_for_replay(self.submit, session.capabilities)
+        now = time.monotonic()
+        if self.sent_at is None:
+            self.sent_at = now
+            seed_for_replay(submit, session.capabilities)
+        else:
+            submit.resumed_after_ms = math.ceil((now - self.sent_at) * 1000)
         self.placement.on_placed(session)
 
 
@@ -173,13 +177,6 @@ class ResumableSequence:
         if self.forked:
             return Recovery.CONTINUE
         return recovery_of(self.request.submit.sampling_params, common_capabilities((workers, *self.engines)), exact)
-
-    def on_placed(self, rest: pb.Submit, session: "WorkerSession") -> None:
-        """Record the worker that resumes it by this submit."""
-        if self.request.sent_at is not None:
-            rest.resumed_after_ms = math.ceil((time.monotonic() - self.request.sent_at) * 1000)
-        self.set_worker(session)
-        self.request.placement.on_placed(session)
 
     def set_worker(self, session: "WorkerSession") -> None:
         """Set its worker."""

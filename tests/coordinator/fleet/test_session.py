@@ -102,6 +102,26 @@ def _seeded(seed: int) -> pb.Submit:
     return submit
 
 
+async def test_the_slots_are_set_in_what_is_sent_alone(address: str) -> None:
+    """A submit may be sent again to another worker, where it gets other slots."""
+
+    async def script(requests: Requests, context: SessionContext) -> None:
+        await anext(requests)
+        await context.write(welcome())
+        for token_id in (1, 2):
+            await context.write(_frame((await anext(requests)).submit.slots[0], [token_id]))
+        await anext(requests)
+
+    async with scripted_worker(address, script), connected(address) as session:
+        listeners, submit = [Listener(), Listener()], submission()
+        slots = [session.submit(submit, [listener]) for listener in listeners]
+        for listener in listeners:
+            await listener.moved.wait()
+
+    assert ([listener.token_ids for listener in listeners], slots) == ([[1], [2]], [[0], [1]])
+    assert submit == submission()
+
+
 async def test_an_aborted_slot_is_free_only_after_its_terminal_event(address: str) -> None:
     """After an abort the listener is not called, and the slot stays taken until the worker has ended it."""
     let_go = asyncio.Event()

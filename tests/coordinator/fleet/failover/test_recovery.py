@@ -27,7 +27,6 @@ def submit(**sampling: Any) -> pb.Submit:
     """Return a request of three sequences."""
     return pb.Submit(
         request_id="r",
-        slots=[4, 5, 6],
         prompt_token_ids=[1, 2, 3],
         sampling_params=pb.SamplingParams(**sampling),
         cache_salt="salt",
@@ -124,7 +123,6 @@ def test_the_remainder_is_a_request_of_one_sequence() -> None:
 
     assert full.SerializeToString() == before
     assert list(rest.prompt_token_ids) == [1, 2, 3, 7, 8]
-    assert list(rest.slots) == []
     assert (rest.request_id, rest.cache_salt, rest.lora.id) == ("r", "salt", 3)
     params = rest.sampling_params
     assert (params.max_tokens, params.min_tokens, list(params.stop_token_ids)) == (8, 4, [9])

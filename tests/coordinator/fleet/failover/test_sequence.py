@@ -45,13 +45,29 @@ def placed(sequence: ResumableSequence) -> SlotTable:
     """Place a sequence on a worker; return its slots."""
     slots = SlotTable()
     slots.take(sequence)
-    sequence.on_placed(pb.Submit(), WorkerSession("nowhere", "test", accept))
+    sequence.request.on_placed(pb.Submit(), [sequence], WorkerSession("nowhere", "test", accept))
     return slots
 
 
 def end(finish: pb.Finish = STOP) -> pb.StepFrame:
     """Return the last frame of a reply."""
     return pb.StepFrame(slots=[0], token_ids=[2], finishes=[finish])
+
+
+def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
+    """The first one gets the seed of a possible replay, a later one the time since the first; both keep the rest."""
+    session = WorkerSession("nowhere", "test", accept)
+    session.capabilities = pb.EngineCapabilities(seeds=True)
+    first, rest = (pb.Submit(sampling_params=pb.SamplingParams(presence_penalty=1.0)) for _ in range(2))
+    request = ResumableRequest("m", first, NEW)
+    (sequence,) = request.listen([Listener()], FailoverPolicy())
+
+    request.on_placed(first, [sequence], session)
+    assert (first.sampling_params.HasField("seed"), first.HasField("resumed_after_ms")) == (True, False)
+
+    request.on_placed(rest, [sequence], session)
+    assert (rest.sampling_params.HasField("seed"), rest.HasField("resumed_after_ms")) == (False, True)
+    assert sequence.session is session
 
 
 async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> None:
