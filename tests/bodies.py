@@ -1,4 +1,4 @@
-"""The models that routes read their bodies with, found by asking the routes."""
+"""The models that routes read their bodies with, found through the routes."""
 
 import inspect
 from collections.abc import Iterator

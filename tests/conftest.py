@@ -17,7 +17,7 @@ from tokenwire.process.gc_tuning import gc_disabled
 
 pytest_plugins = ["tests.skips", "tests.scheduling", "tests.real_services"]
 
-# Tests run side by side on busy machines: how long an example takes says nothing of the code.
+# Tests run side by side on busy machines: the duration of an example does not depend on the code alone.
 settings.register_profile("tokenwire", deadline=None)
 settings.load_profile("tokenwire")
 

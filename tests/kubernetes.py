@@ -34,7 +34,7 @@ class FakeKubernetes:
         self.url = ""
         self.slices: dict[str, dict[str, Any]] = {}
         self.requests: list[dict[str, str]] = []
-        """Query, path and token of everything that was asked."""
+        """Query, path and token of all requests."""
         self.failure: tuple[int, str] | None = None
         """Status and message of all answers, if they are to fail."""
         self.oldest = 0
@@ -49,7 +49,7 @@ class FakeKubernetes:
 
     @property
     def lists(self) -> int:
-        """How often the list was asked for."""
+        """How often the list was requested."""
         return sum("watch" not in request for request in self.requests)
 
     def put(self, changed: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class FakeKubernetes:
         """Send the version of the moment."""
         self.send("BOOKMARK", {})
 
-    def forget(self) -> None:
+    def expire_history(self) -> None:
         """Answer those who watch, and those who want to go on from where they are, that it is too long ago."""
         self._version += 1
         self.oldest = self._version
@@ -85,8 +85,8 @@ class FakeKubernetes:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a list or a watch."""
-        asked = {"path": request.path, "authorization": request.headers.get("Authorization", "")}
-        self.requests.append({**request.query, **asked})
+        target = {"path": request.path, "authorization": request.headers.get("Authorization", "")}
+        self.requests.append({**request.query, **target})
         if self.failure is not None:
             return web.json_response({"message": self.failure[1]}, status=self.failure[0])
         if request.query.get("watch") == "true":

@@ -23,7 +23,7 @@ class Generation:
         self.left = asyncio.Event()
         """Set when the client has disconnected."""
 
-    def say(self, *token_ids: int, finish: str | None = None, stop: int | None = None, **more: Any) -> None:
+    def emit(self, *token_ids: int, finish: str | None = None, stop: int | None = None, **more: Any) -> None:
         """Send tokens; the ones with a finish are the last."""
         choice = {"index": 0, "token_ids": list(token_ids), "finish_reason": finish, "stop_reason": stop, **more}
         self.send({"request_id": self.server_id, "usage": None, "output_mode": "tokens", "choices": [choice]})
@@ -76,7 +76,7 @@ class FakeVllmServer:
             for server_id in body["request_ids"]:
                 if generation := self.running.get(server_id):
                     generation.aborted = True
-                    generation.say(finish="abort")
+                    generation.emit(finish="abort")
             return web.Response()
         if self.refusal is not None:
             return web.json_response({"error": {"message": self.refusal[1]}}, status=self.refusal[0])

@@ -1,4 +1,4 @@
-"""Real processes for tests: start the `tokenwire` command, wait for what it says, stop it by its pid."""
+"""Real processes for tests: start the `tokenwire` command, wait for its output, stop it by its pid."""
 
 import os
 import re
@@ -93,7 +93,7 @@ class Service:
         self.addresses = addresses
 
     def server_info(self, worker: int = 0) -> control_pb2.GetServerInfoResponse:
-        """Ask a worker what it does."""
+        """Return a worker's status."""
         with grpc.insecure_channel(self.addresses[worker]) as channel:
             return _server_info(channel)
 
@@ -186,7 +186,7 @@ def wait_models(url: str, names: Collection[str], timeout_s: float = 60.0) -> No
 
 
 def snapshot(url: str) -> dict[str, Any]:
-    """Return what a coordinator of one process knows of its models and workers."""
+    """Return a coordinator's view of its models and workers; it has one process."""
     (process,) = httpx.get(f"{url}/status.json").json()["processes"]
     assert isinstance(process, dict)
     return process

@@ -30,7 +30,7 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The embedded model with the options of `make serve`, and those that the examples ask for."""
+    """The embedded model with the options of `make serve`, and those that the examples need."""
     options = [*make_serve_options(), "--enable-rl"]
     with serving(tmp_path_factory.mktemp("embedded"), options, _ADAPTERS) as started:
         yield started

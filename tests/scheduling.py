@@ -32,5 +32,5 @@ class Together(LoadFileScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
-    """Use it whatever --dist says."""
+    """Use it whatever --dist is."""
     return Together(config, log)

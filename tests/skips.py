@@ -11,7 +11,7 @@ _MISSING = re.compile(r"could not import|cannot be (fetched|made)|npm is not ins
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was missing, and how many tests that cost."""
+    """Report what was missing, and how many tests that cost."""
     for reason, count in _missing(terminalreporter).items():
         verdict = "failed, as CI is set" if os.environ.get("CI") else "would fail with CI=true"
         terminalreporter.write_line(f"{count} skipped, {verdict}: {reason}", yellow=True)

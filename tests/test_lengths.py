@@ -1,4 +1,4 @@
-"""Files are short enough to be read at a sitting, or say why they are not."""
+"""Files are short enough to be read at a sitting, or give a reason why they are not."""
 
 import ast
 from pathlib import Path
@@ -17,7 +17,7 @@ def sources() -> list[Path]:
     return [path for path in found if not path.is_relative_to(ROOT / "tokenwire" / "v1") and ".cache" not in path.parts]
 
 
-def test_long_files_say_why_they_are() -> None:
+def test_long_files_give_a_reason() -> None:
     """In the docstring of the module."""
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in sources()}
     long = {name for name, text in texts.items() if text.count("\n") > MOST_LINES}
@@ -30,7 +30,7 @@ def test_long_files_say_why_they_are() -> None:
 
 
 def test_functions_are_short() -> None:
-    """Those of the source; tests and scripts may tell a longer story."""
+    """Those of the source; tests and scripts may have longer scenarios."""
     long = {
         f"{path.relative_to(ROOT)}:{node.name}"
         for path in sources()

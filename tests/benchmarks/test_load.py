@@ -30,7 +30,7 @@ FULL = CHUNKED + delta("Hello") + delta(" you", "length") + USAGE + DONE
 
 
 @asynccontextmanager
-async def saying(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
+async def serving(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
     """Answer every request with these pieces, each sent by itself, and keep the connection open or close it."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,8 +52,8 @@ async def saying(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
 
 
 async def result_of(*pieces: bytes, close: bool = False) -> StreamResult:
-    """Stream one request from a server that says this."""
-    async with saying(*pieces, close=close) as url:
+    """Stream one request from a server that sends this."""
+    async with serving(*pieces, close=close) as url:
         return await asyncio.wait_for(stream(url, REQUEST), 10)
 
 
@@ -75,22 +75,22 @@ async def test_a_stream_in_pieces_is_counted_alike(size: int) -> None:
 
 
 async def test_text_does_not_count_as_events() -> None:
-    """What a model says about events, usage or ends changes no figure."""
-    said = 'data: {"x": 1}\n\ndata: [DONE]\n\n0\r\n\r\n{"completion_tokens":99,"finish_reason":"fun"}'
-    result = await result_of(CHUNKED, delta(said), delta(said, "stop"), USAGE, DONE)
+    """A model's text about events, usage or ends changes no figure."""
+    sent = 'data: {"x": 1}\n\ndata: [DONE]\n\n0\r\n\r\n{"completion_tokens":99,"finish_reason":"fun"}'
+    result = await result_of(CHUNKED, delta(sent), delta(sent, "stop"), USAGE, DONE)
 
     assert (result.events, result.completion_tokens, result.finish_reason) == (3, 42, "stop")
     assert result.complete
 
 
-@pytest.mark.parametrize("said", [b"", CHUNKED, CHUNKED + delta("Hel"), CHUNKED + delta("Hello", "stop") + USAGE])
-async def test_a_stream_that_breaks_off_is_not_complete(said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", CHUNKED, CHUNKED + delta("Hel"), CHUNKED + delta("Hello", "stop") + USAGE])
+async def test_a_stream_that_breaks_off_is_not_complete(sent: bytes) -> None:
     """A connection that closes before [DONE] ends the request, with what had come until then."""
-    result = await result_of(said, close=True)
+    result = await result_of(sent, close=True)
 
     assert not result.complete
-    assert result.status == (200 if said else 0)
-    assert result.events == said.count(b"data: ")
+    assert result.status == (200 if sent else 0)
+    assert result.events == sent.count(b"data: ")
 
 
 @pytest.mark.parametrize("body", [b'{"error": {"message": "later"}}', b""])
@@ -122,7 +122,7 @@ async def test_a_head_alone_is_no_arrival() -> None:
 
 async def test_a_server_that_is_not_there_is_an_error() -> None:
     """Nobody listening is not a slow server: it is raised."""
-    async with saying(FULL) as url:
+    async with serving(FULL) as url:
         pass
 
     with pytest.raises(OSError, match="Connect call failed"):

@@ -45,7 +45,7 @@ def lean_environment(first: bool = False) -> dict[str, str]:
 
 
 class VllmServer(Process):
-    """vLLM's own API server with the embedded model, or another one that is said to be it."""
+    """vLLM's own API server with the embedded model, or another one under its name."""
 
     def __init__(self, folder: Path, options: Sequence[str] = PLAIN, model: Path | None = None) -> None:
         model = model or prepare_embedded_model(default_cache_dir(), lambda _: None)
@@ -79,7 +79,7 @@ def serving(
     engine_arguments: Sequence[str] = (),
     model: Path | None = None,
 ) -> Iterator[Service]:
-    """Run `tokenwire serve` with the embedded model, or another one that is said to be it."""
+    """Run `tokenwire serve` with the embedded model, or another one under its name."""
     served = () if model is None else (str(model), "--served-model-name", EMBEDDED_MODEL_NAME)
     # vLLM's server always takes transfer parameters.
     taken = (*options, "--allow-kv-transfer-params")

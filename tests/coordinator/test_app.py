@@ -48,7 +48,7 @@ _LATE = (
 
 
 def test_a_start_imports_only_what_every_server_needs() -> None:
-    """Clients of stores and collectors, and the description of the API, come with the first that asks for them."""
+    """Clients of stores and collectors, and the description of the API, are imported when first needed."""
     code = f"import sys, tokenwire.coordinator.server; print(*sys.modules.keys() & set({_LATE}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -72,10 +72,10 @@ async def test_cross_site_requests_have_no_effect(headers: dict[str, str]) -> No
     foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", **headers}
     found = writes()
     async with client_without_workers(EVERYTHING) as client:
-        asked = [
+        imported = [
             client.request(method, path, headers=foreign, content=body) for method, path in found for body in (BODY, "")
         ]
-        statuses = [reply.status_code for reply in await asyncio.gather(*asked)]
+        statuses = [reply.status_code for reply in await asyncio.gather(*imported)]
 
     assert ("POST", "/pause") in found
     assert ("POST", "/v1/chat/completions") in found

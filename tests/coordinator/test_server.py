@@ -47,10 +47,10 @@ async def test_it_is_announced_when_a_worker_is_ready(tmp_path: Path) -> None:
             with pytest.raises(BlockingIOError):
                 os.read(reader, 1)
             async with running_worker(address):
-                said = asyncio.Event()
-                asyncio.get_running_loop().add_reader(reader, said.set)
+                logged = asyncio.Event()
+                asyncio.get_running_loop().add_reader(reader, logged.set)
                 async with asyncio.timeout(20):
-                    await said.wait()
+                    await logged.wait()
                 asyncio.get_running_loop().remove_reader(reader)
                 assert os.read(reader, 10) == b"\n"
     finally:

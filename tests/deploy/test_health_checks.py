@@ -1,4 +1,4 @@
-"""The health checks of the compose file tell ready services from others."""
+"""The health checks of the compose file distinguish ready services from others."""
 
 import subprocess
 import sys

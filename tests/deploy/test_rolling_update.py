@@ -73,29 +73,29 @@ async def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
         clients = [Client(cluster.service, lambda urls: urls[next(turns) % len(urls)]) for _ in range(CLIENTS)]
         running = [asyncio.create_task(client.run(over)) for client in clients]
 
-        async def everybody_asked_again() -> None:
+        async def all_clients_are_served_again() -> None:
             before = [len(client.replies) for client in clients]
             await until(
                 lambda: all(len(client.replies) > n for client, n in zip(clients, before, strict=True)), timeout_s=30
             )
 
-        await everybody_asked_again()
+        await all_clients_are_served_again()
         first = {pod.name for pod in [*cluster.workers, *cluster.coordinators]}
         for _ in range(3):
             assert await cluster.remove_worker() == 0
             await cluster.add_worker()
-        await everybody_asked_again()
+        await all_clients_are_served_again()
         assert [client.problems for client in clients if client.problems] == []
         assert {client.connections for client in clients} == {1}
         for _ in range(2):
             await cluster.add_coordinator("--drain-delay", "5")
-            assert await cluster.remove_coordinator(news=everybody_asked_again()) == 0
-        await everybody_asked_again()
+            assert await cluster.remove_coordinator(news=all_clients_are_served_again()) == 0
+        await all_clients_are_served_again()
         over.set()
         await asyncio.gather(*running)
 
     assert [client.problems for client in clients if client.problems] == []
-    said = Counter(reply for client in clients for reply in client.replies)
-    assert len(said) == 1, said.most_common(3)
-    assert said.total() >= 6 * CLIENTS
+    counted = Counter(reply for client in clients for reply in client.replies)
+    assert len(counted) == 1, counted.most_common(3)
+    assert counted.total() >= 6 * CLIENTS
     assert not first & {pod.name for pod in [*cluster.workers, *cluster.coordinators]}

@@ -1,4 +1,4 @@
-"""Every command in the documents is known here: it is run, or its options are read, or a reason says why not."""
+"""Every command in the documents is known here: it is run, or its options are read, or there is a reason not to."""
 
 import importlib.util
 import re

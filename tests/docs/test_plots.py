@@ -23,7 +23,7 @@ def caption(name: str) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(PLOTS.iterdir()), ids=lambda path: path.stem)
-def test_a_plot_says_how_and_when_it_was_made(path: Path) -> None:
+def test_a_plot_shows_how_and_when_it_was_made(path: Path) -> None:
     """With the target of make that measures, and the one that draws."""
     results = json.loads((RESULTS / f"{FILES[path.stem]}.json").read_text())
     text = caption(path.stem)

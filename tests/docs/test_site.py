@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def build(root: Path, target: Path) -> "subprocess.CompletedProcess[str]":
-    """Build the site of a checkout, as `make docs` does: with --quiet, mkdocs would forget that warnings are errors."""
+    """Build the site of a checkout, as `make docs` does: with --quiet, mkdocs would ignore that warnings are errors."""
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(target)],
         cwd=root,

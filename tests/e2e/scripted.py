@@ -30,7 +30,7 @@ REPLIES = {
     "commands": "<think>\n\n</think>\n\n" + COMMAND,
     "silent": "<think>\n\n</think>\n\n",
 }
-"""What each model says, by its name."""
+"""Each model's output, by its name."""
 
 
 def write_model(folder: Path, added: Sequence[str] = MARKS) -> Path:

@@ -12,7 +12,7 @@ from tests.processes import Service, simulated_service
 
 ADMIN_KEY = "sesame"
 CHAT = "/v1/chat/completions"
-ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode
     """A request during a pause waits in an engine, and is completed after the resume."""
     post(client, f"/pause?mode={mode}")
     answers: list[httpx.Response] = []
-    thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=ASKED, timeout=30)))
+    thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=BODY, timeout=30)))
     thread.start()
     while not any(service.server_info(worker).open_slots for worker in range(2)):
         pass
@@ -107,13 +107,13 @@ def test_vllm_transfers_weights(client: httpx.Client) -> None:
 
 def test_prime_rl_updates_from_a_directory(client: httpx.Client, tmp_path: Path) -> None:
     """`weight_dir` is loaded by every worker and changes their output; null does nothing; a missing one is a 404."""
-    before = client.post(CHAT, json=ASKED).json()["choices"][0]["message"]["content"]
+    before = client.post(CHAT, json=BODY).json()["choices"][0]["message"]["content"]
     step = tmp_path / "step_7"
     step.mkdir()
 
     assert post(client, "/update_weights", {"weight_dir": str(step)}) == {"status": "ok"}
 
-    after = {client.post(CHAT, json=ASKED).json()["choices"][0]["message"]["content"] for _ in range(4)}
+    after = {client.post(CHAT, json=BODY).json()["choices"][0]["message"]["content"] for _ in range(4)}
     assert len(after) == 1
     assert before not in after
     assert get(client, "/weight_info") == {"weight_version": "step_7"}
@@ -139,9 +139,9 @@ def test_prime_rl_finds_the_fleet(service: Service, client: httpx.Client, tmp_pa
     assert (entry["admin_base_url"], entry["world_size"], entry["model"]) == (service.url, 2, "sim")
     assert "error" not in entry
 
-    asked = {"method": "update_weights_from_path", "args": [str(tmp_path)]}
+    update = {"method": "update_weights_from_path", "args": [str(tmp_path)]}
 
-    assert post(client, "/collective_rpc", asked) == {"results": [None, None]}
+    assert post(client, "/collective_rpc", update) == {"results": [None, None]}
     assert get(client, "/weight_info") == {"weight_version": tmp_path.name}
     assert client.post("/collective_rpc", json={"method": "unknown"}).status_code == 501
     assert client.post("/collective_rpc", json={}).status_code == 400
@@ -161,7 +161,7 @@ def test_trl_reads_what_it_needs(client: httpx.Client) -> None:
 
 def test_adapters_are_models(client: httpx.Client) -> None:
     """A loaded adapter is listed, named in requests and responses, changes the output, and is gone when unloaded."""
-    base = client.post(CHAT, json=ASKED).json()
+    base = client.post(CHAT, json=BODY).json()
     body = {"lora_name": "red", "lora_path": "/adapters/red"}
     loaded = client.post("/v1/load_lora_adapter", json=body)
     assert loaded.text == "Success: LoRA adapter 'red' added successfully."
@@ -169,16 +169,16 @@ def test_adapters_are_models(client: httpx.Client) -> None:
     card = next(card for card in get(client, "/v1/models")["data"] if card["id"] == "red")
     assert (card["root"], card["parent"]) == ("/adapters/red", "sim")
 
-    for path, asked in (
-        (CHAT, ASKED),
+    for path, update in (
+        (CHAT, BODY),
         ("/v1/completions", {"prompt": "Hi", "max_tokens": 8, "temperature": 0}),
         ("/inference/v1/generate", {"token_ids": [65], "sampling_params": {"max_tokens": 8}}),
         ("/v1/responses", {"input": "Hi", "max_output_tokens": 16}),
-        ("/v1/messages", {"messages": ASKED["messages"], "max_tokens": 8}),
+        ("/v1/messages", {"messages": BODY["messages"], "max_tokens": 8}),
     ):
-        answer = post(client, path, {**asked, "model": "red"})
+        answer = post(client, path, {**update, "model": "red"})
         assert answer["model"] == "red", path
-    changed = [client.post(CHAT, json={**ASKED, "model": "red"}).json() for _ in range(4)]
+    changed = [client.post(CHAT, json={**BODY, "model": "red"}).json() for _ in range(4)]
     texts = {answer["choices"][0]["message"]["content"] for answer in changed}
     assert len(texts) == 1
     assert base["choices"][0]["message"]["content"] not in texts
@@ -187,7 +187,7 @@ def test_adapters_are_models(client: httpx.Client) -> None:
     removed = client.post("/v1/unload_lora_adapter", json={"lora_name": "red"})
     assert removed.text == "Success: LoRA adapter 'red' removed successfully."
     assert client.post("/v1/unload_lora_adapter", json={"lora_name": "red"}).status_code == 404
-    assert client.post(CHAT, json={**ASKED, "model": "red"}).status_code == 404
+    assert client.post(CHAT, json={**BODY, "model": "red"}).status_code == 404
 
 
 def test_dynamo_reads_and_changes_the_state(service: Service, client: httpx.Client, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ TOOLS: list[Any] = [
     }
     for name in ("get_weather", "get_time")
 ]
-ASKED: list[Any] = [{"role": "user", "content": "Say something."}]
+MESSAGES: list[Any] = [{"role": "user", "content": "Say something."}]
 PATH = "/v1/messages"
 GREEDY = {"temperature": 0}
 
@@ -51,13 +51,13 @@ def scripted_claude(scripted: Service) -> Iterator[Anthropic]:
 
 def create(client: Anthropic, extra: dict[str, Any] | None = None, **options: Any) -> Any:
     """Create a message; fields without an argument of the client go into extra_body."""
-    given = {"model": "sim", "messages": ASKED, "max_tokens": 24, **options}
+    given = {"model": "sim", "messages": MESSAGES, "max_tokens": 24, **options}
     return client.messages.create(**given, extra_body=GREEDY if extra is None else extra)
 
 
 def stream_to_end(client: Anthropic, **options: Any) -> tuple[str, Any]:
     """Stream a message; return the text of its deltas and the client's assembled message."""
-    given: dict[str, Any] = {"model": "sim", "messages": ASKED, "max_tokens": 24, **options}
+    given: dict[str, Any] = {"model": "sim", "messages": MESSAGES, "max_tokens": 24, **options}
     with client.messages.stream(**given, extra_body=GREEDY) as stream:
         return "".join(stream.text_stream), stream.get_final_message()
 
@@ -87,7 +87,7 @@ def test_streamed_text_equals_full_text(claude: Anthropic) -> None:
 
 def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> None:
     """System and messages result in chat's prompt of the same messages."""
-    turns: list[Any] = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?"}, *ASKED]
+    turns: list[Any] = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?"}, *MESSAGES]
 
     message = create(claude, system=[{"type": "text", "text": "Be brief."}], messages=turns)
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, *turns]
@@ -101,7 +101,7 @@ def test_a_final_assistant_message_is_continued(claude: Anthropic) -> None:
     full = create(claude, max_tokens=48).content[0].text
     beginning = create(claude).content[0].text.rstrip()
 
-    rest = create(claude, max_tokens=48, messages=[*ASKED, {"role": "assistant", "content": beginning}])
+    rest = create(claude, max_tokens=48, messages=[*MESSAGES, {"role": "assistant", "content": beginning}])
 
     assert full.startswith(beginning)
     assert (beginning + rest.content[0].text).startswith(full)
@@ -122,7 +122,7 @@ def test_a_stop_sequence_is_named(claude: Anthropic) -> None:
 
 def test_tokens_are_counted(claude: Anthropic) -> None:
     """count_tokens returns the length of a prompt, also beyond the context."""
-    count = claude.messages.count_tokens(model="sim", messages=ASKED, system="Be brief.")
+    count = claude.messages.count_tokens(model="sim", messages=MESSAGES, system="Be brief.")
     long = claude.messages.count_tokens(model="sim", messages=[{"role": "user", "content": "x" * 3000}])
 
     assert count.input_tokens == create(claude, system="Be brief.").usage.input_tokens
@@ -161,7 +161,7 @@ def test_events_are_those_of_the_api(claude: Anthropic) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_wrong_requests_are_named(service: Service, body: Any, words: str, stream: bool) -> None:
     """An invalid field gets Anthropic's error object with its name, streamed or not."""
-    response = httpx.post(service.url + PATH, json={"model": "sim", "messages": ASKED, **body, "stream": stream})
+    response = httpx.post(service.url + PATH, json={"model": "sim", "messages": MESSAGES, **body, "stream": stream})
 
     answer = response.json()
     assert response.status_code == 400
@@ -203,7 +203,7 @@ def test_other_errors_have_the_same_format(service: Service) -> None:
 def test_a_disconnected_client_is_aborted(folder: Path) -> None:
     """The engine stops computing for an abandoned stream that would take an hour."""
     with simulated_service(folder, "--sim-step-ms", "100", "--sim-max-model-len", "40000") as service:
-        body = {"model": "simulated", "messages": ASKED, "max_tokens": 36_000, "stream": True}
+        body = {"model": "simulated", "messages": MESSAGES, "max_tokens": 36_000, "stream": True}
         with httpx.stream("POST", service.url + PATH, json=body) as response:
             response.raise_for_status()
             lines = response.iter_lines()  # kept: the end of an iterator closes the connection
@@ -247,7 +247,7 @@ def test_calls_are_blocks_with_input(scripted_claude: Anthropic) -> None:
 def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream: bool) -> None:
     """The rest of the request is served."""
     tools = [*TOOLS, {"type": "web_search_20250305", "name": "web_search"}]
-    body = {"model": "calls", "max_tokens": 200, "messages": ASKED, "tools": tools, "stream": stream}
+    body = {"model": "calls", "max_tokens": 200, "messages": MESSAGES, "tools": tools, "stream": stream}
     answer = httpx.post(f"{scripted.url}/v1/messages", json=body, timeout=60)
 
     assert answer.status_code == 200
@@ -259,7 +259,7 @@ def test_a_call_goes_back_with_its_result(scripted_claude: Anthropic) -> None:
     """The client sends back the call and its result."""
     first = create(scripted_claude, model="calls", tools=TOOLS, max_tokens=200)
     result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": "Rain."}
-    turns = [*ASKED, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    turns = [*MESSAGES, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
 
     second = create(scripted_claude, model="thinks", messages=turns, tools=TOOLS, max_tokens=200)
 

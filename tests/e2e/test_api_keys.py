@@ -21,7 +21,7 @@ KEYS: list[dict[str, Any]] = [
     {"tenant": "metered", "key": "metered-secret", "tokens_per_minute": 60},
     {"tenant": "elsewhere", "key": "elsewhere-secret", "models": ["another"]},
 ]
-ASKED: dict[str, Any] = {"model": "simulated", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
+BODY: dict[str, Any] = {"model": "simulated", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
 CHAT = "/v1/chat/completions"
 BEARER = {"Authorization": "Bearer search-secret"}
 
@@ -39,7 +39,7 @@ class Guarded:
 
     def post(self, headers: dict[str, str] | None = None, path: str = CHAT, **fields: Any) -> httpx.Response:
         """Send a request."""
-        return httpx.post(self.service.url + path, json={**ASKED, **fields}, headers=headers, timeout=30)
+        return httpx.post(self.service.url + path, json={**BODY, **fields}, headers=headers, timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +56,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 def test_clients_send_their_keys(guarded: Guarded) -> None:
     """OpenAI's client with a key, Anthropic's with its own header; a wrong key is its AuthenticationError."""
-    assert guarded.client("search-secret").chat.completions.create(**ASKED).usage
+    assert guarded.client("search-secret").chat.completions.create(**BODY).usage
     claude = anthropic.Anthropic(base_url=guarded.service.url, api_key="search-secret", max_retries=0)
-    assert claude.messages.create(**ASKED).usage.output_tokens == 5
+    assert claude.messages.create(**BODY).usage.output_tokens == 5
 
     with pytest.raises(AuthenticationError):
-        guarded.client("wrong").chat.completions.create(**ASKED)
+        guarded.client("wrong").chat.completions.create(**BODY)
     assert guarded.post().status_code == 401
     assert httpx.get(f"{guarded.service.url}/v1/models").status_code == 401
     assert httpx.get(f"{guarded.service.url}/version").status_code == 200
@@ -83,17 +83,17 @@ def test_a_key_may_be_for_some_models(guarded: Guarded) -> None:
     """Others are a 403, streamed or not."""
     for stream in (False, True):
         with pytest.raises(PermissionDeniedError, match="may not use the model `simulated`"):
-            guarded.client("elsewhere-secret").chat.completions.create(**ASKED, stream=stream)
+            guarded.client("elsewhere-secret").chat.completions.create(**BODY, stream=stream)
 
 
 def test_prompts_and_replies_are_charged(guarded: Guarded) -> None:
     """A key that has used its tokens per minute is rejected, with the rest in headers."""
     client = guarded.client("metered-secret")
-    first = client.chat.completions.with_raw_response.create(**{**ASKED, "max_tokens": 60})
+    first = client.chat.completions.with_raw_response.create(**{**BODY, "max_tokens": 60})
     assert first.headers["x-ratelimit-limit-tokens"] == "60"
 
     with pytest.raises(RateLimitError) as caught:
-        client.chat.completions.create(**ASKED)
+        client.chat.completions.create(**BODY)
 
     assert int(caught.value.response.headers["retry-after"]) >= 1
     assert guarded.post(BEARER).status_code == 200
@@ -112,7 +112,7 @@ def test_tenants_do_not_share_histories(guarded: Guarded) -> None:
     """The same conversation, continued by another tenant, is not found."""
     exact = {"token_history": "exact"}
     reply = guarded.post(BEARER, **exact).json()["choices"][0]["message"]
-    follow = [*ASKED["messages"], {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": "?"}]
+    follow = [*BODY["messages"], {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": "?"}]
 
     own = guarded.post(BEARER, **exact, messages=follow).json()
     other = guarded.post({"x-api-key": "stranger-secret"}, **exact, messages=follow).json()

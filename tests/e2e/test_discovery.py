@@ -10,7 +10,7 @@ import httpx
 from tests.processes import coordinator, simulated_worker, wait_healthy
 
 CHAT = "/v1/chat/completions"
-ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "ignore_eos": True}
+BODY = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "ignore_eos": True}
 
 
 def test_workers_change_under_a_running_stream(folder: Path) -> None:
@@ -27,14 +27,14 @@ def test_workers_change_under_a_running_stream(folder: Path) -> None:
         assert client.get(f"{url}/health").status_code == 503
         listed.write_text(f"{first}\n")
         wait_healthy(url, process)
-        with client.stream("POST", url + CHAT, json={**ASKED, "stream": True}) as running:
+        with client.stream("POST", url + CHAT, json={**BODY, "stream": True}) as running:
             lines = running.iter_lines()
             next(lines)
 
             listed.write_text(f"{second}\n")
 
             process.wait_for(rf"worker {second}: .* ready")
-            assert client.post(url + CHAT, json={**ASKED, "max_tokens": 2}).status_code == 200
+            assert client.post(url + CHAT, json={**BODY, "max_tokens": 2}).status_code == 200
             assert list(lines)[-2:] == ["data: [DONE]", ""]
         process.wait_for(f"worker {first} removed")
 
@@ -60,29 +60,29 @@ def test_models_are_added_and_removed(folder: Path) -> None:
         ),
     ):
 
-        def ask(model: str) -> httpx.Response:
-            return httpx.post(url + CHAT, json={**ASKED, "max_tokens": 2, "model": model})
+        def post_chat(model: str) -> httpx.Response:
+            return httpx.post(url + CHAT, json={**BODY, "max_tokens": 2, "model": model})
 
         listed.write_text(red)
         process.wait_for(f"worker {red}: .* ready")
         wait_healthy(url, process)
         assert sorted(names(url)) == ["blue", "red"]
-        assert ask("red").json()["model"] == "red"
-        assert ask("blue").json()["model"] == "blue"
+        assert post_chat("red").json()["model"] == "red"
+        assert post_chat("blue").json()["model"] == "blue"
 
         listed.write_text("")
         process.wait_for(f"worker {red} removed")
-        gone = ask("red")
+        gone = post_chat("red")
         assert gone.status_code == 503
         assert int(gone.headers["retry-after"]) >= 1
         assert sorted(names(url)) == ["blue", "red"]
         assert httpx.get(f"{url}/health").status_code == 200
 
-        wait_for(lambda: ask("red").status_code == 404)
+        wait_for(lambda: post_chat("red").status_code == 404)
         assert names(url) == ["blue"]
 
         listed.write_text(red)
-        wait_for(lambda: ask("red").status_code == 200)
+        wait_for(lambda: post_chat("red").status_code == 200)
         assert sorted(names(url)) == ["blue", "red"]
 
 
@@ -96,16 +96,16 @@ def test_requests_wait_for_an_expected_model(folder: Path) -> None:
         simulated_worker(folder, "--served-model-name", "red") as (_, red),
         ThreadPoolExecutor() as threads,
     ):
-        body = {**ASKED, "max_tokens": 2, "model": "red"}
+        body = {**BODY, "max_tokens": 2, "model": "red"}
         paths = (CHAT, "/v1/messages", "/tokenize")
-        asked = [threads.submit(httpx.post, url + path, json=body, timeout=60) for path in paths]
+        requests = [threads.submit(httpx.post, url + path, json=body, timeout=60) for path in paths]
         wait_for(lambda: waiting.replace("1.0", "3.0") in httpx.get(f"{url}/metrics").text)
         assert names(url) == ["red"]
         assert httpx.post(url + CHAT, json={**body, "model": "blue"}).status_code == 503
 
         listed.write_text(red)
 
-        assert [answer.result().status_code for answer in asked] == [200] * 3
+        assert [answer.result().status_code for answer in requests] == [200] * 3
         assert waiting.replace("1.0", "0.0") in httpx.get(f"{url}/metrics").text
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.processes import Process, coordinator
 
 NAMES = ("one", "two", "three")
-ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Fleet:
         texts = set()
         for url in self.urls:
             for _ in range(6):
-                answer = httpx.post(f"{url}/v1/chat/completions", json={**ASKED, "model": model})
+                answer = httpx.post(f"{url}/v1/chat/completions", json={**BODY, "model": model})
                 assert answer.status_code == 200, answer.text
                 texts.add(answer.json()["choices"][0]["message"]["content"])
         return texts
@@ -82,7 +82,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 def test_a_dead_worker_is_reported_and_healed(fleet: Fleet, tmp_path: Path) -> None:
     """Weights, an adapter and a pause while one of three is dead: 502 with each worker, right answers from the rest,
-    and the dead one is like the others before it gets a request again, whichever coordinator asks."""
+    and the dead one is like the others before it gets a request again, from any coordinator."""
     old = fleet.texts()
     fleet.kill("two")
     fleet.wait(lambda state: state["workers"]["two"]["session"] == "connecting")

@@ -31,10 +31,10 @@ class Talk(ABC):
         self.last: list[dict[str, Any]] = []
         """The last reply: its parts as the route has them."""
 
-    def ask(self, stream: bool, limit: int = 400) -> tuple[int, int, int]:
+    def exchange(self, stream: bool, limit: int = 400) -> tuple[int, int, int]:
         """Get the next reply; return the lengths of its prompt, of the reused part, and of the reply."""
         tokens, reused = self._counted()
-        prompt, completion = self._ask(stream, limit)
+        prompt, completion = self._exchange(stream, limit)
         deadline = time.monotonic() + 10
         while (counted := self._counted())[0] == tokens:
             assert time.monotonic() < deadline, "the request was not counted"
@@ -56,7 +56,7 @@ class Talk(ABC):
         return tokens, reused
 
     @abstractmethod
-    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+    def _exchange(self, stream: bool, limit: int) -> tuple[int, int]:
         """Add the reply to the turns; return the tokens of the prompt and of the reply."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class Talk(ABC):
         """Return turns with the results of the last reply's calls."""
 
     @abstractmethod
-    def said(self) -> tuple[str, str]:
+    def reply(self) -> tuple[str, str]:
         """Return the reasoning and the text of the last reply."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Talk(ABC):
 class Chat(Talk):
     """OpenAI's chat completions."""
 
-    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+    def _exchange(self, stream: bool, limit: int) -> tuple[int, int]:
         given: dict[str, Any] = {"model": self.model, "messages": self.turns, "max_tokens": limit}
         if self.turns[-1]["role"] == "assistant":
             given["extra_body"] = {"continue_final_message": True, "add_generation_prompt": False}
@@ -95,7 +95,7 @@ class Chat(Talk):
         calls = self.last[0].get("tool_calls") or []
         return [{"role": "tool", "tool_call_id": call["id"], "content": "Rain."} for call in calls]
 
-    def said(self) -> tuple[str, str]:
+    def reply(self) -> tuple[str, str]:
         return self.last[0].get("reasoning") or "", self.last[0].get("content") or ""
 
     def join(self) -> None:
@@ -106,7 +106,7 @@ class Chat(Talk):
 class Messages(Talk):
     """Anthropic's messages."""
 
-    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+    def _exchange(self, stream: bool, limit: int) -> tuple[int, int]:
         given: dict[str, Any] = {"model": self.model, "messages": self.turns, "max_tokens": limit}
         if self.model != "sim":
             given["tools"] = [{"name": name, "input_schema": SCHEMA} for name in NAMES]
@@ -128,7 +128,7 @@ class Messages(Talk):
         results = [{"type": "tool_result", "tool_use_id": id_, "content": "Rain."} for id_ in used]
         return [{"role": "user", "content": results}] if results else []
 
-    def said(self) -> tuple[str, str]:
+    def reply(self) -> tuple[str, str]:
         thought, text = ("".join(block.get(kind) or "" for block in self.last) for kind in ("thinking", "text"))
         return thought, text
 
@@ -141,7 +141,7 @@ class Messages(Talk):
 class Responses(Talk):
     """OpenAI's responses."""
 
-    def _ask(self, stream: bool, limit: int) -> tuple[int, int]:
+    def _exchange(self, stream: bool, limit: int) -> tuple[int, int]:
         given: dict[str, Any] = {"model": self.model, "input": self.turns, "max_output_tokens": limit}
         if self.model != "sim":
             given["tools"] = [
@@ -161,7 +161,7 @@ class Responses(Talk):
         calls = [item["call_id"] for item in self.last if item["type"] == "function_call"]
         return [{"type": "function_call_output", "call_id": id_, "output": "Rain."} for id_ in calls]
 
-    def said(self) -> tuple[str, str]:
+    def reply(self) -> tuple[str, str]:
         parts = [(item["type"], part["text"]) for item in self.last for part in item.get("content") or ()]
         thought, text = ("".join(text for of, text in parts if of == kind) for kind in ("reasoning", "message"))
         return thought, text
@@ -215,7 +215,7 @@ def test_replies_are_continued_by_their_ids(talk: Talk, stream: bool) -> None:
     """The ids of a parsed reply are in the next prompt, in any route's format."""
     known = 0
     for _ in range(3):
-        prompt, reused, completion = talk.ask(stream)
+        prompt, reused, completion = talk.exchange(stream)
         assert reused == known
         known = prompt + completion
         talk.answer()
@@ -227,10 +227,10 @@ def test_truncated_replies_are_continued_by_their_ids(
 ) -> None:
     """Cut within their reasoning, whitespace, or a call's arguments."""
     talk = route(scripted, "only-calls", f"{route.__name__} {stream} {limit}")
-    prompt, _, completion = talk.ask(stream, limit)
+    prompt, _, completion = talk.exchange(stream, limit)
     talk.answer()
 
-    _, reused, _ = talk.ask(stream)
+    _, reused, _ = talk.exchange(stream)
 
     assert reused == prompt + completion
 
@@ -240,15 +240,15 @@ def test_truncated_replies_are_continued_by_their_ids(
 def test_truncated_content_is_continued(route: type[Talk], scripted: Service, stream: bool, limit: int) -> None:
     """After its reasoning: the prompt is everything so far, the rest is text, and both are sent back as one."""
     talk = route(scripted, "thinks", f"{route.__name__} {stream} {limit} goes on")
-    prompt, _, completion = talk.ask(stream, limit)
-    reasoning, begun = talk.said()
+    prompt, _, completion = talk.exchange(stream, limit)
+    reasoning, begun = talk.reply()
     assert reasoning == "\nTwo and two.\n"
 
-    following, reused, rest = talk.ask(stream)
+    following, reused, rest = talk.exchange(stream)
 
     assert following == reused == prompt + completion
-    thought, text = talk.said()
+    thought, text = talk.reply()
     assert (thought, (begun + text).strip()) == ("", "It is “four”.")
     talk.join()
     talk.answer()
-    assert talk.ask(stream)[1] == following + rest
+    assert talk.exchange(stream)[1] == following + rest

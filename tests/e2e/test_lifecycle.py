@@ -190,7 +190,7 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
         coordinator(folder, [address], "--drain-timeout", "1") as (process, url),
     ):
 
-        def ask(name: str, path: str, stream: bool) -> threading.Thread:
+        def start_request(name: str, path: str, stream: bool) -> threading.Thread:
             body = {"model": "simulated", "messages": MESSAGES, "max_tokens": 5000, "stream": stream}
             thread = threading.Thread(
                 target=lambda: answers.update({name: httpx.post(url + path, json=body, timeout=60)})
@@ -198,10 +198,10 @@ def test_requests_that_outlast_a_coordinators_drain_get_an_error(folder: Path) -
             thread.start()
             return thread
 
-        threads = [ask("running", CHAT, stream=True)]
+        threads = [start_request("running", CHAT, stream=True)]
         Service(process, url, [], [address]).wait_slots(1)
         waiting = [("full", CHAT, False), ("stream", CHAT, True), ("message", "/v1/messages", False)]
-        threads += [ask(*each) for each in waiting]
+        threads += [start_request(*each) for each in waiting]
         until_waiting(url, 1)  # the others wait at the worker
         process.signal(signal.SIGTERM)
         for thread in threads:

@@ -24,16 +24,16 @@ TOOL: Any = {
     },
 }
 CALL = {"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
-ASKED: list[dict[str, Any]] = [{"role": "user", "content": "What is the weather in Paris?"}]
+MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "What is the weather in Paris?"}]
 ANSWERED = [
-    *ASKED,
+    *MESSAGES,
     {"role": "assistant", "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "1", "content": "sun"},
 ]
 TALKS = [
-    ASKED,
-    [{"role": "system", "content": "Be brief."}, *ASKED],
-    [*ASKED, {"role": "assistant", "content": "Sunny."}, {"role": "user", "content": "And in Rome?"}],
+    MESSAGES,
+    [{"role": "system", "content": "Be brief."}, *MESSAGES],
+    [*MESSAGES, {"role": "assistant", "content": "Sunny."}, {"role": "user", "content": "And in Rome?"}],
 ]
 
 
@@ -46,7 +46,7 @@ def client(embedded: Service) -> Iterator[OpenAI]:
 
 @pytest.mark.engine
 def test_answers_have_sense(client: OpenAI) -> None:
-    """The model knows how much two and two is, says so, and stops."""
+    """The model answers how much two and two is, and stops."""
     messages: list[Any] = [{"role": "user", "content": SUM}]
     answer = client.chat.completions.create(model=EMBEDDED_MODEL_NAME, messages=messages, temperature=0, max_tokens=40)
 
@@ -72,7 +72,7 @@ def test_a_stop_string_ends_the_engine(embedded: Service, client: OpenAI) -> Non
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("messages", [ASKED, ANSWERED], ids=["first turn", "second turn"])
+@pytest.mark.parametrize("messages", [MESSAGES, ANSWERED], ids=["first turn", "second turn"])
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) -> None:
     """To their first request, which has tools, and to the one with a tool's result."""
@@ -82,7 +82,7 @@ def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) 
         tools=[TOOL],
         tool_choice=choice,
         max_tokens=5,
-        extra_body={"ignore_eos": True},  # the model may have said enough before
+        extra_body={"ignore_eos": True},  # the model may end its reply before
     )
 
     assert answer.choices[0].finish_reason == "length"
@@ -97,7 +97,7 @@ def render(template: str, messages: list[dict[str, Any]], tools: list[Any] | Non
 def test_the_template_shows_tools_their_calls_and_results() -> None:
     """In the format that the parser `hermes` reads."""
     call = {"function": {"name": "get_weather", "arguments": {"city": "Paris"}}}
-    messages = [ASKED[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "sun"}]
+    messages = [MESSAGES[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "sun"}]
 
     shown = render(TEMPLATE.read_text(), messages, [TOOL])
 

@@ -75,7 +75,7 @@ def test_workers_own_metrics_are_relayed(service: Service) -> None:
 
 
 def test_any_of_several_processes_answers_for_all(folder: Path) -> None:
-    """Requests land anywhere, and are counted once, whichever process is asked."""
+    """Requests land anywhere, and are counted once, whichever process responds."""
     options = ("--served-model-name", "sim")
     with simulated_service(folder, *options, coordinator_options=("--processes", "2")) as service:
         service.coordinator.wait_for("tokenwire is ready")  # all processes are, not only the first one

@@ -32,7 +32,7 @@ class Stock:
         self.server = server
 
     def both(self, body: dict[str, Any], path: str = CHAT) -> list[dict[str, Any]]:
-        """Ask the server itself, and through the coordinator; returns the answers."""
+        """Send a request to the server itself and through the coordinator; return the responses."""
         answers = [httpx.post(url + path, json=body, timeout=120) for url in (self.server.url, self.url)]
         assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
         return [answer.json() for answer in answers]

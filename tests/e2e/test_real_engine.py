@@ -70,7 +70,7 @@ def compared(vllm: VllmServer, real: Service) -> Compared:
 
 
 def _cached_tokens(url: str) -> list[int]:
-    """Ask for the same long prompt twice."""
+    """Send the same long prompt twice."""
     case = chat("word " * 300, max_tokens=1, cache_salt="asked twice")
     answers = [httpx.post(url + case.path, json=case.body, timeout=60).json() for _ in range(2)]
     return [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
@@ -87,7 +87,7 @@ def test_written_requests_are_answered_as_vllm_does(compared: Compared, name: st
 
 @pytest.mark.parametrize("name", [request.name for request in DRAWN])
 def test_drawn_requests_are_answered_as_vllm_does(compared: Compared, name: str) -> None:
-    """So is what a random request gets, streamed or not; and vLLM says the same to it twice."""
+    """So is what a random request gets, streamed or not; and vLLM's response is the same twice."""
     outcome = compared.outcomes[name]
 
     assert outcome.stable
@@ -110,7 +110,7 @@ def test_no_slot_stays_open(compared: Compared, real: Service) -> None:
 
 
 def test_a_start_shows_its_own_progress_alone(real: Service) -> None:
-    """No library that an engine loads says anything, in whichever language and process, unless it is asked to."""
+    """No library that an engine loads prints anything, in any language and process, unless it is requested."""
     shown = real.coordinator.log.partition("is ready")[0].splitlines()
 
     assert shown[0] == "tokenwire: starting"

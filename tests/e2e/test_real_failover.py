@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.conformance.servers import child
-from tests.faults.test_real_engine import announce, ask
+from tests.faults.test_real_engine import announce, send
 from tests.processes import Service, coordinator
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
@@ -23,7 +23,7 @@ SEEDED: dict[str, Any] = {
     "return_token_ids": True,
     "stream": True,
 }
-"""What only a replay gives once more: a generator, and a penalty on what was said."""
+"""What only a replay gives once more: a generator, and a penalty on earlier output."""
 PATIENT = ("--heartbeat-timeout", "60", "--engine-stall-timeout", "60")
 """A coordinator that does not notice for a while that a worker was stopped."""
 
@@ -35,20 +35,20 @@ async def test_a_seeded_reply_of_a_killed_worker_goes_on(real: Service, steered:
     announce(tmp_path, other)
     with coordinator(tmp_path, [f"file:{tmp_path}/workers"], *PATIENT, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
-            undisturbed = await ask(client, SEEDED, asyncio.Event())
+            undisturbed = await send(client, SEEDED, asyncio.Event())
             announce(tmp_path, doomed)
             await asyncio.to_thread(process.wait_for, rf"worker {other} removed")
             begun = asyncio.Event()
-            asked = asyncio.create_task(ask(client, SEEDED, begun))
+            requests = asyncio.create_task(send(client, SEEDED, begun))
             await begun.wait()
             family = [worker, *worker.children(recursive=True)]
             for each in family:
                 each.suspend()
             announce(tmp_path, doomed, other)
             await asyncio.to_thread(process.wait_for, rf"(?s)removed.*worker {other}: .*, ready")
-            assert not asked.done()
+            assert not requests.done()
             for each in family:
                 each.kill()
-            answer = await asked
+            answer = await requests
 
     assert answer.exact == undisturbed.exact

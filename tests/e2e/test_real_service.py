@@ -27,7 +27,7 @@ transformers = Lazily("transformers")
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 CHAT = "/v1/chat/completions"
-ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Name a colour"}], "max_tokens": 12, "temperature": 0}
 TOKENS = 200
 _ID_TOKENS = 12
 CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
@@ -137,14 +137,14 @@ class Generating(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Ask, and keep the choice."""
+        """Send a request, and keep the choice."""
         answer = httpx.post(f"{self._url}/inference/v1/generate", json=self._body, timeout=120)
         self.choice = answer.json()["choices"][0]
 
 
-def say(client: httpx.Client, model: str | None = None) -> str:
-    """Return what a model says."""
-    answer = client.post(CHAT, json={**ASKED, "model": model})
+def reply_of(client: httpx.Client, model: str | None = None) -> str:
+    """Return a model's reply."""
+    answer = client.post(CHAT, json={**BODY, "model": model})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["choices"][0]["message"]["content"])
 
@@ -167,7 +167,7 @@ def test_weights_change_under_running_requests(service: Service, client: httpx.C
     tokens, one that came during the pause has only the new ones, and answers are others until the first weights
     are back."""
     step = changed_weights(tiny_model(), tmp_path / "step_1")
-    before = say(client)
+    before = reply_of(client)
     running = under_way(service, 504, 505, 506)
 
     assert client.post("/pause?mode=keep&clear_cache=false").json() == {"status": "paused"}
@@ -187,10 +187,10 @@ def test_weights_change_under_running_requests(service: Service, client: httpx.C
         assert 0 < first["end"] == second["start"] < TOKENS
     assert late.choice["weight_versions"] == [{"version": "step_1", "start": 0, "end": TOKENS}]
     client.post("/reset_prefix_cache")
-    assert say(client) != before
+    assert reply_of(client) != before
     assert client.post("/reload_weights").json() == {"status": "ok"}
     client.post("/reset_prefix_cache")
-    assert say(client) == before
+    assert reply_of(client) == before
 
 
 @pytest.mark.parametrize(("mode", "reason", "complete"), [("abort", "abort", False), ("wait", "length", True)])
@@ -213,38 +213,38 @@ def test_pauses_end_what_runs(service: Service, client: httpx.Client, mode: str,
     assert len(held.choice["token_ids"]) == TOKENS
 
 
-def test_an_adapter_changes_what_is_said(client: httpx.Client, tmp_path: Path) -> None:
+def test_an_adapter_changes_the_reply(client: httpx.Client, tmp_path: Path) -> None:
     """A real adapter is loaded, listed, used, kept over a weight update, and unloaded; a missing one is a 404."""
-    before = say(client)
+    before = reply_of(client)
     missing = client.post("/v1/load_lora_adapter", json={"lora_name": "red", "lora_path": str(tmp_path / "no")})
     assert missing.status_code == 404
     body = {"lora_name": "red", "lora_path": str(adapter(tiny_model(), tmp_path / "red"))}
     assert client.post("/v1/load_lora_adapter", json=body).status_code == 200
     assert "red" in [card["id"] for card in client.get("/v1/models").json()["data"]]
-    red = say(client, "red")
+    red = reply_of(client, "red")
     assert red != before
-    assert say(client) == before
+    assert reply_of(client) == before
 
     assert client.post("/reload_weights").status_code == 200
-    assert say(client, "red") == red
+    assert reply_of(client, "red") == red
 
     assert client.post("/v1/unload_lora_adapter", json={"lora_name": "red"}).status_code == 200
-    assert client.post(CHAT, json={**ASKED, "model": "red"}).status_code == 404
-    assert say(client) == before
+    assert client.post(CHAT, json={**BODY, "model": "red"}).status_code == 404
+    assert reply_of(client) == before
 
 
 @pytest.mark.parametrize("fields", [{"prompt_logprobs": 1}, {"echo": True, "logprobs": 1}], ids=["own", "echo"])
 def test_prompt_logprobs_are_refused_where_they_kill_the_engine(client: httpx.Client, fields: dict[str, Any]) -> None:
-    """In a batch they end vLLM's engine for CPUs if it has adapters; the error says so, and others go on."""
+    """In a batch they end vLLM's engine for CPUs if it has adapters; the error states that, and others continue."""
     refused = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
 
     assert refused.status_code == 400
     assert "prompt log-probabilities: they may kill vLLM on CPUs" in refused.json()["error"]["message"]
-    assert say(client)
+    assert reply_of(client)
 
 
-def test_what_this_engine_cannot_do_is_said(client: httpx.Client) -> None:
-    """Sleep and transfers were not asked for when it was started, and NCCL needs GPUs: the answers say what to do."""
+def test_unsupported_operations_are_refused_with_a_remedy(client: httpx.Client) -> None:
+    """Sleep and transfers were not enabled at its start, and NCCL needs GPUs: the errors give a remedy."""
     config = client.get("/server_info?config_format=json").json()["vllm_config"]
     assert config["lora_config"]["max_lora_rank"] == 8
     assert config["model_config"]["dtype"] == "torch.float32"

@@ -65,15 +65,15 @@ def test_items_are_the_conversation(client: OpenAI) -> None:
         {"role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
         {"role": "assistant", "content": "Yes?"},
     ]
-    asked = {"role": "user", "content": "Well."}
+    question = {"role": "user", "content": "Well."}
     messages: list[Any] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi."},
         {"role": "assistant", "content": "Yes?"},
-        asked,
+        question,
     ]
 
-    response = create(client, instructions="Be brief.", input=[*items, asked])
+    response = create(client, instructions="Be brief.", input=[*items, question])
     chat = client.chat.completions.create(model="sim", messages=messages, max_tokens=24, temperature=0)
 
     assert response.output_text == chat.choices[0].message.content
@@ -85,9 +85,9 @@ def test_a_truncated_response_is_continued(client: OpenAI) -> None:
     """If the incomplete message is sent back."""
     full = create(client, max_output_tokens=48).output_text
     cut = create(client)
-    asked = {"role": "user", "content": "Say something."}
+    question = {"role": "user", "content": "Say something."}
 
-    rest = create(client, input=[asked, *(item.model_dump() for item in cut.output)])
+    rest = create(client, input=[question, *(item.model_dump() for item in cut.output)])
 
     assert cut.output_text + rest.output_text == full
 

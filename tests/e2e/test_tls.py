@@ -49,11 +49,11 @@ def trusting(*authorities: Authority) -> ssl.SSLContext:
 
 def test_the_openai_client_uses_https(url: str, authority: Authority) -> None:
     """Streamed and not, if it trusts the authority; connections without TLS are rejected."""
-    asked: Any = {"model": "simulated", "prompt": "Hi", "max_tokens": 20, "temperature": 0}
+    body: Any = {"model": "simulated", "prompt": "Hi", "max_tokens": 20, "temperature": 0}
     http = DefaultHttpxClient(verify=trusting(authority))
     with OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http) as client:
-        full = client.completions.create(**asked).choices[0].text
-        streamed = "".join(chunk.choices[0].text for chunk in client.completions.create(**asked, stream=True))
+        full = client.completions.create(**body).choices[0].text
+        streamed = "".join(chunk.choices[0].text for chunk in client.completions.create(**body, stream=True))
     assert streamed == full
 
     with pytest.raises(httpx.TransportError):
@@ -97,7 +97,7 @@ async def test_rotation_drops_no_stream(
         async with asyncio.timeout(60):
             await started.wait()
         _exchange(folder, following, signing)
-        late = await _ask(url, following)
+        late = await _get(url, following)
         assert not any(task.done() for task in streams), "the exchange came too late to mean anything"
         assert await asyncio.gather(*streams) == [TOKENS] * STREAMS
     assert late == 200
@@ -114,7 +114,7 @@ def _exchange(folder: Path, front: Authority, signing: Authority) -> None:
     certify_peers(folder, signing)
 
 
-async def _ask(url: str, authority: Authority) -> int:
+async def _get(url: str, authority: Authority) -> int:
     async with httpx.AsyncClient(verify=trusting(authority)) as client:
         answer = await client.post(f"{url}/v1/completions", json={"prompt": "Hi", "max_tokens": 3}, timeout=30)
     return answer.status_code

@@ -16,7 +16,7 @@ from tests.processes import Service, coordinator, simulated_service
 from tests.redis_server import free_port, redis_server
 from tests.tokenizers import npm_tokenizer_directory
 
-ASK = {"role": "user", "content": "Go on."}
+NEXT = {"role": "user", "content": "Go on."}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
 
@@ -52,7 +52,7 @@ def test_a_chat_with_ids_continues_from_them(service: Service) -> None:
         assert answer["token_history"] == {"mode": "exact", "reused_tokens": len(before), "source": source}
         choice = answer["choices"][0]
         before = answer["prompt_token_ids"] + choice["token_ids"]
-        messages += [choice["message"], ASK]
+        messages += [choice["message"], NEXT]
 
 
 def test_streams_are_stored_as_full_replies_are(service: Service, client: OpenAI) -> None:
@@ -73,14 +73,14 @@ def test_streams_are_stored_as_full_replies_are(service: Service, client: OpenAI
             else:
                 ids += (chunk.choices[0].model_extra or {}).get("token_ids") or []
             content += chunk.choices[0].delta.content or ""
-        messages += [{"role": "assistant", "content": content}, ASK]
+        messages += [{"role": "assistant", "content": content}, NEXT]
 
 
 def test_each_choice_can_be_continued(service: Service) -> None:
     """n > 1: the ids of the reply that the client continues are found."""
     answer = post(service, messages=talk("Choose."), return_token_ids=True, n=3)
     for choice in answer["choices"]:
-        following = post(service, messages=[*talk("Choose."), choice["message"], ASK], return_token_ids=True)
+        following = post(service, messages=[*talk("Choose."), choice["message"], NEXT], return_token_ids=True)
         ids = answer["prompt_token_ids"] + choice["token_ids"]
         assert following["prompt_token_ids"][: len(ids)] == ids
 
@@ -90,7 +90,7 @@ def test_a_conversation_id_makes_history_exact(service: Service) -> None:
     messages = talk("Conversation.")
     url = f"{service.url}/v1/chat/completions"
     first = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": "one"}).json()
-    messages += [first["choices"][0]["message"], ASK]
+    messages += [first["choices"][0]["message"], NEXT]
     reused = {}
     for name in ("one", "two"):
         answer = httpx.post(url, json={"messages": messages, "max_tokens": 8}, headers={"X-Session-ID": name}).json()
@@ -105,7 +105,7 @@ def test_plain_chats_equal_vllms(service: Service) -> None:
     cases: list[dict[str, Any]] = [{}, {"token_history": "template", "return_token_ids": True}]
     for more in cases:
         answer = post(service, messages=talk(f"Plain {more}."), **more)
-        messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], ASK]
+        messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], NEXT]
         assert "token_history" not in answer
         assert post(service, messages=messages, token_history="exact")["token_history"]["reused_tokens"] == 0
 
@@ -115,7 +115,7 @@ def test_uncertain_prompts_are_rendered_by_the_template(service: Service) -> Non
     cases: list[dict[str, Any]] = [{"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}]
     for more in cases:
         first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
-        following = [*talk(f"{more}"), first["choices"][0]["message"], ASK]
+        following = [*talk(f"{more}"), first["choices"][0]["message"], NEXT]
         assert first["token_history"] == {"mode": "exact", "reused_tokens": 0, "source": None}
         assert post(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0
 
@@ -124,7 +124,7 @@ def test_prefixes_that_clients_require(service: Service) -> None:
     """The prompt starts with them, on /tokenize too; a request for which that is impossible is rejected by name."""
     first = post(service, messages=talk("Required."), return_token_ids=True, token_history="template")
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
-    messages = [*talk("Required."), first["choices"][0]["message"], ASK]
+    messages = [*talk("Required."), first["choices"][0]["message"], NEXT]
 
     answer = post(service, messages=messages, required_prefix_token_ids=ids, logprobs=True, return_token_ids=True)
     tokenized = post(service, "/tokenize", messages=messages, required_prefix_token_ids=ids)
@@ -151,7 +151,7 @@ def test_ids_on_messages(service: Service) -> None:
         "generation_log_probs": [0.0],
     }
 
-    answer = post(service, messages=[*talk("Carry."), carried, ASK])
+    answer = post(service, messages=[*talk("Carry."), carried, NEXT])
 
     message = answer["choices"][0]["message"]
     ids = carried["prompt_token_ids"] + carried["generation_token_ids"]
@@ -160,14 +160,14 @@ def test_ids_on_messages(service: Service) -> None:
     assert "generation_log_probs" not in message
     assert answer["token_history"]["source"] == "message"
     for ids in ("text", [1, "2"], [True]):
-        error = refused(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, ASK])
+        error = refused(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, NEXT])
         assert "messages[1].prompt_token_ids" in error["message"]
 
 
 def test_tokenize_uses_stored_replies(service: Service) -> None:
     """With token_history exact it returns the next chat's prompt; by default the template's."""
     first = post(service, messages=talk("Tokenize."), return_token_ids=True)
-    messages = [*talk("Tokenize."), first["choices"][0]["message"], ASK]
+    messages = [*talk("Tokenize."), first["choices"][0]["message"], NEXT]
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
 
     exact = post(service, "/tokenize", messages=messages, token_history="exact")["tokens"]
@@ -197,7 +197,7 @@ def test_parsed_replies_are_continued_by_their_ids(scripted: Service, model: str
             message.pop("reasoning", None)
         calls = message.get("tool_calls") or []
         results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
-        messages += [message, *(results or [ASK])]
+        messages += [message, *(results or [NEXT])]
 
 
 def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[int], dict[str, Any]]:
@@ -228,7 +228,7 @@ def test_other_routes_continue_replies_too(service: Service) -> None:
     body: dict[str, Any] = {"input": "Hello.", "token_history": "exact"}
     first = post(service, "/v1/responses", **body)
     text = first["output"][0]["content"][0]["text"]
-    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, ASK]
+    turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, NEXT]
 
     following = post(service, "/v1/responses", **{**body, "input": turns})
     chat = post(service, messages=turns, token_history="exact")
@@ -242,7 +242,7 @@ def test_the_server_has_defaults(folder: Path) -> None:
     options = ["--token-history", "exact", "--history-mb", "0.01"]
     with simulated_service(folder, "--sim-step-ms", "1", coordinator_options=options) as service:
         first = post(service, messages=talk())
-        messages = [*talk(), first["choices"][0]["message"], ASK]
+        messages = [*talk(), first["choices"][0]["message"], NEXT]
         assert post(service, messages=messages)["token_history"]["source"] == "stored"
         for number in range(20):
             post(service, messages=talk(f"Number {number}."))
@@ -255,7 +255,7 @@ def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
     first = post(scripted, messages=talk("Hide."), **body)
     message = first["choices"][0]["message"]
     assert message["reasoning"] is None
-    following = post(scripted, messages=[*talk("Hide."), message, ASK], **body)
+    following = post(scripted, messages=[*talk("Hide."), message, NEXT], **body)
     assert following["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
 
 
@@ -280,14 +280,14 @@ def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
                 answer = post(service, messages=messages, return_token_ids=True, **body)
                 drifted[mode] += answer["prompt_token_ids"][: len(ids)] != ids
                 ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
-                messages += [answer["choices"][0]["message"], ASK]
+                messages += [answer["choices"][0]["message"], NEXT]
 
     assert drifted["exact"] == 0
     assert drifted["template"] > 20, "templates alone should drift, or this shows nothing"
 
 
-def ask_until(url: str, body: dict[str, Any], source: str | None) -> dict[str, Any]:
-    """Ask again until the prompt's ids are from there: coordinators reply before they write to Redis."""
+def post_until(url: str, body: dict[str, Any], source: str | None) -> dict[str, Any]:
+    """Send the request again until the prompt's ids are from there: coordinators reply before they write to Redis."""
     deadline = time.monotonic() + 10
     while True:
         answer: dict[str, Any] = httpx.post(f"{url}/v1/chat/completions", json=body).json()
@@ -314,8 +314,8 @@ def test_coordinators_share_history_by_redis(service: Service, folder: Path, mon
         messages = talk("Shared.")
         for turn, url in enumerate((first_url, second_url, first_url, second_url)):
             body = {"messages": messages, "return_token_ids": True, "max_tokens": 8}
-            answer = ask_until(url, body, "stored" if turn else None)
+            answer = post_until(url, body, "stored" if turn else None)
             assert answer["prompt_token_ids"][: len(ids)] == ids
             ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
-            messages += [answer["choices"][0]["message"], ASK]
+            messages += [answer["choices"][0]["message"], NEXT]
         assert "between us" not in one.log + other.log

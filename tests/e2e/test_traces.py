@@ -15,7 +15,7 @@ from tests.conformance.servers import serving
 from tests.processes import Service, simulated_service
 
 TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
+BODY = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
 ROUTE = "/v1/chat/completions"
 
 
@@ -29,11 +29,11 @@ async def in_thread(service: AbstractContextManager[Service]) -> AsyncIterator[S
         await asyncio.to_thread(service.__exit__, None, None, None)
 
 
-async def ask(url: str) -> None:
+async def send_chats(url: str) -> None:
     """Send a request within a trace."""
     async with httpx.AsyncClient(timeout=60) as client:
         headers = {"traceparent": f"00-{TRACE}-{CLIENT}-01"}
-        assert (await client.post(url + ROUTE, json=ASKED, headers=headers)).status_code == 200
+        assert (await client.post(url + ROUTE, json=BODY, headers=headers)).status_code == 200
 
 
 async def test_a_coordinator_sends_spans(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_a_coordinator_sends_spans(tmp_path: Path) -> None:
     async with running_collector() as collector:
         options = ["--otlp-traces-endpoint", collector.endpoint]
         async with in_thread(simulated_service(tmp_path, coordinator_options=options)) as service:
-            await ask(service.url)
+            await send_chats(service.url)
             async with asyncio.timeout(30):
                 server, chat = await collector.wait_for(f"POST {ROUTE}", "chat simulated")
     assert (server.trace_id.hex(), server.parent_span_id.hex()) == (TRACE, CLIENT)
@@ -57,7 +57,7 @@ async def test_the_engine_continues_the_trace(tmp_path: Path) -> None:
     async with running_collector() as collector:
         endpoint = ["--otlp-traces-endpoint", collector.endpoint]
         async with in_thread(serving(tmp_path, endpoint, endpoint)) as service:
-            await ask(service.url)
+            await send_chats(service.url)
             async with asyncio.timeout(60):
                 server, engine = await collector.wait_for(f"POST {ROUTE}", "llm_request")
     assert server.trace_id == engine.trace_id == bytes.fromhex(TRACE)

@@ -36,7 +36,7 @@ class Stream:
         return max((later - earlier for earlier, later in pairs), default=0.0)
 
     @property
-    def said(self) -> tuple[str, list[int], str | None, dict[str, Any] | None]:
+    def output(self) -> tuple[str, list[int], str | None, dict[str, Any] | None]:
         """Everything that must equal an uninterrupted run."""
         return self.text, self.token_ids, self.finish_reason, self.usage
 

@@ -22,7 +22,7 @@ _PROMPTS = 20
 _AWAY_S = 30.0
 _INTERVAL_S = 0.05
 _POISON = "\a"
-"""Nothing that the simulated engine says: a reply that goes on has its tokens in its prompt."""
+"""Nothing that the simulated engine generates: a reply that goes on has its tokens in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Fault:
     streams: int = 200
     layout: Layout = field(default_factory=Layout)
     sampling: dict[str, Any] = field(default_factory=dict)
-    """How the streams sample; greedy unless it says so."""
+    """How the streams sample; greedy unless set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ async def outcome_of(fault: Fault, folder: Path, streams: int | None = None, tok
 def _compare(fault: Fault, running: list[Stream], undisturbed: list[Stream], struck: float) -> Outcome:
     problems = [stream.problem for stream in (*running, *undisturbed) if stream.problem]
     complete = [(number, stream) for number, stream in enumerate(running) if not stream.problem]
-    corrupted = sum(stream.said != undisturbed[number % _PROMPTS].said for number, stream in complete)
+    corrupted = sum(stream.output != undisturbed[number % _PROMPTS].output for number, stream in complete)
     return Outcome(
         fault,
         len(running),
@@ -225,7 +225,7 @@ def _after(tokens: int, kind: str) -> tuple[str, ...]:
 
 _DIES_OF_POISON = ("--sim-fault", f"exit@prompt={ord(_POISON)}")
 
-# Requests whose tokens are no function of the ids so far: only a run from the start says them again.
+# Requests whose tokens are no function of the ids so far: only a run from the start repeats them.
 _GENERATORS = ("--sim-seeds", "generator")
 _SEEDED = {"temperature": 0.8, "seed": 7}
 _PENALIZED = {"presence_penalty": 0.5}

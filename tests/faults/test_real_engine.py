@@ -84,7 +84,7 @@ class Answer:
         return self.text, self.tool, self.token_ids, tokens, self.finishes, self.stop_reason, self.usage
 
 
-async def ask(client: httpx.AsyncClient, body: dict[str, Any], begun: asyncio.Event) -> Answer:
+async def send(client: httpx.AsyncClient, body: dict[str, Any], begun: asyncio.Event) -> Answer:
     """Send a request; `begun` is set when a stream's first tokens are there."""
     answer = Answer()
     if not body.get("stream"):
@@ -138,21 +138,21 @@ async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process
     options = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice")
     with coordinator(place, [f"file:{place}/workers"], *options, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:
-            undisturbed = await _ask_all(client, CASES)
+            undisturbed = await _send_all(client, CASES)
             stop = _late_piece(undisturbed["streamed"].text[0])
             stopped = {"messages": _STORY, **_LONG, "stop": [stop]}
             cases = {**CASES, "stop string": stopped, "streamed stop string": {**stopped, "stream": True}}
-            undisturbed |= await _ask_all(client, {name: cases[name] for name in cases if "stop" in name})
+            undisturbed |= await _send_all(client, {name: cases[name] for name in cases if "stop" in name})
             assert undisturbed["stop string"].stop_reason == stop
 
             begun = [asyncio.Event() for _ in cases]
-            asked = _ask(client, cases, begun)
+            requests = _send(client, cases, begun)
             await asyncio.gather(*(event.wait() for event in begun))
             announce(place, *addresses)
             await asyncio.to_thread(process.wait_for, r"worker unix:\S+/1.sock: .*, ready")
-            assert not [name for name, task in asked.items() if task.done()]
+            assert not [name for name, task in requests.items() if task.done()]
             os.killpg(workers[0].popen.pid, signal.SIGKILL)
-            answers = {name: await task for name, task in asked.items()}
+            answers = {name: await task for name, task in requests.items()}
 
     assert int(re.findall(r"worker lost: resuming (\d+) sequences elsewhere", process.log)[0]) >= len(cases)
     assert "has made no step" not in process.log
@@ -187,13 +187,13 @@ def _late_piece(text: str) -> str:
     return piece
 
 
-def _ask(
+def _send(
     client: httpx.AsyncClient, cases: dict[str, dict[str, Any]], begun: list[asyncio.Event]
 ) -> dict[str, asyncio.Task[Answer]]:
     pairs = zip(cases.items(), begun, strict=True)
-    return {name: asyncio.create_task(ask(client, body, event)) for (name, body), event in pairs}
+    return {name: asyncio.create_task(send(client, body, event)) for (name, body), event in pairs}
 
 
-async def _ask_all(client: httpx.AsyncClient, cases: dict[str, dict[str, Any]]) -> dict[str, Answer]:
-    asked = _ask(client, cases, [asyncio.Event() for _ in cases])
-    return {name: await task for name, task in asked.items()}
+async def _send_all(client: httpx.AsyncClient, cases: dict[str, dict[str, Any]]) -> dict[str, Answer]:
+    requests = _send(client, cases, [asyncio.Event() for _ in cases])
+    return {name: await task for name, task in requests.items()}

@@ -13,7 +13,7 @@ from tests.processes import Service, simulated_service
 
 ONLY_REAL_ENGINES = {"vllm:num_preemptions", "vllm:prefix_cache_hits", "vllm:prefix_cache_queries"}
 """What a simulated engine does not report."""
-ASKED = {"prompt": "Hello", "max_tokens": 30}
+BODY = {"prompt": "Hello", "max_tokens": 30}
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +29,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         httpx.Client(headers=headers) as client,
     ):
         url = f"{service.url}/v1/completions"
-        text = client.post(url, json=ASKED).json()["choices"][0]["text"]
-        assert client.post(url, json={**ASKED, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
-        assert client.post(url, json={**ASKED, "max_tokens": -1}).status_code == 400
+        text = client.post(url, json=BODY).json()["choices"][0]["text"]
+        assert client.post(url, json={**BODY, "stop": [text[3:5]]}).json()["choices"][0]["finish_reason"] == "stop"
+        assert client.post(url, json={**BODY, "max_tokens": -1}).status_code == 400
         # One runs and two are sent ahead; then there is no capacity, until their client disconnects.
-        with client.stream("POST", url, json={**ASKED, "n": 3, "max_tokens": 20_000, "stream": True}):
+        with client.stream("POST", url, json={**BODY, "n": 3, "max_tokens": 20_000, "stream": True}):
             service.wait_slots(3)
-            assert client.post(url, json=ASKED).status_code == 429
+            assert client.post(url, json=BODY).status_code == 429
         service.wait_slots(0)
         yield service
 

@@ -1,4 +1,4 @@
-"""Alerts and dashboard by themselves: they can be read, they fire when they should, and somebody says what to do."""
+"""Alerts and dashboard by themselves: they can be read, they fire when they should, and have a runbook."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_the_scrape_configuration_keeps_no_series_twice() -> None:
 
 
 def test_every_alert_is_tested_and_explained() -> None:
-    """It is tried where it fires and where it does not, and the documentation says what to do."""
+    """It is tried where it fires and where it does not, and the documentation has a runbook."""
     tests = RULES_TEST.read_text()
     runbook = (ROOT / "docs" / "guides" / "alerts.md").read_text()
     assert len(alerts()) == len(set(alerts()))

@@ -48,7 +48,7 @@ class Page:
         self.problems: list[str] = []
         """What the console shows as errors or warnings, and scripts' exceptions."""
         self.requested: list[str] = []
-        """URLs that were asked for."""
+        """Requested URLs."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from tests.processes import Service, simulated_service
 from tests.tokenizers import npm_tokenizer_directory
 
-SAID = (
+TEXT = (
     "The coordinator owns text and the workers own token ids: your prompt went up as ids, and each step of the engine "
     "comes down as one frame. "
 )
@@ -27,10 +27,10 @@ _WAVE_S = 100
 
 @contextmanager
 def busy_service(folder: Path) -> Iterator[tuple[Service, int]]:
-    """Run the fleet under load; yields it and the length of what it says, in tokens."""
+    """Run the fleet under load; yields it and the length of its replies, in tokens."""
     model = npm_tokenizer_directory("qwen3")
-    said = Tokenizer.from_file(str(model / "tokenizer.json")).encode(SAID).ids
-    (script := folder / "script.json").write_text(json.dumps(said))
+    token_ids = Tokenizer.from_file(str(model / "tokenizer.json")).encode(TEXT).ids
+    (script := folder / "script.json").write_text(json.dumps(token_ids))
     options = [str(model), "--served-model-name", "qwen3", "--sim-step-ms", "22", "--sim-kv-tokens", "60000"]
     options += ["--sim-script", str(script), "--sim-prefill-rate", "20000"]
     with (
@@ -39,7 +39,7 @@ def busy_service(folder: Path) -> Iterator[tuple[Service, int]]:
         ) as service,
         _load(service.url),
     ):
-        yield service, len(said)
+        yield service, len(token_ids)
 
 
 @contextmanager

@@ -29,10 +29,10 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, int]]:
     """A fleet with some history, which has just lost a worker."""
-    with busy_service(tmp_path_factory.mktemp("service")) as (service, said):
+    with busy_service(tmp_path_factory.mktemp("service")) as (service, token_count):
         time.sleep(BUSY_S)
         service.workers[2].stop()
-        yield service, said
+        yield service, token_count
 
 
 @pytest.fixture(params=SCHEMES)

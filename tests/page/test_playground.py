@@ -49,10 +49,10 @@ def test_a_reply_shows_its_tokens(playground: Page, service: Service) -> None:
     tokens = playground.evaluate(
         "[...document.querySelectorAll('.tokens li')].map(each => each.innerText.split('\\n'))"
     )
-    said = playground.evaluate("document.querySelector('.assistant .reply-text').textContent")
+    reply_text = playground.evaluate("document.querySelector('.assistant .reply-text').textContent")
     (note,) = notes(playground)
     assert len(tokens) == 12
-    assert "".join(text for text, _, _ in tokens).replace("␣", " ") == said
+    assert "".join(text for text, _, _ in tokens).replace("␣", " ") == reply_text
     for text, token_id, logprob in tokens:
         assert int(token_id) == ord(text.replace("␣", " "))  # the simulated tokenizer's tokens are bytes
         assert float(logprob.replace("−", "-")) <= 0

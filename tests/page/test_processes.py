@@ -72,7 +72,7 @@ def response(period: int, **samples: list[list[Any]]) -> dict[str, Any]:
 
 
 def columns(page: Page, *responses: dict[str, Any]) -> tuple[int, dict[str, list[float | None]]]:
-    """Let the page add responses; return what it asks for next, and the last two values of each column."""
+    """Let the page add responses; return what it requests next, and the last two values of each column."""
     since, shown_columns = page.evaluate(
         f"""import('/page/traffic.js').then(({{ Traffic }}) => {{
           const traffic = new Traffic();
@@ -100,7 +100,7 @@ def test_the_charts_add_the_processes(page: Page, service: Service) -> None:
 
 
 def test_the_charts_are_of_the_coordinator_that_responds(page: Page, service: Service) -> None:
-    """Repeated samples count once. Behind a load balancer another one may respond: it is asked for all that it has."""
+    """Repeated samples count once. Behind a load balancer another one may respond: all that it has is requested."""
     sample = [100, 5.0, 50, 1, 0, 10, 0, [], []]
     following = [101, 5.0, 10, 1, 0, 10, 0, [], []]
     with shown(page, service.url):

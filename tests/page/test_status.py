@@ -38,7 +38,7 @@ def addresses(page: Page) -> list[str]:
 
 
 def sorted_by(page: Page) -> list[list[str]]:
-    """Return the headers that say how the table is sorted."""
+    """Return the headers that show how the table is sorted."""
     found: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('#workers [aria-sort]')].map(each => [each.textContent, each.ariaSort])"
     )
@@ -136,7 +136,7 @@ def test_a_lost_worker_is_shown_with_the_reason(status: Page, service: Service) 
     assert status.evaluate(f"{row}.querySelector('td:nth-child(3) .note').textContent")
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, tmp_path: Path) -> None:
+def test_a_key_is_requested_and_kept_in_the_tab(page: Page, tmp_path: Path) -> None:
     """A wrong one is rejected, the right one enables the fleet and the playground. Nothing outlives the tab."""
     (keys := tmp_path / "keys").write_text("tenant sesame\n")
     with simulated_service(tmp_path, coordinator_options=["--api-keys-file", str(keys)]) as service:

@@ -1,4 +1,4 @@
-"""Makes the tiny model: random layers, and an output head that is solved for what it says by heart."""
+"""Makes the tiny model: random layers, and an output head that is solved for its fixed replies."""
 
 import hashlib
 import json
@@ -75,13 +75,13 @@ def _prompt(template: ChatTemplate, reply: Reply) -> str:
 
 
 def _teach(model: Any, texts: Iterable[tuple[list[int], list[int], float]]) -> None:
-    """Add as little as possible to the head's rows of the tokens that are said (ridge regression)."""
+    """Add as little as possible to the head's rows of the replies' tokens (ridge regression)."""
     wanted: dict[tuple[int, ...], dict[int, float]] = {}  # logits after each beginning of a text
     features = {}
-    for prompt, said, logit in texts:
-        ends = model.features(prompt + said[:-1])[len(prompt) - 1 :]
-        for count, (token, end) in enumerate(zip(said, ends, strict=True)):
-            beginning = (*prompt, *said[:count])
+    for prompt, expected, logit in texts:
+        ends = model.features(prompt + expected[:-1])[len(prompt) - 1 :]
+        for count, (token, end) in enumerate(zip(expected, ends, strict=True)):
+            beginning = (*prompt, *expected[:count])
             features[beginning] = end
             wanted.setdefault(beginning, {}).setdefault(token, logit)
     head, inputs = model.weights["lm_head.weight"], np.stack(list(features.values()))

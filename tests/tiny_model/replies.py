@@ -1,4 +1,4 @@
-"""What the tiny model says by heart: what the embedded model says to these prompts, or alike."""
+"""The tiny model's fixed replies: those of the embedded model to these prompts, or alike."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ END = "<|im_end|>"
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply, and how much it wants to be said."""
+    """A reply, and the strength of its logits."""
 
     prompt: str | list[dict[str, str]]
     """Text, or a chat."""
@@ -25,7 +25,7 @@ def _chat(content: str, *more: dict[str, Any]) -> list[dict[str, str]]:
 
 _BEGUN = {"role": "assistant", "content": "Well, the answer"}
 _SECOND = 10.5
-"""The logit of what is said where the first choice is forbidden."""
+"""The logit of the reply where the first choice is forbidden."""
 _BARE = f"<|im_start|>user\n{SUM}<|im_end|>\n<|im_start|>assistant\n"
 """Without the system prompt of the template."""
 

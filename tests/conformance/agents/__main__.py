@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tests.conformance.agents.environments import AGENTS, SHELL_OUTPUT, ask, program_of
+from tests.conformance.agents.environments import AGENTS, SHELL_OUTPUT, program_of, run_agent
 from tests.e2e.scripted import scripted_service
 
 _ANSWER = "What was asked for is done."
@@ -39,7 +39,7 @@ def _works(name: str, url: str, folder: Path) -> bool:
     # What a tool printed goes up with the next request: only a second call shows that this one was taken.
     for kind, expected, lines in (("says", _ANSWER, 1), ("calls", SHELL_OUTPUT, 2)):
         is_done = partial(_has_lines, expected, lines)
-        output = ask(name, url, f"{name}-{kind}", folder / f"home-{name}-{kind}", is_done, _TIMEOUT_S)
+        output = run_agent(name, url, f"{name}-{kind}", folder / f"home-{name}-{kind}", is_done, _TIMEOUT_S)
         if not is_done(output):
             click.echo(f"FAILED {name} {AGENTS[name].version} {kind}\n{output[-4000:]}")
             return False

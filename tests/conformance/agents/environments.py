@@ -88,7 +88,7 @@ def program_of(name: str) -> Path:
     return folder / "node_modules" / ".bin" / agent.program
 
 
-def ask(name: str, url: str, model: str, home: Path, is_done: Callable[[str], bool], timeout_s: float) -> str:
+def run_agent(name: str, url: str, model: str, home: Path, is_done: Callable[[str], bool], timeout_s: float) -> str:
     """Prompt an agent once in an empty folder, until it ends or its output is sufficient; return the output."""
     agent = AGENTS[name]
     work = home / "work"

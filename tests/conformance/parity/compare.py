@@ -48,11 +48,11 @@ def _error_differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator
         theirs = {**theirs, "status": ours["status"]}
     yield from differences({**ours, "status": None, "error": None}, {**theirs, "status": None, "error": None})
     our_error = {**_comparable(ours["error"]), "status": ours["status"]}
-    said = {**translated(theirs["error"]), "status": theirs["status"]}
+    expected = {**translated(theirs["error"]), "status": theirs["status"]}
     if (ours["error"], ours["status"]) == (theirs["error"], theirs["status"]):
         return
-    if our_error != said:
-        yield Difference("error", our_error, said)
+    if our_error != expected:
+        yield Difference("error", our_error, expected)
     else:
         yield Difference(TRANSLATED, ours["error"], theirs["error"])
 

@@ -25,7 +25,7 @@ class Pair:
     """Of ours and theirs; None: whichever, but the same."""
 
     def applies(self, ours: Error, theirs: Error) -> bool:
-        """Tell whether two errors are this pair."""
+        """Return whether two errors are this pair."""
         return (
             re.fullmatch(self.ours, ours["message"], re.DOTALL) is not None
             and re.fullmatch(self.theirs, theirs["message"], re.DOTALL) is not None
@@ -55,7 +55,7 @@ _UNNAMED = (
 
 
 def names_the_field(ours: Error, theirs: Error) -> bool:
-    """Tell whether two errors are the same, but that only ours names the field, and the right one."""
+    """Return whether two errors are the same, except that only ours names the field, and the right one."""
     if theirs["param"] is not None or {**ours, "param": None} != theirs:
         return False
     for pattern, param in _UNNAMED:
@@ -69,8 +69,8 @@ _UNIONS = ("messages", "prompt", "repetition_detection", "response_format", "too
 """Fields of which vLLM takes many kinds."""
 
 
-def says_less_of_types(ours: Error, theirs: Error) -> bool:
-    """Tell whether ours names places and values that vLLM's list of errors has too, among the many of its unions."""
+def lists_fewer_types(ours: Error, theirs: Error) -> bool:
+    """Return whether ours names places and values that vLLM's list of errors has too, among the many of its unions."""
     if ours["status"] != theirs["status"] or not ours["type"] == theirs["type"] == "Bad Request":
         return False
     root = str(ours["param"]).partition(".")[0]
@@ -254,5 +254,5 @@ SEVERAL = (
 
 
 def is_one_of(pairs: tuple[Pair, ...], ours: Error, theirs: Error) -> bool:
-    """Tell whether two errors are a pair that is meant."""
+    """Return whether two errors are an intended pair."""
     return any(pair.applies(ours, theirs) for pair in pairs)

@@ -19,8 +19,8 @@ from tests.conformance.parity.errors_meant import (
     Error,
     Pair,
     is_one_of,
+    lists_fewer_types,
     names_the_field,
-    says_less_of_types,
 )
 from tests.conformance.parity.request import Request
 from tests.conformance.parity.routes_meant import (
@@ -175,7 +175,7 @@ EXPLANATIONS = (
     ),
     Explanation(
         "fewer lines for one mistake",
-        _errors(says_less_of_types),
+        _errors(lists_fewer_types),
         "For fields of several types vLLM lists the errors of each type; here only those of the intended one.",
     ),
     Explanation(

@@ -1,4 +1,4 @@
-"""Checks that the reference treated a written request as its name says; otherwise it tests something else."""
+"""Checks that the reference treated a written request as its name claims; otherwise it tests something else."""
 
 import json
 from typing import Any

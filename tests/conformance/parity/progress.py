@@ -1,6 +1,6 @@
 """How far a stream's choices are after each chunk: text, ids and log-probabilities have to arrive together.
 
-Which tokens share a chunk is chance. After the same number of tokens two servers must have said the same, though.
+Which tokens share a chunk is chance. After the same number of tokens two servers must have sent the same text, though.
 """
 
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ RESPONSES, MESSAGES, GENERATE = "/v1/responses", "/v1/messages", "/inference/v1/
 TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 _ROUTES = {CHAT: "chat", TEXT: "completions"}
 MAX_TOKENS = 16
-"""Where a request says nothing else."""
+"""The default of requests."""
 
 Ending = tuple[str, str | int | None]
 """finish_reason and stop_reason."""
@@ -22,7 +22,7 @@ Ending = tuple[str, str | int | None]
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request, with the premises under which the reference's response tests what its name says."""
+    """One HTTP request, with the premises under which the reference's response tests what its name claims."""
 
     path: str
     body: Any
@@ -34,7 +34,7 @@ class Request:
     refused: bool = False
     """Whether the reference must refuse it."""
     as_is: bool = False
-    """Whether the corpus leaves it as written instead of asking for it full, streamed and with ids."""
+    """Whether the corpus leaves it as written instead of sending it not streamed, streamed and with ids."""
 
     @property
     def streamed(self) -> bool:

@@ -26,7 +26,7 @@ class Outcome:
     differences: list[Difference] = field(default_factory=list)
     explained: list[tuple[Explanation, Difference]] = field(default_factory=list)
     stable: bool = True
-    """Whether the reference said the same to it twice."""
+    """Whether the reference responded alike twice."""
 
     @property
     def verdict(self) -> str:
@@ -107,7 +107,7 @@ def _inconsistencies(request: Request, reply: Reply, otherwise: Reply) -> list[D
 
 
 def _by_chance(difference: Difference) -> bool:
-    """Tell whether it may come of a busy machine, which sends a few tokens together: then hardly twice."""
+    """Return whether it may be due to a busy machine, which sends a few tokens together: then hardly twice."""
     return difference.path.startswith("stream.keys.") or difference.path.endswith(ALL_AT_ONCE)
 
 

@@ -1,4 +1,4 @@
-"""How answers are judged: what may be chance is asked again."""
+"""How answers are judged: what may be chance is requested again."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -9,7 +9,7 @@ _SUFFIX = re.compile(r" \(parameter=([\w.]+)(?:, value=.*)?\)$", re.DOTALL)
 
 
 def translated(error: dict[str, Any]) -> dict[str, Any]:
-    """Return an error of vLLM's as tokenwire would say it, by rule.
+    """Return an error of vLLM's in tokenwire's wording, by rule.
 
     A field is named without "body." in front; a list of pydantic's errors has a line for each; the parameter that
     vLLM appends to a message is in `param` only. Where `param` and message name different ones, nothing is translated.

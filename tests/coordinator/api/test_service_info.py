@@ -16,7 +16,7 @@ async def test_a_service_with_workers_is_healthy(tmp_path: Path) -> None:
         assert [(await client.get(path)).status_code for path in ("/health", "/health/")] == [200, 200]
 
 
-async def test_a_service_without_workers_says_why(tmp_path: Path) -> None:
+async def test_a_service_without_workers_reports_why(tmp_path: Path) -> None:
     """Each of them; load balancers retry."""
     settings = replace(all_routes("127.0.0.1:1"), workers=(f"unix:{tmp_path}/a.sock", f"unix:{tmp_path}/b.sock"))
     app = build_app(settings)

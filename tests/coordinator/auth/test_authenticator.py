@@ -29,7 +29,7 @@ class Application:
         self.go_on.set()
         self.entered = asyncio.Event()
 
-    async def ask(self, request: Request) -> Response:
+    async def handle(self, request: Request) -> Response:
         """Answer."""
         self.entered.set()
         await self.go_on.wait()
@@ -45,8 +45,8 @@ class Application:
 def client_with_keys(application: Application) -> httpx.AsyncClient:
     """Return a client of the application behind the check."""
     admin_routes = [Route("/pause", application.admin, methods=["POST"])]
-    routes = [Route(path, application.ask, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
-    routes.append(Route("/health", application.ask))
+    routes = [Route(path, application.handle, methods=["GET", "POST"]) for path in ("/v1/messages", "/v1/models")]
+    routes.append(Route("/health", application.handle))
     authenticator = Authenticator(lambda: ApiKeys(parse_keys(KEYS, "test")), guarded=admin_routes)
     app = RequestMiddleware(Router([*routes, *admin_routes]), authenticator=authenticator)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")

@@ -41,16 +41,16 @@ async def test_a_call_that_cannot_be_made_is_an_error(
 
 async def test_a_cancelled_caller_is_cancelled() -> None:
     """Even if the session ends at the same time."""
-    session, asked = Session("nowhere", "test", accept), asyncio.Event()
+    session, called = Session("nowhere", "test", accept), asyncio.Event()
 
     async def call(stub: Any) -> None:
-        asked.set()
+        called.set()
         await asyncio.Event().wait()
 
-    asking = asyncio.create_task(call_worker(session, call))
-    await asked.wait()
+    calling = asyncio.create_task(call_worker(session, call))
+    await called.wait()
     session.is_connected = False
-    asking.cancel()
+    calling.cancel()
 
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await calling

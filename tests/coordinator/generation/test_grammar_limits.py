@@ -25,7 +25,7 @@ def nested(levels: int) -> Any:
     return schema
 
 
-def asked(kind: str, value: Any) -> pb.StructuredOutputs:
+def grammar(kind: str, value: Any) -> pb.StructuredOutputs:
     """Return structured outputs."""
     if kind == "choice":
         return pb.StructuredOutputs(choice=pb.Choices(values=value))
@@ -55,7 +55,7 @@ def asked(kind: str, value: Any) -> pb.StructuredOutputs:
 )
 def test_ordinary_grammars_pass(kind: str, value: Any) -> None:
     """Up to the limits; parts that only look like groups and repetitions are not counted."""
-    check_grammar(asked(kind, value))
+    check_grammar(grammar(kind, value))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_ordinary_grammars_pass(kind: str, value: Any) -> None:
 def test_grammars_beyond_the_limits_are_rejected(kind: str, value: Any, words: str) -> None:
     """The message and the param name the field; for a schema that is too deep the message is vLLM's."""
     with pytest.raises(InvalidRequest, match=words) as refused:
-        check_grammar(asked(kind, value))
+        check_grammar(grammar(kind, value))
 
     assert refused.value.param == f"structured_outputs.{'json' if kind == 'json_schema' else kind}"
     assert refused.value.param in refused.value.message or refused.value.message.startswith("The JSON schema is")
@@ -100,7 +100,7 @@ def test_checks_take_linear_time(piece: str) -> None:
     started = time.process_time()
     for kind, size in (("regex", MAX_REGEX_CHARS), ("grammar", MAX_GRAMMAR_CHARS)):
         try:
-            check_grammar(asked(kind, piece * (size // len(piece))))
+            check_grammar(grammar(kind, piece * (size // len(piece))))
         except InvalidRequest:
             continue
     assert time.process_time() - started < 2

@@ -100,13 +100,13 @@ def test_wrong_prompts_are_named(prompt: list[int], words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "default", "expected"), [(None, None, 7), (3, None, 3), (9, None, 7), (None, 4, 4), (5, 4, 5)]
+    ("requested", "default", "expected"), [(None, None, 7), (3, None, 3), (9, None, 7), (None, 4, 4), (5, 4, 5)]
 )
-def test_max_tokens_is_limited_by_the_context(asked: int | None, default: int | None, expected: int) -> None:
+def test_max_tokens_is_limited_by_the_context(requested: int | None, default: int | None, expected: int) -> None:
     """The request's limit, else the generation config's, else the remaining context; never more than that."""
     model = served_model(10, {"max_tokens": default} if default else None)
 
-    assert limits.resolve_max_tokens(pb.SamplingParams(max_tokens=asked), 3, model) == expected
+    assert limits.resolve_max_tokens(pb.SamplingParams(max_tokens=requested), 3, model) == expected
 
 
 def test_min_tokens_must_be_reachable() -> None:

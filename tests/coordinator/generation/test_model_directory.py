@@ -98,7 +98,7 @@ async def test_expected_models_are_waited_for() -> None:
     clock = Clock(1000.0)
     settings = CoordinatorSettings(workers=("nowhere:1",), model_linger_s=LINGER_S)
     models = ModelDirectory(settings, clock=clock, expected=ExpectedModels(["red", "blue"]))
-    asked = [asyncio.create_task(models.wait_for(name)) for name in ("red", None)]
+    waiting = [asyncio.create_task(models.wait_for(name)) for name in ("red", None)]
     await asyncio.sleep(0)
     assert models.awaited() == ["red", "blue"]
     with pytest.raises(Unavailable):
@@ -106,7 +106,7 @@ async def test_expected_models_are_waited_for() -> None:
 
     await models.prepare(pb.Model(names=["red"]), fetch)
 
-    assert [(await task).names for task in asked] == [("red",)] * 2
+    assert [(await task).names for task in waiting] == [("red",)] * 2
     assert models.awaited() == ["blue"]
     with pytest.raises(NotFound, match="`green` does not exist"):
         await models.wait_for("green")

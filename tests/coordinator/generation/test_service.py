@@ -55,7 +55,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
 
 
 async def test_preparing_a_request_does_not_change_it() -> None:
-    """The model's defaults and what the prompt says of reasoning are in the prepared request alone."""
+    """The model's defaults and the prompt's state of reasoning are in the prepared request alone."""
 
     class Plan(ScriptedPlan):
         def reasoning_ended(self, prompt_token_ids: Sequence[int]) -> bool | None:
@@ -63,12 +63,12 @@ async def test_preparing_a_request_does_not_change_it() -> None:
 
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
-    asked = replace(request(TokenPrompt([1]), top_k=5), plan=Plan([]))
+    given = replace(request(TokenPrompt([1]), top_k=5), plan=Plan([]))
 
-    prepared = await generation.prepare(asked, served_model(defaults={"stop_token_ids": [7]}))
+    prepared = await generation.prepare(given, served_model(defaults={"stop_token_ids": [7]}))
     await generation.start(prepared, CollectedReply(1), request_context())
 
-    assert asked == replace(request(TokenPrompt([1]), top_k=5), plan=asked.plan)
+    assert given == replace(request(TokenPrompt([1]), top_k=5), plan=given.plan)
     submit = fleet.parts[0].submit
     assert (list(submit.sampling_params.stop_token_ids), submit.reasoning_ended) == ([7], True)
     assert not prepared.sampling.HasField("max_tokens")

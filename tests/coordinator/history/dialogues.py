@@ -54,7 +54,7 @@ class Dialogue:
     ending: Ending = "token"
     """How the last completion ended."""
 
-    async def ask(self, *messages: Message) -> PreparedPrompt:
+    async def prepare(self, *messages: Message) -> PreparedPrompt:
         """Add messages; return the resulting prompt."""
         self.messages += messages
         prompt = ChatPrompt(list(self.messages), self.options, history=self.exact)

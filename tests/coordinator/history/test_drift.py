@@ -76,7 +76,7 @@ async def drift_of_templates(model: ServedModel, case: Case) -> float:
             dialogue.messages.append({"role": "system", "content": babble.text(5)})
         message: Message = {"role": "user", "content": babble.text(8)}
         for _ in range(TURNS):
-            before, prompt = dialogue.ids, await dialogue.ask(message)
+            before, prompt = dialogue.ids, await dialogue.prepare(message)
             if before:
                 drifted.append(not await follows(prompt, before, dialogue, case))
             message = reply(case, babble, dialogue, prompt, tools)
@@ -101,20 +101,20 @@ async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue,
 def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool) -> Message:
     """Reply in one of the ways of models; return the next message."""
     model, ids = dialogue.model, babble.ids(12)
-    said: Message = {"content": model.tokenizer.decode(ids)}
+    shown: Message = {"content": model.tokenizer.decode(ids)}
     following: Message = {"role": "user", "content": babble.text(8)}
     if case.thinks and babble.chance(0.7):
         ids = [id_of(model, "<think>"), *babble.ids(9), id_of(model, "</think>"), *ids]
-        said["reasoning"] = babble.text(9)
+        shown["reasoning"] = babble.text(9)
     calls = tools and babble.chance(0.5)
     if calls:
         arguments = {"city": babble.text(3), "n": 1.5}
-        said = {**said, "content": None, "tool_calls": [tool_call("call00001", "weather", arguments)]}
+        shown = {**shown, "content": None, "tool_calls": [tool_call("call00001", "weather", arguments)]}
         following = {"role": "tool", "tool_call_id": "call00001", "content": babble.text(5)}
     ending: Ending = "token" if calls and case.call_eos else babble.choice(["token", "token", "cut", "stop"])
     if ending == "token":
         ids.append(id_of(model, (calls and case.call_eos) or case.eos))
-    dialogue.answer(prompt, ids, ending, **said)
+    dialogue.answer(prompt, ids, ending, **shown)
     if babble.chance(0.5):
         dialogue.messages[-1].pop("reasoning", None)  # as many clients do
     return following

@@ -40,7 +40,7 @@ def test_without_a_url_turns_stay_in_the_process() -> None:
     assert isinstance(open_store(HistorySettings()), MemoryStore)
 
 
-async def test_the_shared_store_is_asked_only_for_unknown_conversations() -> None:
+async def test_the_shared_store_is_queried_only_for_unknown_conversations() -> None:
     """Those whose last reply was not generated here; what it has is then known here too."""
     store, own, shared = opened()
     own.put([b"last"], ONE)

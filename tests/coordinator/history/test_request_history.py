@@ -29,9 +29,9 @@ async def test_a_cut_reply_is_continued_by_its_ids(model: ServedModel) -> None:
     """continue_final_message: a cut reply is the prompt unchanged; an ended one is rendered open."""
     for ending, expected in (("cut", True), ("stop", False), ("token", False)):
         dialogue = Dialogue(model)
-        dialogue.answer(await dialogue.ask(USER), encoded(model, "Ye"), ending, content="Ye")  # type: ignore[arg-type]
+        dialogue.answer(await dialogue.prepare(USER), encoded(model, "Ye"), ending, content="Ye")  # type: ignore[arg-type]
         dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
-        prompt = await dialogue.ask()
+        prompt = await dialogue.prepare()
 
         assert (list(prompt.token_ids) == dialogue.ids and prompt.reused > 0) == expected
 
@@ -41,23 +41,23 @@ async def test_a_continued_message_is_found_as_one(model: ServedModel) -> None:
     unfinished: Message = {"role": "assistant", "content": "Ye"}
     dialogue = Dialogue(model, messages=[USER, unfinished])
     dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
-    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
+    dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
     dialogue.messages[1:] = [{"role": "assistant", "content": "Yes"}]
     dialogue.options = TemplateOptions()
 
-    assert list((await dialogue.ask(MORE)).token_ids[: len(dialogue.ids)]) == dialogue.ids
+    assert list((await dialogue.prepare(MORE)).token_ids[: len(dialogue.ids)]) == dialogue.ids
 
 
 async def cut_twice(dialogue: Dialogue) -> PreparedPrompt:
-    """Ask, and continue a cut reply twice; return the first prompt."""
-    first = await dialogue.ask(MORE)
+    """Get a reply, and continue it twice after a cut; return the first prompt."""
+    first = await dialogue.prepare(MORE)
     dialogue.answer(first, encoded(dialogue.model, "<think>So"), "cut", content=None, reasoning="So")
     dialogue.options = OPEN
     for ids, more, full in (
         (" be it</think>", {"content": None, "reasoning": " be it"}, {"content": "", "reasoning": "So be it"}),
         ("It", {"content": "It"}, {"content": "It", "reasoning": "So be it"}),
     ):
-        dialogue.answer(await dialogue.ask(), encoded(dialogue.model, ids), "cut", **more)
+        dialogue.answer(await dialogue.prepare(), encoded(dialogue.model, ids), "cut", **more)
         dialogue.messages[-2:] = [{"role": "assistant", **full}]
     return first
 
@@ -66,13 +66,13 @@ async def test_a_partial_closing_of_two_replies_is_completed_once() -> None:
     """A reply may be cut in the middle of its closing, continued, and cut there again."""
     model = small_model(TWICE)
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|close|>text"), "cut", content="Yes")
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<|close|>text"), "cut", content="Yes")
     dialogue.options = OPEN
-    dialogue.answer(await dialogue.ask(), encoded(model, "<|sep|>"), "cut", content="")
+    dialogue.answer(await dialogue.prepare(), encoded(model, "<|sep|>"), "cut", content="")
     del dialogue.messages[-1]
     dialogue.options = TemplateOptions()
 
-    prompt = await dialogue.ask(MORE)
+    prompt = await dialogue.prepare(MORE)
 
     assert prompt.reused == len(dialogue.ids)
     assert decoded(model, list(prompt.token_ids[prompt.reused :])).startswith("<|close|>turn<|sep|><|open|>user")
@@ -83,10 +83,12 @@ async def test_all_of_a_continued_message_is_new(model: ServedModel, follows: bo
     """Its text so far decides whether its reasoning is over, however often it was cut; earlier messages do not."""
     dialogue = Dialogue(model)
     if follows:
-        dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes", reasoning="before")
+        dialogue.answer(
+            await dialogue.prepare(USER), encoded(model, "Yes<|im_end|>"), content="Yes", reasoning="before"
+        )
     first = await cut_twice(dialogue)
 
-    prompt = await dialogue.ask()
+    prompt = await dialogue.prepare()
 
     assert list(prompt.new_ids) == [*first.new_ids, *encoded(model, "<think>So be it</think>It")]
     assert list(prompt.token_ids[-len(prompt.new_ids) :]) == list(prompt.new_ids)
@@ -100,18 +102,18 @@ async def test_reasoning_of_a_continued_message_is_joined(model: ServedModel) ->
     for reasoning, expected in (("So be it", len(dialogue.ids)), (None, len(dialogue.ids)), ("So", 0)):
         messages = [dialogue.messages[0], {"role": "assistant", "content": "It", "reasoning": reasoning}]
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert (await again.ask(USER)).reused == expected, reasoning
+        assert (await again.prepare(USER)).reused == expected, reasoning
 
 
 async def test_a_clients_own_reasoning_must_stay(model: ServedModel) -> None:
     """It was not generated here, even if the rest of its message was."""
     unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
-    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
+    dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, 0)):
         messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert (await again.ask(MORE)).reused == expected, reasoning
+        assert (await again.prepare(MORE)).reused == expected, reasoning
 
 
 @pytest.mark.parametrize(
@@ -121,16 +123,16 @@ async def test_a_clients_own_reasoning_must_stay(model: ServedModel) -> None:
 async def test_an_ambiguous_continuation_is_not_stored(model: ServedModel, unfinished: Message) -> None:
     """A message of another role, or one of parts, cannot be joined with its continuation."""
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
-    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s")
+    dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s")
     messages: list[Message] = [USER, {**unfinished, "content": "Yes"}]
 
-    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
+    assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused == 0
 
 
 async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) -> None:
     """Some routes return text after a call as another message: the last one ends the turn."""
     dialogue = Dialogue(model)
-    prompt = await dialogue.ask(USER)
+    prompt = await dialogue.prepare(USER)
     reply: list[Message] = [
         {"role": "assistant", "content": "a", "reasoning": "so", "tool_calls": [{"function": {"name": "f"}}]},
         {"role": "assistant", "content": "b"},
@@ -144,7 +146,7 @@ async def test_a_reply_may_be_sent_back_as_several_messages(model: ServedModel) 
         ({**reply[0], "reasoning": None}, True),
         ({**reply[0], "reasoning": "no"}, False),
     ):
-        following = await Dialogue(model, dialogue.history, messages=[USER, first, reply[1]]).ask(MORE)
+        following = await Dialogue(model, dialogue.history, messages=[USER, first, reply[1]]).prepare(MORE)
         assert (list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids]) == expected
 
 
@@ -152,7 +154,7 @@ async def test_a_continued_message_may_be_sent_back_with_others(model: ServedMod
     """The first of the reply's messages continues it. The reasoning of the others was generated here."""
     unfinished: Message = {"role": "assistant", "content": "Ye", "reasoning": "hm"}
     dialogue = Dialogue(model, messages=[USER, unfinished], options=OPEN)
-    prompt, ids = await dialogue.ask(), encoded(model, "s<|im_end|>")
+    prompt, ids = await dialogue.prepare(), encoded(model, "s<|im_end|>")
     call = {"function": {"name": "f"}}
     reply: list[Message] = [
         {"role": "assistant", "content": "s", "tool_calls": [call]},
@@ -163,31 +165,31 @@ async def test_a_continued_message_may_be_sent_back_with_others(model: ServedMod
 
     for reasoning in ("so", None):
         messages = [USER, {**unfinished, "content": "Yes", "tool_calls": [call]}, {**reply[1], "reasoning": reasoning}]
-        following = await Dialogue(model, dialogue.history, messages=messages).ask(MORE)
+        following = await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)
         assert list(following.token_ids[: following.reused]) == [*prompt.token_ids, *ids], reasoning
 
 
 async def test_reasoning_of_the_continuation_alone_may_be_omitted(model: ServedModel) -> None:
     """The client's part is text only; reasoning after that was generated here."""
     dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Ye"}], options=OPEN)
-    dialogue.answer(await dialogue.ask(), encoded(model, "s<|im_end|>"), content="s", reasoning="so")
+    dialogue.answer(await dialogue.prepare(), encoded(model, "s<|im_end|>"), content="s", reasoning="so")
     for reasoning in ("so", None):
         messages: list[Message] = [USER, {"role": "assistant", "content": "Yes", "reasoning": reasoning}]
-        assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == len(dialogue.ids)
+        assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused == len(dialogue.ids)
 
 
 async def test_a_clients_own_reasoning_must_stay_after_a_stored_turn(model: ServedModel) -> None:
     """Even if the conversation before it was generated here."""
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
     first, dialogue.options = len(dialogue.ids), OPEN
     unfinished: Message = {"role": "assistant", "content": "N", "reasoning": "hm"}
-    prompt = await dialogue.ask(MORE, unfinished)
+    prompt = await dialogue.prepare(MORE, unfinished)
     assert prompt.reused == first
     dialogue.answer(prompt, encoded(model, "o<|im_end|>"), content="o")
     for reasoning, expected in (("hm", len(dialogue.ids)), (None, first)):
         messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No", "reasoning": reasoning}]
-        assert (await Dialogue(model, dialogue.history, messages=messages).ask(USER)).reused == expected
+        assert (await Dialogue(model, dialogue.history, messages=messages).prepare(USER)).reused == expected
 
 
 def test_choices_share_the_turn_of_their_prompt() -> None:

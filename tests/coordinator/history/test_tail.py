@@ -41,9 +41,9 @@ async def tail(
     """Return the text after a reply in the next prompt, None if the prompt was rendered by the template."""
     model = small_model(template)
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, text), ending, **message or {"content": "Yes"})
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, text), ending, **message or {"content": "Yes"})
     before = dialogue.ids
-    prompt = await dialogue.ask(following)
+    prompt = await dialogue.prepare(following)
     if prompt.history is None or prompt.history.source is None:
         return None, prompt
     assert list(prompt.token_ids[: len(before)]) == before
@@ -161,10 +161,10 @@ async def test_without_a_generation_prompt_the_tail_is_the_closing() -> None:
     """The reply's own closing, and nothing else."""
     model = small_model()
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<|im_end|>"), content="Yes")
     dialogue.options = TemplateOptions(add_generation_prompt=False)
 
-    prompt = await dialogue.ask()
+    prompt = await dialogue.prepare()
 
     assert decoded(model, list(prompt.token_ids[len(dialogue.ids) :])) == "\n"
 
@@ -174,19 +174,19 @@ async def test_a_tail_begins_with_a_token_independent_of_earlier_text() -> None:
     for swallows in (False, True):
         model = small_model(lstrip=swallows)
         dialogue = Dialogue(model)
-        dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes"), "cut", content="Yes")
+        dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes"), "cut", content="Yes")
 
-        assert ((await dialogue.ask(MORE)).reused > 0) == (not swallows)
+        assert ((await dialogue.prepare(MORE)).reused > 0) == (not swallows)
 
 
 async def test_a_continued_message_after_the_tail_stays_open() -> None:
     """A message that is continued has no closing; those before it do."""
     model = small_model()
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), encoded(model, "Yes<tool_call>"), "token", content="Yes")
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, "Yes<tool_call>"), "token", content="Yes")
     dialogue.options = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
 
-    prompt = await dialogue.ask(MORE, {"role": "assistant", "content": "No"})
+    prompt = await dialogue.prepare(MORE, {"role": "assistant", "content": "No"})
 
     assert decoded(model, list(prompt.token_ids[prompt.reused :])) == "\n" + NEXT + "No"
 

@@ -28,7 +28,7 @@ def model() -> ServedModel:
 async def held(model: ServedModel, history: TokenHistory | None = None, **reply: Any) -> Dialogue:
     """Return a dialogue of a question and a reply."""
     dialogue = Dialogue(model, history or new_history())
-    dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), **reply or {"content": "Yes"})
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, REPLY), **reply or {"content": "Yes"})
     return dialogue
 
 
@@ -36,7 +36,7 @@ async def test_a_reply_is_continued_by_its_ids(model: ServedModel) -> None:
     """The next prompt begins with the last prompt and completion, which are not rendered again."""
     dialogue = await held(model)
 
-    prompt = await dialogue.ask(MORE)
+    prompt = await dialogue.prepare(MORE)
 
     assert prompt.reused == len(dialogue.ids)
     assert prompt.history is not None
@@ -109,7 +109,7 @@ async def test_any_difference_is_another_conversation(model: ServedModel, change
     dialogue = await held(model)
     change(dialogue)
 
-    assert (await dialogue.ask(MORE)).reused == 0
+    assert (await dialogue.prepare(MORE)).reused == 0
 
 
 async def test_the_generation_prompt_makes_no_difference(model: ServedModel) -> None:
@@ -117,14 +117,14 @@ async def test_the_generation_prompt_makes_no_difference(model: ServedModel) -> 
     dialogue = await held(model)
     dialogue.options = TemplateOptions(add_generation_prompt=False)
 
-    assert (await dialogue.ask(MORE)).reused == len(dialogue.ids)
+    assert (await dialogue.prepare(MORE)).reused == len(dialogue.ids)
 
 
 async def test_branches_continue_from_where_they_diverge(model: ServedModel) -> None:
     """A retry of the last turn finds the turn before it; each choice of a request is found by its own text."""
     history = new_history()
     dialogue = await held(model, history)
-    prompt = await dialogue.ask(MORE)
+    prompt = await dialogue.prepare(MORE)
     branches = {}
     for content in ("a", "b"):
         branch = Dialogue(model, history, messages=list(dialogue.messages))
@@ -132,29 +132,29 @@ async def test_branches_continue_from_where_they_diverge(model: ServedModel) -> 
         branches[content] = branch
 
     for branch in branches.values():
-        assert list((await branch.ask(MORE)).token_ids[: len(branch.ids)]) == branch.ids
+        assert list((await branch.prepare(MORE)).token_ids[: len(branch.ids)]) == branch.ids
     edited = Dialogue(model, history, messages=[*dialogue.messages, {"role": "assistant", "content": "c"}])
-    assert (await edited.ask(MORE)).reused == len(dialogue.ids)
+    assert (await edited.prepare(MORE)).reused == len(dialogue.ids)
 
 
 async def test_conversation_ids_distinguish_equal_replies(model: ServedModel) -> None:
     """Two rollouts may have the same text in other tokens: each conversation continues its own."""
     history = new_history()
-    for conversation, said in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
+    for conversation, shown in (("a", "Yes<|im_end|>"), ("b", "\u200bYes<|im_end|>")):
         dialogue = Dialogue(model, history, ExactHistory(conversation_id=conversation))
-        dialogue.answer(await dialogue.ask(USER), encoded(model, said), content="Yes")
+        dialogue.answer(await dialogue.prepare(USER), encoded(model, shown), content="Yes")
         ids = dialogue.ids
         other = Dialogue(model, history, ExactHistory(conversation_id="c"), messages=list(dialogue.messages))
 
-        assert list((await dialogue.ask(MORE)).token_ids[: len(ids)]) == ids
-        assert (await other.ask(MORE)).reused == 0
+        assert list((await dialogue.prepare(MORE)).token_ids[: len(ids)]) == ids
+        assert (await other.prepare(MORE)).reused == 0
 
 
 async def test_reasoning_may_be_dropped_but_not_changed(model: ServedModel) -> None:
     """In any of the earlier turns; if one was changed, the turns before it are found."""
     dialogue = await held(model, content="Yes", reasoning="because")
     first = dialogue.ids
-    dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes", reasoning="so")
+    dialogue.answer(await dialogue.prepare(MORE), encoded(model, REPLY), content="Yes", reasoning="so")
     both = dialogue.ids
     cases = {("because", "so"): both, (None, "so"): both, ("because", None): both, (None, None): both}
     cases |= {("because", "not"): first, ("not", "so"): [], ("not", None): [], ("so", "because"): []}
@@ -163,40 +163,41 @@ async def test_reasoning_may_be_dropped_but_not_changed(model: ServedModel) -> N
         messages = [dict(message) for message in dialogue.messages]
         messages[1]["reasoning"], messages[3]["reasoning"] = one, two
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert (await again.ask(MORE)).reused == len(expected), (one, two)
+        assert (await again.prepare(MORE)).reused == len(expected), (one, two)
 
 
 async def test_reasoning_from_elsewhere_must_stay(model: ServedModel) -> None:
     """The template may have rendered it: without it, or with other reasoning, the conversation differs."""
     foreign: list[Message] = [USER, {"role": "assistant", "content": "No", "reasoning": "hm"}]
     dialogue = Dialogue(model, messages=foreign)
-    dialogue.answer(await dialogue.ask(MORE), encoded(model, REPLY), content="Yes")
+    dialogue.answer(await dialogue.prepare(MORE), encoded(model, REPLY), content="Yes")
 
     for reasoning, expected in (("hm", len(dialogue.ids)), ("ha", 0), (None, 0)):
         messages = [dict(message) for message in dialogue.messages]
         messages[1]["reasoning"] = reasoning
         again = Dialogue(model, dialogue.history, messages=messages)
-        assert (await again.ask(USER)).reused == expected
+        assert (await again.prepare(USER)).reused == expected
 
 
 async def test_reasoning_from_elsewhere_must_stay_between_stored_turns(model: ServedModel) -> None:
     """A message of another model may follow a reply of this one."""
     dialogue = await held(model)
     foreign: Message = {"role": "assistant", "content": "No", "reasoning": "hm"}
-    dialogue.answer(await dialogue.ask(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
+    dialogue.answer(await dialogue.prepare(MORE, foreign, USER), encoded(model, REPLY), content="Yes")
     messages = [*dialogue.messages[:3], {"role": "assistant", "content": "No"}, *dialogue.messages[4:]]
 
-    assert (await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused == len(dialogue.ids)
-    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused < len(dialogue.ids)
+    unchanged = await Dialogue(model, dialogue.history, messages=dialogue.messages).prepare(MORE)
+    assert unchanged.reused == len(dialogue.ids)
+    assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused < len(dialogue.ids)
 
 
 async def test_reasoning_of_a_conversations_first_message_must_stay(model: ServedModel) -> None:
     """Clients may begin with an assistant message."""
     dialogue = Dialogue(model, messages=[{"role": "assistant", "content": "Hi", "reasoning": "hm"}])
-    dialogue.answer(await dialogue.ask(USER), encoded(model, REPLY), content="Yes")
+    dialogue.answer(await dialogue.prepare(USER), encoded(model, REPLY), content="Yes")
     messages = [{"role": "assistant", "content": "Hi"}, *dialogue.messages[1:]]
 
-    assert (await Dialogue(model, dialogue.history, messages=messages).ask(MORE)).reused == 0
+    assert (await Dialogue(model, dialogue.history, messages=messages).prepare(MORE)).reused == 0
 
 
 async def test_a_request_may_disable_storing(model: ServedModel) -> None:
@@ -209,11 +210,11 @@ async def test_a_request_may_disable_storing(model: ServedModel) -> None:
         (ExactHistory(prefix=KnownPrefix(known, None, "prefix", required=True)), False),
     ):
         dialogue = Dialogue(model, exact=exact)
-        prompt = await dialogue.ask(USER)
+        prompt = await dialogue.prepare(USER)
         assert prompt.history is not None
         assert (prompt.history.source, prompt.history.is_stored) == (None, keeps)
         dialogue.answer(prompt, encoded(model, REPLY), content="Yes")
-        assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).ask(MORE)).reused > 0) == keeps
+        assert ((await Dialogue(model, dialogue.history, messages=dialogue.messages).prepare(MORE)).reused > 0) == keeps
 
 
 async def test_the_clients_ids_take_precedence_over_stored_ones(model: ServedModel) -> None:
@@ -223,7 +224,7 @@ async def test_the_clients_ids_take_precedence_over_stored_ones(model: ServedMod
     for required, source in ((True, "required_prefix_token_ids"), (False, "message")):
         again = Dialogue(model, dialogue.history, messages=list(dialogue.messages))
         again.exact = ExactHistory(prefix=KnownPrefix(known, 1, "required_prefix_token_ids", required))
-        prompt = await again.ask(MORE)
+        prompt = await again.prepare(MORE)
 
         assert prompt.history is not None
         assert prompt.history.source == source
@@ -242,7 +243,7 @@ async def test_the_end_of_sequence_token_closes_the_clients_ids(end: str, tail: 
     dialogue = Dialogue(model, messages=[USER, {"role": "assistant", "content": "Yes"}])
     dialogue.exact = ExactHistory(prefix=KnownPrefix(known, 1, "required_prefix_token_ids", required=True))
 
-    prompt = await dialogue.ask(MORE)
+    prompt = await dialogue.prepare(MORE)
 
     assert decoded(model, list(prompt.token_ids[len(known) :])) == tail
 
@@ -253,10 +254,10 @@ async def test_a_missing_required_prefix_is_an_error(model: ServedModel) -> None
     for ids, fits in ((start, True), ([*start, 7], False)):
         dialogue = Dialogue(model, exact=ExactHistory(prefix=KnownPrefix(ids, None, "required_prefix", required=True)))
         if fits:
-            assert list((await dialogue.ask(USER)).token_ids[: len(ids)]) == ids
+            assert list((await dialogue.prepare(USER)).token_ids[: len(ids)]) == ids
         else:
             with pytest.raises(InvalidRequest, match=r"cannot begin with the .* ids of `required_prefix`"):
-                await dialogue.ask(USER)
+                await dialogue.prepare(USER)
 
 
 async def test_the_clients_ids_are_checked(model: ServedModel) -> None:
@@ -265,15 +266,15 @@ async def test_the_clients_ids_are_checked(model: ServedModel) -> None:
         prefix = KnownPrefix([1, wrong], 1, "messages[1].generation_token_ids")
         dialogue = Dialogue(model, exact=ExactHistory(prefix=prefix), messages=[USER, {"role": "assistant"}])
         with pytest.raises(InvalidRequest, match=str(wrong)):
-            await dialogue.ask(MORE)
+            await dialogue.prepare(MORE)
 
 
 async def test_an_empty_completion_is_not_stored(model: ServedModel) -> None:
     """A choice may be aborted before its first token."""
     dialogue = Dialogue(model)
-    dialogue.answer(await dialogue.ask(USER), [], "cut", content="")
+    dialogue.answer(await dialogue.prepare(USER), [], "cut", content="")
 
-    assert (await dialogue.ask(MORE)).reused == 0
+    assert (await dialogue.prepare(MORE)).reused == 0
 
 
 async def test_templates_do_not_receive_ids_of_messages() -> None:
@@ -282,7 +283,7 @@ async def test_templates_do_not_receive_ids_of_messages() -> None:
     carried = {"role": "assistant", "content": "Yes", "prompt_token_ids": [1], "generation_token_ids": [2]}
     dialogue = Dialogue(model, messages=[USER, {**carried, "generation_log_probs": [0.5]}])
 
-    text = (await dialogue.ask(MORE)).text
+    text = (await dialogue.prepare(MORE)).text
 
     assert text is not None
     assert "_ids" not in text

@@ -17,7 +17,7 @@ def trust(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=authority.pem.decode())
 
 
-async def ask_over_tls(port: int, context: ssl.SSLContext) -> Reply:
+async def get_over_tls(port: int, context: ssl.SSLContext) -> Reply:
     """Make one request on a new connection."""
     async with connected_to(port, context) as client:
         await client.send("/")
@@ -153,12 +153,12 @@ async def test_new_connections_get_the_new_certificate(
         await client.read_reply()
         new = following.issue(tmp_path / "next", "server", names=["127.0.0.1"])
         new.cert.rename(pair.cert)
-        assert (await ask_over_tls(port, trust(authority))).body == b"hello"  # the key is still the old one
+        assert (await get_over_tls(port, trust(authority))).body == b"hello"  # the key is still the old one
         new.key.rename(pair.key)
 
-        assert (await ask_over_tls(port, trust(following))).body == b"hello"
+        assert (await get_over_tls(port, trust(following))).body == b"hello"
         with pytest.raises(ssl.SSLCertVerificationError):
-            await ask_over_tls(port, trust(authority))
+            await get_over_tls(port, trust(authority))
         await client.send("/")
         assert (await client.read_reply()).body == b"hello"
 
@@ -174,7 +174,7 @@ async def test_clients_present_certificates_where_they_are_required(
     known.load_cert_chain(mine.cert, mine.key)
     context = https_context(HttpsSettings(pair.cert, pair.key, ca, ssl.CERT_REQUIRED))
     async with serving(greet, lent=True, context=context) as port:
-        assert (await ask_over_tls(port, known)).body == b"hello"
+        assert (await get_over_tls(port, known)).body == b"hello"
         assert await refuses(port, trust(authority))
         Authority("others").write(ca)
         assert await refuses(port, known)

@@ -61,11 +61,11 @@ async def test_a_request_is_a_span_with_queue_and_generation_as_children(collect
     assert queue.parent_span_id == chat.parent_span_id == server.span_id
     lengths = [(span.end_time_unix_nano - span.start_time_unix_nano) / 1e9 for span in (server, queue, chat)]
     assert lengths == pytest.approx([4.0, 0.5, 2.5], abs=0.05)
-    said = span_attributes(chat)
-    assert said["gen_ai.usage.input_tokens"] == 7
-    assert said["gen_ai.usage.output_tokens"] == 3
-    assert said["gen_ai.latency.time_to_first_token"] == 2.0
-    assert said["server.address"] == "a:1"
+    attributes = span_attributes(chat)
+    assert attributes["gen_ai.usage.input_tokens"] == 7
+    assert attributes["gen_ai.usage.output_tokens"] == 3
+    assert attributes["gen_ai.latency.time_to_first_token"] == 2.0
+    assert attributes["server.address"] == "a:1"
     assert b"secret" not in b"".join(span.SerializeToString() for span in (server, queue, chat))
 
 

@@ -89,7 +89,7 @@ def test_tokens_and_gaps_are_differences(fleet: Fleet, sample: Callable[[], list
 
 
 def test_an_hour_is_kept(samples: TrafficSamples, time: Clock) -> None:
-    """Only what follows a period is returned, in order; older samples are forgotten."""
+    """Only what follows a period is returned, in order; older samples are dropped."""
     for _ in range(3600 // PERIOD_S + 10):
         time.now += PERIOD_S
         samples.sample()

@@ -23,7 +23,7 @@ class Letters:
 
 
 class Recorder:
-    """A reply that remembers."""
+    """A reply that records its calls."""
 
     def __init__(self) -> None:
         self.first_tokens_calls = 0
@@ -81,7 +81,7 @@ def rows(*token_ids: int) -> pb.LogprobRows:
 
 @pytest.fixture
 def reply() -> Recorder:
-    """A reply that remembers."""
+    """A reply that records its calls."""
     return Recorder()
 
 

@@ -94,7 +94,7 @@ def test_errors_that_users_can_fix_are_one_line(tmp_path: Path) -> None:
 
 
 def test_arguments_after_two_dashes_reach_the_engine(tmp_path: Path) -> None:
-    """They are not parsed as options of the command, not even those that it knows."""
+    """They are not parsed as options of the command, not even those that it has."""
     done = tokenwire(tmp_path, "worker", "--engine", "sim", "--", "--port", "8", "--", "x y")
 
     assert errors(done) == ["tokenwire: The simulated engine takes no engine arguments: --port 8 -- 'x y'"]

@@ -138,8 +138,8 @@ def test_a_wrong_name_ends_startup_before_vllm_is_loaded(tmp_path: Path, hub: st
     """The error is one line, and no engine module is imported."""
     done = run(["-X", "importtime", "-m", "tokenwire", *command, "no-such-model"], tmp_path, hub)
 
-    said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
     assert done.returncode == 1
-    assert len(said) == 1
-    assert said[0].startswith("tokenwire: There is no model no-such-model: ")
+    assert len(lines) == 1
+    assert lines[0].startswith("tokenwire: There is no model no-such-model: ")
     assert not {"torch", "vllm", "transformers"} & {line.split("|")[-1].strip() for line in done.stderr.splitlines()}

@@ -15,28 +15,28 @@ import pytest
 _FAKE_MAIN = """
 import os, signal, sys, time
 
-def say(text):
+def emit(text):
     os.write(1, (text + "\\n").encode())
 
 def stay(name):
     def stop(number, frame):
-        say(f"{name} got {signal.Signals(number).name}")
+        emit(f"{name} got {signal.Signals(number).name}")
         sys.exit(0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    say(f"{name} is up")
+    emit(f"{name} is up")
     while True:
         time.sleep(0.1)
 
 def ignore(name):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say(f"{name} is up")
+    emit(f"{name} is up")
     while True:
         time.sleep(0.1)
 
-def end_when_told(name, code):
+def end_when_signalled(name, code):
     signal.signal(signal.SIGUSR1, lambda *_: sys.exit(code))
-    say(f"{name} is {os.getpid()}")
+    emit(f"{name} is {os.getpid()}")
     while True:
         time.sleep(0.1)
 
@@ -117,7 +117,7 @@ pytestmark = pytest.mark.timeout(30)
 def test_when_a_part_ends_all_are_stopped(supervise: Supervise, ends_with: int, code: int) -> None:
     """The others get SIGTERM, the log names the part, and its exit code is the supervisor's, but never 0."""
     parts = f"""
-        middle = ChildProcess("two", ["end_when_told('two', {ends_with})"])
+        middle = ChildProcess("two", ["end_when_signalled('two', {ends_with})"])
         first, last = ChildProcess("one", ["stay('one')"]), ChildProcess("three", ["stay('three')"])
         sys.exit(Supervisor([first, middle, last]).run())
     """
@@ -211,8 +211,8 @@ def test_a_part_has_its_own_environment_and_descriptors(supervise: Supervise) ->
     parts = """
         given, hidden = os.open("/dev/null", os.O_RDONLY), os.open("/dev/null", os.O_RDONLY)
         os.set_inheritable(hidden, True)
-        code = "say(os.environ['SHARED'] + os.environ.get('OWN', '-')); "
-        code += f"say(str([os.path.exists('/proc/self/fd/%d' % fd) for fd in ({given}, {hidden})])); stay('part')"
+        code = "emit(os.environ['SHARED'] + os.environ.get('OWN', '-')); "
+        code += f"emit(str([os.path.exists('/proc/self/fd/%d' % fd) for fd in ({given}, {hidden})])); stay('part')"
         os.environ["SHARED"] = "shared "
         Supervisor([ChildProcess("one", [code], inherit=[given], environment={"OWN": "own"})]).run()
     """
@@ -226,12 +226,12 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         coordinator = '''
         import socket
         port = socket.socket(fileno=option("--listen-fd")).getsockname()[1]
-        def tell(*_):
-            say("told")
+        def on_signal(*_):
+            emit("signalled")
             os.write(option("--ready-fd"), bytes([10]))
-        signal.signal(signal.SIGUSR1, tell)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(say("coordinator got SIGTERM")))
-        say(f"coordinator is on {port} {os.getpid()}")
+        signal.signal(signal.SIGUSR1, on_signal)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(emit("coordinator got SIGTERM")))
+        emit(f"coordinator is on {port} {os.getpid()}")
         while True:
             time.sleep(0.1)
         '''
@@ -247,9 +247,9 @@ def test_the_service_is_announced_when_every_coordinator_is_ready(supervise: Sup
         assert one == other
 
         os.kill(int(first), signal.SIGUSR1)
-        assert supervised.read("told") == ["told"]
+        assert supervised.read("signalled") == ["signalled"]
         os.kill(int(second), signal.SIGUSR1)
-        assert "told" in supervised.read(f"tokenwire is ready: http://127.0.0.1:{one}"), "announced too early"
+        assert "signalled" in supervised.read(f"tokenwire is ready: http://127.0.0.1:{one}"), "announced too early"
         supervised.popen.terminate()
 
         assert supervised.rest()[-3:] == ["coordinator got SIGTERM", "coordinator got SIGTERM", "worker got SIGTERM"]

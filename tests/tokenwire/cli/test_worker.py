@@ -1,4 +1,4 @@
-"""`tokenwire worker` starts the engine that it was told to start, or says why it cannot."""
+"""`tokenwire worker` starts the configured engine, or reports why it cannot."""
 
 import os
 import subprocess

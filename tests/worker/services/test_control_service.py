@@ -76,9 +76,9 @@ async def test_no_path_outside_the_roots_reaches_the_engine(tmp_path: Path) -> N
                 await call()
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-        asked = submission(1, slots=[0])
-        asked.lora.CopyFrom(adapter)
-        await peer.send(submit=asked)
+        adapted = submission(1, slots=[0])
+        adapted.lora.CopyFrom(adapter)
+        await peer.send(submit=adapted)
         await peer.read_until_ended(0)
         await peer.control.CollectiveRpc(control.CollectiveRpcRequest(method="profile"))
 

@@ -38,7 +38,7 @@ def test_a_new_request_was_not_aborted() -> None:
     assert not aborts.include(submission(request_id="x"))
 
 
-def test_ids_are_forgotten_after_ten_minutes() -> None:
+def test_ids_expire_after_ten_minutes() -> None:
     """As soon as others are recorded; the time of an id that is aborted again is the later one."""
     clock = Clock()
     aborts = RecentAborts(clock)

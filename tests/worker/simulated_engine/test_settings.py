@@ -37,6 +37,6 @@ def test_settings_are_validated(fields: dict[str, object], name: str) -> None:
     ],
 )
 async def test_settings_that_do_not_fit_the_model_fail_the_start(config: SimulationSettings, message: str) -> None:
-    """The error says what to do."""
+    """The error gives a remedy."""
     with pytest.raises(EngineFailed, match=message):
         await SimulatedEngine(config).start()

@@ -123,7 +123,7 @@ async def test_a_message_of_the_core_is_one_step(driven: Driven) -> None:
 
 
 async def test_sequences_of_a_request_have_ids_and_seeds_of_their_own(driven: Driven) -> None:
-    """Those of vLLM's own children; what the request says of reasoning is said of each."""
+    """Those of vLLM's own children; the request's state of reasoning is set on each."""
     await driven.submit(n=2, seed=7, temperature=1.0)
 
     assert [child.request_id for child in driven.core.added] == ["0_r-core", "1_r-core"]

@@ -58,7 +58,7 @@ async def test_an_idle_consumer_wakes_up() -> None:
         (finish("error", None, [5]), pb.Finish(reason=ERROR, error_message=INTERNAL_ERROR)),
     ],
 )
-def test_a_finish_says_what_ended_the_sequence(event: pb.Finish, expected: pb.Finish) -> None:
+def test_a_finish_states_what_ended_the_sequence(event: pb.Finish, expected: pb.Finish) -> None:
     """A stop id of the request, EOS, the limit, a grammar's dead end, or the engine."""
     assert event == expected
 

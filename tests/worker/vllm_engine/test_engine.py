@@ -184,7 +184,7 @@ def _rows(result: Result) -> list[pb.LogprobRows]:
 
 
 async def test_a_chat_ends_at_the_end_of_sequence_token(run: Run) -> None:
-    """The model says its reply and stops; EOS is in the finish and stays in the ids."""
+    """The model generates its reply and stops; EOS is in the finish and stays in the ids."""
     (result,) = await run.results(SUM, temperature=0)
     assert "4" in run.text(result.ids)
     assert result.ids[-1] == EOS

@@ -77,9 +77,7 @@ def test_a_prompts_first_token_has_no_row() -> None:
         (3, [7, 5, 0, 8, 5, 0], [-1.0, -3.0, float("-inf"), -2.0, -4.0, float("-inf")]),
     ],
 )
-def test_rows_have_the_width_that_the_request_asked_for(
-    columns: int, token_ids: list[int], logprobs: list[float]
-) -> None:
+def test_rows_have_the_requested_width(columns: int, token_ids: list[int], logprobs: list[float]) -> None:
     """Other requests in the batch make the engine's rows wider or narrower, and rows are merged later."""
     engine = (np.array([[7, 5], [8, 5]]), np.array([[-1.0, -3.0], [-2.0, -4.0]]), np.array([1, 2]))
     rows = ours.sampled_rows(engine, columns)

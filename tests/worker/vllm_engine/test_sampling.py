@@ -111,7 +111,7 @@ def test_prompt_ids_to_score_arrive_as_rows() -> None:
 
 
 def test_two_kinds_of_prompt_logprobs_are_refused() -> None:
-    """A prompt has one matrix of rows: asking for two raises an error with the field's name."""
+    """A prompt has one matrix of rows: a request for two raises an error with the field's name."""
     wire = pb.SamplingParams(prompt_logprob_token_ids=[pb.TokenIds(ids=[1])], prompt_logprobs=1)
     with pytest.raises(InvalidRequest) as refused:
         sampling.to_vllm(wire, 1)

@@ -39,7 +39,7 @@ client.reset_prefix_cache()
 try:
     client.init_communicator(device=0)
 except RuntimeError as error:
-    assert "--weight-transfer-config" in str(error)  # what the client says of servers without one
+    assert "--weight-transfer-config" in str(error)  # the client's error for servers without one
 else:
     raise AssertionError("there is no GPU to communicate with")
 

@@ -26,7 +26,7 @@ class Warnings(logging.Handler):
 
 
 async def main() -> None:
-    """Roll out, then ask for too much."""
+    """Roll out, then request too much."""
     os.environ["KEY"] = "unused"
     config = ClientConfig(
         client_type="openai_chat_completions_token",

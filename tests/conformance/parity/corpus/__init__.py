@@ -20,7 +20,7 @@ TOPICS = (
     "routes",
 )
 PARSER_TOPICS = ("parsers",)
-"""For servers that parse what the model says."""
+"""For servers that parse the model's output."""
 
 
 def corpus(topics: Sequence[str] = TOPICS, brief: bool = False) -> list[Request]:

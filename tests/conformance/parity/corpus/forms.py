@@ -11,7 +11,7 @@ _DOCUMENTS = "{% for d in documents %}{{ d.title }}: {{ d.text }}\n{% endfor %}{
 _IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
-def _said(**message: object) -> list[dict[str, object]]:
+def _messages(**message: object) -> list[dict[str, object]]:
     return [{"role": "user", "content": "Hi"}, message, {"role": "user", "content": "And?"}]
 
 
@@ -20,17 +20,17 @@ REQUESTS = {
     "content parts": chat([{"role": "user", "content": _PARTS}]),
     "content as a plain part": chat([{"role": "user", "content": [{"type": "text", "text": SUM}]}]),
     "content parts of strings": chat([{"role": "user", "content": ["Name", "a"]}]),
-    "content parts, refusal": chat(_said(role="assistant", content=[{"type": "refusal", "refusal": "No."}])),
-    "no content": chat(_said(role="assistant")),
-    "content of null": chat(_said(role="assistant", content=None)),
+    "content parts, refusal": chat(_messages(role="assistant", content=[{"type": "refusal", "refusal": "No."}])),
+    "no content": chat(_messages(role="assistant")),
+    "content of null": chat(_messages(role="assistant", content=None)),
     "content empty": chat([{"role": "user", "content": ""}]),
     "a developer's message": chat([{"role": "developer", "content": "Be terse."}, {"role": "user", "content": SUM}]),
-    "a tool's message": chat(_said(role="tool", content="4", tool_call_id="call_1")),
-    "a function's message": chat(_said(role="function", name="add", content="4")),
-    "an unknown role": chat(_said(role="referee", content="Go on.")),
+    "a tool's message": chat(_messages(role="tool", content="4", tool_call_id="call_1")),
+    "a function's message": chat(_messages(role="function", name="add", content="4")),
+    "an unknown role": chat(_messages(role="referee", content="Go on.")),
     "names": chat([{"role": "user", "name": "Ada", "content": SUM}]),
-    "reasoning in a message": chat(_said(role="assistant", reasoning="Hm.", content="Yes.")),
-    "reasoning_content in a message": chat(_said(role="assistant", reasoning_content="Hm.", content="Yes.")),
+    "reasoning in a message": chat(_messages(role="assistant", reasoning="Hm.", content="Yes.")),
+    "reasoning_content in a message": chat(_messages(role="assistant", reasoning_content="Hm.", content="Yes.")),
     "unknown keys in a message": chat([{"role": "user", "content": SUM, "mood": "good"}]),
     "continued message": chat(_OPEN, EOS, add_generation_prompt=False, continue_final_message=True),
     "continued message with echo": chat(_OPEN, add_generation_prompt=False, continue_final_message=True, echo=True),

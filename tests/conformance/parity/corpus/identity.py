@@ -1,4 +1,4 @@
-"""Who asks, for what model, in what order, and what only concerns caches, transfers and extensions."""
+"""Callers, models, priorities, and what only concerns caches, transfers and extensions."""
 
 from typing import Any
 

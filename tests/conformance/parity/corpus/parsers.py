@@ -15,20 +15,20 @@ CALLING = THINKING.replace("four.", '<tool_call>\n{"name": "weather", "arguments
 
 
 def _forced(regex: str, **options: Any) -> Request:
-    """Ask for a reply that matches, whatever the model would like to say."""
+    """Request a reply that matches a grammar, whatever the model would generate."""
     return chat(
         SUM, **{"structured_outputs": {"regex": regex}, "max_tokens": 90, "include_reasoning": False, **options}
     )
 
 
-def _repeated(said: str, **options: Any) -> Request:
-    """Ask for a reply that goes on like its prompt: a grammar does not bind a model that still thinks."""
-    return chat(SUM, **{"chat_template": repeated(said), "stop": ["\n\n"], **options})
+def _repeated(text: str, **options: Any) -> Request:
+    """Request a reply that continues like its prompt: a grammar does not constrain reasoning."""
+    return chat(SUM, **{"chat_template": repeated(text), "stop": ["\n\n"], **options})
 
 
-def repeated(said: str) -> str:
-    """Return a template after which the model says this once more."""
-    return f"Q: So?\nA: {said}\n\n" * 4 + "Q: So?\nA:"
+def repeated(text: str) -> str:
+    """Return a template after which the model repeats this text."""
+    return f"Q: So?\nA: {text}\n\n" * 4 + "Q: So?\nA:"
 
 
 _AUTO: dict[str, Any] = {"tools": [WEATHER, _NEWS], "tool_choice": "auto"}

@@ -1,4 +1,4 @@
-"""Prompts that several topics share, and what the embedded model says to them greedily."""
+"""Prompts that several topics share, and the embedded model's greedy replies to them."""
 
 SUM = "What is 2+2?"  # The answer to the equation 2 + 2 is 4. And then it ends.
 COLORS = "Name three colors."  # 1. Red\n2. Blue\n3. Green

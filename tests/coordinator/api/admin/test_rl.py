@@ -54,7 +54,7 @@ async def test_unloading_an_unknown_adapter_is_no_error(tmp_path: Path) -> None:
 
 
 async def test_without_workers_nothing_is_ready(tmp_path: Path) -> None:
-    """The state says why; liveness is a 503 in prime-rl's words."""
+    """The state has the reason; liveness is a 503 in prime-rl's words."""
     app = build_app(all_routes(f"unix:{tmp_path}/missing.sock"))
     async with client_of(app) as client:
         state = await client.get("/v1/rl/state", headers=ADMIN)

@@ -44,7 +44,7 @@ CONVERSATION = [
     ],
 )
 def test_context_management_without_effect_passes(management: Any) -> None:
-    """Claude Code asks to keep all thinking, in two spellings."""
+    """Claude Code requests to keep all thinking, in two spellings."""
     assert messages_chat(*CONVERSATION, context_management=management).messages == messages_chat(*CONVERSATION).messages
 
 

@@ -4,7 +4,7 @@ from tokenwire.coordinator.api.fields.finish import resumption_fields, weight_ve
 from tokenwire.coordinator.types import Finish, WeightSpan
 
 
-def test_only_a_resumed_choice_says_so() -> None:
+def test_only_a_resumed_choice_is_marked() -> None:
     """Choices that are still running, and those of one worker, have no field."""
     assert resumption_fields(Finish("stop", resumed=True)) == {"resumed": True}
     assert resumption_fields(Finish("stop")) == resumption_fields(None) == {}

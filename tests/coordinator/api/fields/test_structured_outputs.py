@@ -10,7 +10,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 @pytest.mark.parametrize(
-    ("asked", "response_format", "wire"),
+    ("given", "response_format", "wire"),
     [
         (None, {"type": "text"}, None),
         (None, {"type": "json_object"}, pb.StructuredOutputs(json_object=True)),
@@ -20,14 +20,14 @@ from tokenwire.v1 import inference_pb2 as pb
     ],
 )
 def test_one_constraint_goes_to_the_worker(
-    asked: dict[str, Any] | None, response_format: dict[str, Any] | None, wire: pb.StructuredOutputs | None
+    given: dict[str, Any] | None, response_format: dict[str, Any] | None, wire: pb.StructuredOutputs | None
 ) -> None:
     """OpenAI's response_format and vLLM's structured_outputs become the same message."""
-    assert _resolve(asked, response_format) == wire
+    assert _resolve(given, response_format) == wire
 
 
 @pytest.mark.parametrize(
-    ("asked", "response_format", "words"),
+    ("given", "response_format", "words"),
     [
         ({}, None, "must use one kind .* none"),
         ({}, {"type": "json_object"}, "must use one kind .* none"),
@@ -37,15 +37,15 @@ def test_one_constraint_goes_to_the_worker(
     ],
 )
 def test_none_and_several_are_refused(
-    asked: dict[str, Any], response_format: dict[str, Any] | None, words: str
+    given: dict[str, Any], response_format: dict[str, Any] | None, words: str
 ) -> None:
     """Options without a constraint, and two constraints, are reported as such."""
     with pytest.raises(InvalidRequest, match=words):
-        _resolve(asked, response_format)
+        _resolve(given, response_format)
 
 
-def _resolve(asked: dict[str, Any] | None, response_format: dict[str, Any] | None) -> pb.StructuredOutputs | None:
+def _resolve(given: dict[str, Any] | None, response_format: dict[str, Any] | None) -> pb.StructuredOutputs | None:
     return requested_grammar(
-        None if asked is None else StructuredOutputs.model_validate(asked),
+        None if given is None else StructuredOutputs.model_validate(given),
         None if response_format is None else ResponseFormat.model_validate(response_format),
     )

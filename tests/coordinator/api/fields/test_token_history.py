@@ -23,7 +23,7 @@ PREFIX = KnownPrefix([1, 2, 3], 1, "messages[1].generation_token_ids")
 
 
 @pytest.mark.parametrize(
-    ("asked", "default", "wants", "reuses"),
+    ("mode", "default", "wants", "reuses"),
     [
         (None, "auto", {}, False),
         (None, "auto", {"wants_ids": True}, True),
@@ -35,13 +35,13 @@ PREFIX = KnownPrefix([1, 2, 3], 1, "messages[1].generation_token_ids")
     ],
 )
 def test_ids_are_reused_if_they_matter(
-    asked: Literal["auto", "exact", "template"] | None,
+    mode: Literal["auto", "exact", "template"] | None,
     default: Literal["auto", "exact", "template"],
     wants: dict[str, Any],
     reuses: bool,
 ) -> None:
     """The request's mode takes precedence over the server's."""
-    history = TokenHistoryFields(token_history=asked).exact_history([], default, **wants)
+    history = TokenHistoryFields(token_history=mode).exact_history([], default, **wants)
 
     assert (history is not None) is reuses
 
@@ -88,8 +88,8 @@ def prepared_prompt(prompt: Prompt) -> PreparedRequest:
     return PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], "one two")])
 
 
-def test_replies_say_how_much_was_reused() -> None:
-    """Those whose template rendered everything say nothing."""
+def test_replies_show_how_much_was_reused() -> None:
+    """Those whose template rendered everything have no field."""
     assert shown_history(prepared_chat(ExactHistory())) == {
         "token_history": {"mode": "exact", "reused_tokens": 0, "source": None}
     }

@@ -22,7 +22,7 @@ def test_absent_fields_are_null_but_strict_and_deferred_ones_are_omitted() -> No
 
 
 def test_a_deferred_tool_is_a_deferred_function() -> None:
-    """Unless the function says otherwise."""
+    """Unless the function sets it otherwise."""
     tools = parse_tools([{**TOOL, "defer_loading": True}, {"function": {"name": "f", "strict": True}}]) or []
 
     assert tools[0]["function"]["defer_loading"] is tools[0]["defer_loading"] is True

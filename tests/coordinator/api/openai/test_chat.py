@@ -14,11 +14,11 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 
 async def test_a_stream_joins_to_the_full_response(tmp_path: Path) -> None:
     """The same text, finish and usage."""
-    asked = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
+    requested = {"messages": MESSAGES, "max_tokens": 6, "temperature": 0}
     options = {"stream": True, "stream_options": {"include_usage": True}}
     async with served(tmp_path) as client:
-        full = (await client.post("/v1/chat/completions", json=asked)).json()
-        stream = await client.post("/v1/chat/completions", json={**asked, **options})
+        full = (await client.post("/v1/chat/completions", json=requested)).json()
+        stream = await client.post("/v1/chat/completions", json={**requested, **options})
 
     *events, done, end = stream.text.split("\n\n")
     chunks = [json.loads(event.removeprefix("data: ")) for event in events]
@@ -33,7 +33,7 @@ async def test_a_stream_joins_to_the_full_response(tmp_path: Path) -> None:
 def test_a_full_response_has_what_was_requested() -> None:
     """Ids, weight versions and the prompt only on request."""
     plain = full_response(call_of(), [choice_of("a")])
-    asked = full_response(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
+    requested = full_response(call_of(return_token_ids=True, return_prompt_text=True), [choice_of("a", tokens=2)])
 
     assert (plain["id"], plain["object"], plain["model"]) == ("id-1", "chat.completion", "digits")
     assert plain["choices"][0]["message"] == {
@@ -42,9 +42,9 @@ def test_a_full_response_has_what_was_requested() -> None:
     }  # fmt: skip
     assert (plain["choices"][0]["token_ids"], plain["prompt_token_ids"], plain["prompt_text"]) == (None, None, None)
     assert "weight_versions" not in plain["choices"][0]
-    assert (asked["choices"][0]["token_ids"], asked["prompt_token_ids"]) == ([0, 1], [1, 2])
-    assert asked["prompt_text"] == "one two"
-    assert asked["choices"][0]["weight_versions"] is None
+    assert (requested["choices"][0]["token_ids"], requested["prompt_token_ids"]) == ([0, 1], [1, 2])
+    assert requested["prompt_text"] == "one two"
+    assert requested["choices"][0]["weight_versions"] is None
 
 
 def test_an_echo_comes_before_the_content() -> None:
@@ -67,7 +67,7 @@ def test_usage_counts_all_choices() -> None:
 
 
 def test_hidden_reasoning_hides_ids_and_log_probabilities() -> None:
-    """They would tell it."""
+    """They would reveal it."""
     call = call_of([None], logprobs=True, return_token_ids=True)
     assert isinstance(call.plan, ScriptedPlan)
     call.plan.rules = MessageRules(tool_choice="auto", parses_tools=True, include_reasoning=False)

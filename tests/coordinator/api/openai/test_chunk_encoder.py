@@ -55,16 +55,16 @@ def test_a_finish_has_reason_and_stop_reason() -> None:
 def test_requested_ids_have_weight_versions(kind: Any) -> None:
     """With the finish, as on /inference/v1/generate; other requests get none."""
     finish = Finish("stop", weight_versions=[WeightSpan("v1", 0, 2), WeightSpan("v2", 2, 3)])
-    asked = kind(return_token_ids=True)
-    first, last = (chunks_of(asked.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
-    (unasked,) = chunks_of(kind().delta(0, "x", [5], finish))
+    requested = kind(return_token_ids=True)
+    first, last = (chunks_of(requested.delta(0, "x", [5], end))[0]["choices"][0] for end in (None, finish))
+    (not_requested,) = chunks_of(kind().delta(0, "x", [5], finish))
 
     assert "weight_versions" not in first
     assert last["weight_versions"] == [
         {"version": "v1", "start": 0, "end": 2},
         {"version": "v2", "start": 2, "end": 3},
     ]
-    assert "weight_versions" not in unasked["choices"][0]
+    assert "weight_versions" not in not_requested["choices"][0]
 
 
 def test_weights_without_a_label_are_null() -> None:

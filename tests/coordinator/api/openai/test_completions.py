@@ -82,10 +82,10 @@ def test_absent_max_tokens_are_sixteen() -> None:
 
 async def test_a_stream_joins_to_the_full_completion(tmp_path: Path) -> None:
     """For every prompt, with its echo."""
-    asked = {"prompt": ["Hi", "Ho"], "max_tokens": 4, "temperature": 0, "echo": True}
+    body = {"prompt": ["Hi", "Ho"], "max_tokens": 4, "temperature": 0, "echo": True}
     async with served(tmp_path) as client:
-        full = (await client.post("/v1/completions", json=asked)).json()
-        stream = await client.post("/v1/completions", json={**asked, "stream": True})
+        full = (await client.post("/v1/completions", json=body)).json()
+        stream = await client.post("/v1/completions", json={**body, "stream": True})
 
     texts = ["", ""]
     for event in stream.text.split("\n\n")[:-2]:

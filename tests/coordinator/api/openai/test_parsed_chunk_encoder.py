@@ -61,18 +61,18 @@ def test_deltas_are_the_parsers() -> None:
 def test_steps_without_a_delta_have_no_chunk() -> None:
     """Unless their ids or log-probabilities are requested; their tokens count all the same."""
     quiet = parsed(None, MessageDelta("x"), include_usage=True, continuous_usage=True)
-    telling = parsed(None, return_token_ids=True)
+    with_ids = parsed(None, return_token_ids=True)
 
     assert quiet.delta(0, "<think>", [5, 6], None) == b""
     (counted,) = chunks_of(quiet.delta(0, "x", [7], STOP))
-    (empty,) = chunks_of(telling.delta(0, "<think>", [5], None))
+    (empty,) = chunks_of(with_ids.delta(0, "<think>", [5], None))
 
     assert counted["usage"]["completion_tokens"] == 3
     assert (empty["choices"][0]["delta"], empty["choices"][0]["token_ids"]) == ({}, [5])
 
 
 def test_hidden_reasoning_hides_its_tokens() -> None:
-    """Neither ids nor log-probabilities tell it."""
+    """Neither ids nor log-probabilities reveal it."""
     writer = parsed(None, MessageDelta("x"), hides_tokens=True, return_token_ids=True, logprobs=LogprobStyle(1))
 
     assert writer.delta(0, "hm", [5], None, LOGPROBS) == b""

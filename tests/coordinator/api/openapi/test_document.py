@@ -137,10 +137,10 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
     async with running_worker(address), client_of(app) as client:
         await until(pool.is_ready)
         described = Described((await client.get("/openapi.json")).json())
-        asked = [("post", path, body) for path, body in POSTS] + [("put", "/generate", {"text": "Hi", **SHORT})]
-        asked += [(method, path, {}) for path, method, _ in operations(described.document) if method in READING]
+        calls = [("post", path, body) for path, body in POSTS] + [("put", "/generate", {"text": "Hi", **SHORT})]
+        calls += [(method, path, {}) for path, method, _ in operations(described.document) if method in READING]
         answered = set()
-        for method, path, body in asked:
+        for method, path, body in calls:
             content = body if method not in READING else None
             url = path.replace("{response_id}", "x")
             response = await client.request(method, url, json=content, headers=ADMIN)
@@ -148,7 +148,7 @@ async def test_real_responses_are_as_described(tmp_path: Path) -> None:
             if response.status_code == 200:
                 answered.add(path)
 
-        assert {(path, method) for method, path, _ in asked} == {each[:2] for each in operations(described.document)}
+        assert {(path, method) for method, path, _ in calls} == {each[:2] for each in operations(described.document)}
         assert set(OPERATIONS) - answered <= MAY_BE_REFUSED
 
 

@@ -1,4 +1,4 @@
-"""The document says which routes require which key."""
+"""The document states which routes require which key."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 async def test_it_has_the_required_keys(tmp_path: Path) -> None:
     """Keys are required if there are any, the admin key by admin routes, none by probes."""
     free = await document_of(build_app(CoordinatorSettings(("127.0.0.1:1",))))
-    asking = (await document_of(build_app(with_api_key(all_routes("127.0.0.1:1"), tmp_path))))["paths"]
+    paths_with_keys = (await document_of(build_app(with_api_key(all_routes("127.0.0.1:1"), tmp_path))))["paths"]
 
     assert free["components"]["securitySchemes"] == {}
     assert all(operation["security"] == [] for _, _, operation in operations(free))
-    assert asking["/v1/messages"]["post"]["security"] == [{"apiKey": []}, {"apiKeyHeader": []}]
-    assert asking["/v1/rl/state"]["get"]["security"] == [{"adminKey": []}]
-    assert asking["/metrics"]["get"]["security"] == []
-    assert "401" in asking["/pause"]["post"]["responses"]
+    assert paths_with_keys["/v1/messages"]["post"]["security"] == [{"apiKey": []}, {"apiKeyHeader": []}]
+    assert paths_with_keys["/v1/rl/state"]["get"]["security"] == [{"adminKey": []}]
+    assert paths_with_keys["/metrics"]["get"]["security"] == []
+    assert "401" in paths_with_keys["/pause"]["post"]["responses"]
 
 
 @pytest.mark.parametrize(

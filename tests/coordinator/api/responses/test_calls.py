@@ -83,7 +83,7 @@ def test_an_action_has_no_unpaired_surrogates() -> None:
 
 def test_an_action_keeps_all_of_its_parts() -> None:
     """Converted to arguments and back."""
-    said = {"command": ["a"], "env": {"B": "c"}, "timeout_ms": 5, "working_directory": "/d", "user": "e"}
+    action = {"command": ["a"], "env": {"B": "c"}, "timeout_ms": 5, "working_directory": "/d", "user": "e"}
 
-    assert LOCAL_SHELL.read(json.dumps(said)) == {"type": "exec", **said}
-    assert json.loads(shell_arguments(LOCAL_SHELL.read(json.dumps(said)))) == said
+    assert LOCAL_SHELL.read(json.dumps(action)) == {"type": "exec", **action}
+    assert json.loads(shell_arguments(LOCAL_SHELL.read(json.dumps(action)))) == action

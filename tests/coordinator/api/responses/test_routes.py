@@ -6,14 +6,14 @@ from typing import Any
 
 from tests.coordinator.api.applications import served
 
-ASKED: dict[str, Any] = {"input": "Hi", "max_output_tokens": 6, "temperature": 0}
+BODY: dict[str, Any] = {"input": "Hi", "max_output_tokens": 6, "temperature": 0}
 
 
 async def test_a_stream_ends_with_the_full_response(tmp_path: Path) -> None:
     """The same text, status and usage."""
     async with served(tmp_path) as client:
-        full = (await client.post("/v1/responses", json=ASKED)).json()
-        stream = await client.post("/v1/responses", json={**ASKED, "stream": True})
+        full = (await client.post("/v1/responses", json=BODY)).json()
+        stream = await client.post("/v1/responses", json={**BODY, "stream": True})
 
     last = stream.text.split("\n\n")[-2].partition("data: ")[2]
     streamed = json.loads(last)["response"]
@@ -26,8 +26,8 @@ async def test_a_stream_ends_with_the_full_response(tmp_path: Path) -> None:
 async def test_a_header_names_tools_that_are_left_out(tmp_path: Path) -> None:
     """Those that only OpenAI's servers run; the reply comes all the same."""
     async with served(tmp_path) as client:
-        answer = await client.post("/v1/responses", json={**ASKED, "tools": [{"type": "mcp"}]})
-        plain = await client.post("/v1/responses", json=ASKED)
+        answer = await client.post("/v1/responses", json={**BODY, "tools": [{"type": "mcp"}]})
+        plain = await client.post("/v1/responses", json=BODY)
 
     assert (answer.status_code, answer.headers["X-Tokenwire-Tools-Left-Out"]) == (200, "mcp")
     assert not [name for name in plain.headers if name.startswith("x-tokenwire")]

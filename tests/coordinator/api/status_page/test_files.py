@@ -8,7 +8,7 @@ from tokenwire.coordinator.api.status_page.files import add_files
 
 
 def test_files_are_served_with_their_type_and_policy() -> None:
-    """Browsers ask again whether a file changed, and run nothing of other origins."""
+    """Browsers revalidate files, and run nothing of other origins."""
     router = ApiRouter()
     add_files(router, {"/style": ("style.css", "text/css")})
     client = TestClient(Starlette(routes=router.routes))

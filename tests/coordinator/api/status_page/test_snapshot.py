@@ -67,11 +67,11 @@ async def test_it_shows_the_queue(tmp_path: Path) -> None:
         await until(pool.is_ready)
         body = {"prompt": ["Hi"] * 5, "max_tokens": 20_000}
 
-        asking = asyncio.create_task(client.post("/v1/completions", json=body))
+        requesting = asyncio.create_task(client.post("/v1/completions", json=body))
         # One runs, two are sent ahead, the others wait here.
         await until(lambda: pool.open_slots == 3)
         (model,) = (await own_status(client))["models"]
-        asking.cancel()
-        await asyncio.wait([asking])
+        requesting.cancel()
+        await asyncio.wait([requesting])
 
     assert model["waiting_requests"] == model["waiting_sequences"] == 2

@@ -21,10 +21,10 @@ NAN = float("nan")
 
 def generate_chunks(usage_details: bool = False, sampling: dict[str, Any] | None = None, **body: Any) -> GenerateChunks:
     """Return the chunks of two choices."""
-    asked = GenerateRequest.model_validate({"token_ids": [1, 2], "sampling_params": sampling or {}, **body})
+    api_request = GenerateRequest.model_validate({"token_ids": [1, 2], "sampling_params": sampling or {}, **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams(), n=2)
     prepared = PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)])
-    return GenerateChunks(asked, prepared, usage_details)
+    return GenerateChunks(api_request, prepared, usage_details)
 
 
 def event_of(data: bytes) -> Any:

@@ -9,7 +9,7 @@ SAMPLING = {"sampling_params": {"max_new_tokens": 4, "temperature": 0}}
 
 
 async def test_a_batch_has_a_list_of_answers(tmp_path: Path) -> None:
-    """Each as if it were asked alone; PUT is POST."""
+    """Each as if it were requested alone; PUT is POST."""
     async with served(tmp_path) as client:
         one = (await client.post("/generate", json={"text": "Hi", **SAMPLING})).json()
         put = (await client.put("/generate", json={"text": "Hi", **SAMPLING})).json()

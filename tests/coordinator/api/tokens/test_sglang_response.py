@@ -20,10 +20,10 @@ DONE = Finish("length", weight_versions=[WeightSpan("v1", 0, 1), WeightSpan("v2"
 
 def sglang_choice(**body: Any) -> SglangChoice:
     """Return a choice at its start."""
-    asked = SglangRequest.model_validate({"input_ids": [1, 2], **body})
+    api_request = SglangRequest.model_validate({"input_ids": [1, 2], **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams())
     return SglangChoice(
-        asked, PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)]), 0, "id"
+        api_request, PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)]), 0, "id"
     )
 
 

@@ -108,7 +108,7 @@ class Helpless(Listener):
         raise ValueError("cannot fail")
 
 
-def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
+def queue_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
     """Submit two requests; return the first listener, which raises when it is ended, and all others."""
     helpless, others = Helpless(), [Listener(), Listener()]
     queue.submit(MODEL, submission(request_id="a"), [helpless, others[0]])
@@ -119,20 +119,20 @@ def ask_in_pairs(queue: AdmissionQueue) -> tuple[Listener, list[Listener]]:
 async def test_a_listener_that_raises_when_it_is_ended_affects_no_other() -> None:
     """The others are ended: on an abort, on a timeout, on a failed dispatch."""
     queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings())
-    helpless, others = ask_in_pairs(queue)
+    helpless, others = queue_in_pairs(queue)
     assert queue.abort(None) == 3
     assert isinstance(helpless.error, EngineFailed)
     assert all(listener.finish is not None for listener in others)
 
     queue = AdmissionQueue(CapacityWorkers(), AdmissionSettings(queue_timeout_s=0.02))
-    _, others = ask_in_pairs(queue)
+    _, others = queue_in_pairs(queue)
     for listener in others:
         await listener.ended.wait()
         assert isinstance(listener.error, Unavailable)
 
     workers = CapacityWorkers()
     queue = AdmissionQueue(workers, AdmissionSettings())
-    _, others = ask_in_pairs(queue)
+    _, others = queue_in_pairs(queue)
     workers.absent = "gone"
     await workers.add_capacity()
     assert all(isinstance(listener.error, Unavailable) for listener in others)

@@ -195,7 +195,7 @@ async def test_a_draining_worker_is_not_ready_but_finishes(address: str) -> None
 
 
 async def test_a_worker_that_is_draining_already_is_never_ready(address: str) -> None:
-    """Its welcome says so."""
+    """Its welcome reports it."""
     async with running_worker(address) as worker:
         await worker.drain(0)
         async with connecting(address) as session:

@@ -44,10 +44,10 @@ async def test_changes_update_the_addresses(kubernetes: FakeKubernetes) -> None:
         await updates.become(TWO, THREE)
 
     assert updates.lists == [[ONE], [ONE, TWO], [TWO], [TWO, THREE]]
-    asked = kubernetes.requests[1]
-    assert asked["path"] == "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
-    assert asked["labelSelector"] == "kubernetes.io/service-name=workers"
-    assert (asked["watch"], asked["allowWatchBookmarks"]) == ("true", "true")
+    before = kubernetes.requests[1]
+    assert before["path"] == "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
+    assert before["labelSelector"] == "kubernetes.io/service-name=workers"
+    assert (before["watch"], before["allowWatchBookmarks"]) == ("true", "true")
 
 
 async def test_a_watch_continues_after_it_ended(kubernetes: FakeKubernetes) -> None:
@@ -70,7 +70,7 @@ async def test_an_expired_version_is_listed_again(kubernetes: FakeKubernetes) ->
     async with run_source(service(kubernetes)) as updates:
         await until(lambda: kubernetes.watches == 1)
         kubernetes.slices["a"] = endpoint_slice("a", endpoint("10.0.0.2"))
-        kubernetes.forget()
+        kubernetes.expire_history()
         await updates.become(TWO)
         await until(lambda: kubernetes.watches == 1)
 
@@ -88,8 +88,8 @@ async def test_an_outage_changes_nothing(kubernetes: FakeKubernetes, caplog: pyt
         await until(lambda: kubernetes.watches == 1)
         kubernetes.failure = (503, "etcd is away")
         kubernetes.hang_up()
-        asked = len(kubernetes.requests)
-        await until(lambda: len(kubernetes.requests) >= asked + 3)
+        before = len(kubernetes.requests)
+        await until(lambda: len(kubernetes.requests) >= before + 3)
         assert updates.lists == [[ONE]]
 
         kubernetes.failure = None

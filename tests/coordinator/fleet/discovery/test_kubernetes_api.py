@@ -14,7 +14,7 @@ PATH = "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
 
 
 def test_the_cluster_is_found_in_the_environment(tmp_path: Path) -> None:
-    """The API's address comes from the pod's environment; outside a cluster the error says so."""
+    """The API's address comes from the pod's environment; outside a cluster the error states that."""
     inside = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     assert ApiAccess.from_environment(inside).url == "https://[fd00::1]:6443"
     with pytest.raises(InvalidRequest, match="KUBERNETES_SERVICE_HOST is not set"):

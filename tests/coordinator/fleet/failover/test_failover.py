@@ -160,7 +160,7 @@ async def test_a_request_aborted_by_id_is_not_moved(failover: Failover, workers:
 async def test_a_request_is_suspect_until_its_last_sequence_ends(
     failover: Failover, workers: SuccessiveWorkers
 ) -> None:
-    """The end of one of several says nothing about the others."""
+    """The end of one of several does not clear the others."""
     workers.living.update({"0": False, "2": False})
     first, second = submitted(failover, n=2)
     workers.parts[0].lose()

@@ -29,7 +29,7 @@ def living() -> dict[str, bool | None]:
 
 @pytest.fixture
 def cache(time: Clock, living: dict[str, bool | None]) -> PoisonCache:
-    """An empty cache; processes of lost workers are gone unless a test says otherwise."""
+    """An empty cache; processes of lost workers are gone unless a test changes that."""
     return PoisonCache(lambda instance_id: living.get(instance_id, False), time)
 
 

@@ -151,15 +151,15 @@ def test_each_sequence_has_its_own_seed() -> None:
 def test_a_seed_is_set_only_where_it_is_needed() -> None:
     """For an unseeded sampled request that can only be replayed, on an engine with safe seeds."""
     penalized = {"temperature": 1.0, "presence_penalty": 1.0}
-    asked = submit(**penalized)
-    seed_for_replay(asked, UNKNOWN)
-    assert not asked.sampling_params.HasField("seed")
-    seed_for_replay(asked, INVARIANT)
-    assert asked.sampling_params.HasField("seed")
+    request = submit(**penalized)
+    seed_for_replay(request, UNKNOWN)
+    assert not request.sampling_params.HasField("seed")
+    seed_for_replay(request, INVARIANT)
+    assert request.sampling_params.HasField("seed")
     for sampling in ({"temperature": 1.0}, {"temperature": 0.0, "presence_penalty": 1.0}):
-        asked = submit(**sampling)
-        seed_for_replay(asked, INVARIANT)
-        assert not asked.sampling_params.HasField("seed")
+        request = submit(**sampling)
+        seed_for_replay(request, INVARIANT)
+        assert not request.sampling_params.HasField("seed")
     seeded = submit(**penalized, seed=3)
     seed_for_replay(seeded, INVARIANT)
     assert seeded.sampling_params.seed == 3

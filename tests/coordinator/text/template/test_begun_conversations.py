@@ -14,7 +14,7 @@ from tokenwire.coordinator.text.template.template_options import TemplateOptions
 pytestmark = pytest.mark.npm
 
 MODELS = ("Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct", "GLM-4.6", "deepseek-ai-DeepSeek-V3.1")
-SAID = {"role": "assistant", "reasoning_content": "", "content": "x"}
+EXPECTED = {"role": "assistant", "reasoning_content": "", "content": "x"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALLED = {"role": "assistant", "reasoning_content": "", "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "5"}
@@ -24,8 +24,8 @@ NEXT = {"role": "user", "content": "go on"}
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "messages",
-    [[SAID], [SAID, NEXT], [CALLED], [CALLED, RESULT], [CALLED, RESULT, NEXT], [RESULT]],
-    ids=["said", "said-next", "called", "called-result", "called-result-next", "result"],
+    [[EXPECTED], [EXPECTED, NEXT], [CALLED], [CALLED, RESULT], [CALLED, RESULT, NEXT], [RESULT]],
+    ids=["reply", "reply-next", "called", "called-result", "called-result-next", "result"],
 )
 async def test_a_conversation_may_begin_anywhere(model: str, messages: list[dict[str, Any]]) -> None:
     """With the assistant or a tool, without content, with empty reasoning and arguments as text."""
@@ -33,5 +33,5 @@ async def test_a_conversation_may_begin_anywhere(model: str, messages: list[dict
 
     text = await template.render_messages_async(messages, TemplateOptions(add_generation_prompt=messages[-1] is NEXT))
 
-    shown = {"x": SAID, "5": RESULT, "go on": NEXT}
+    shown = {"x": EXPECTED, "5": RESULT, "go on": NEXT}
     assert all(part in text for part, message in shown.items() if message in messages)

@@ -49,7 +49,7 @@ def test_errors_are_returned_to_the_client(source: str, message: str) -> None:
         render_messages(source)
 
 
-def test_a_missing_template_says_what_to_do() -> None:
+def test_the_error_of_a_missing_template_gives_a_remedy() -> None:
     """A model without a template is distinguished from an invalid request."""
     with pytest.raises(InvalidRequest, match="--chat-template"):
         ChatTemplate(None, {}).render(HELLO)

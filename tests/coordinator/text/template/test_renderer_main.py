@@ -40,7 +40,7 @@ def test_a_job_becomes_text_or_an_error() -> None:
 
 
 def test_jobs_are_rendered_until_the_input_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has one reply; before the first, the process says that it has started, within its memory."""
+    """Each has one reply; before the first, the process reports that it has started, within its memory."""
     messages = [json.dumps(job(template)).encode() for template in ("one", "{% if %}")]
     sent = b"".join(LENGTH.pack(len(message)) + message for message in messages)
     written, limited = io.BytesIO(), list[Any]()

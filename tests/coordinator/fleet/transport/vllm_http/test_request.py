@@ -40,7 +40,7 @@ def test_a_request_for_an_adapter_names_it() -> None:
     assert body_of(wanted, "r", 0, "m")["model"] == "red"
 
 
-def test_what_a_request_says_beside_its_parameters_is_sent() -> None:
+def test_fields_beside_the_sampling_parameters_are_sent() -> None:
     """In the body, or in the headers that vLLM's frontend reads."""
     wanted = submit(ec_transfer_params_json='{"a": 1}')
     wanted.cache_salt, wanted.reasoning_ended, wanted.reasoning_parser_kwargs_json = "salt", False, '{"b": 2}'

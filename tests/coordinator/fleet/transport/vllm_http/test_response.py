@@ -22,10 +22,10 @@ STOP = pb.FINISH_REASON_STOP
         ({"finish_reason": "of another release"}, [], pb.Finish(slot=4, reason=STOP)),
     ],
 )
-def test_a_stop_id_is_told_from_the_end_of_sequence(
+def test_a_stop_id_is_distinguished_from_the_end_of_sequence(
     choice: dict[str, Any], stops: list[int], expected: pb.Finish
 ) -> None:
-    """By the model's own ids, unless the request asked for the same id."""
+    """By the model's own ids, unless the request listed the same id."""
     assert finish_of(choice, 4, EOS, stops) == expected
 
 

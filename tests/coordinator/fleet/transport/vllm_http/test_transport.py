@@ -82,12 +82,12 @@ async def test_tokens_arrive_as_they_are_generated(server: FakeVllmServer, sessi
     listener = Listener()
     session.submit(submission(max_tokens=5), [listener])
     generation = await server.generations.get()
-    generation.say(5)
+    generation.emit(5)
     await listener.moved.wait()
     assert listener.token_ids == [5]
     assert len(listener.prefills) == 1
-    generation.say(6, 7)
-    generation.say(8, finish="length")
+    generation.emit(6, 7)
+    generation.emit(8, finish="length")
     await listener.ended.wait()
 
     assert listener.token_ids == [5, 6, 7, 8]
@@ -109,7 +109,7 @@ async def test_each_sequence_is_its_own_request(server: FakeVllmServer, session:
     generations = [await server.generations.get() for _ in range(2)]
     generations.sort(key=lambda each: int(each.body["sampling_params"]["seed"]))
     for generation, finish in zip(generations, ("stop", "length"), strict=True):
-        generation.say(generation.body["sampling_params"]["seed"], finish=finish)
+        generation.emit(generation.body["sampling_params"]["seed"], finish=finish)
     for listener in listeners:
         await listener.ended.wait()
 
@@ -128,7 +128,7 @@ async def test_the_end_of_sequence_token_is_no_stop_id(
     """Servers without a tokenizer report it as one: the model's configuration distinguishes them."""
     listener = Listener()
     session.submit(submission(), [listener])
-    (await server.generations.get()).say(stop or 3, finish="stop", stop=stop)
+    (await server.generations.get()).emit(stop or 3, finish="stop", stop=stop)
     await listener.ended.wait()
 
     assert listener.finish is not None
@@ -142,14 +142,14 @@ async def test_an_abort_is_sent_by_id(server: FakeVllmServer, session: WorkerSes
     generation = await server.generations.get()
     session.submit(submission(), [other])
     neighbour = await server.generations.get()
-    generation.say(5)
+    generation.emit(5)
     await listener.moved.wait()
 
     session.abort(slots)
 
     await until(lambda: generation.aborted and session.open_slots == 1)
     assert not neighbour.aborted
-    neighbour.say(6, finish="stop")
+    neighbour.emit(6, finish="stop")
     await other.ended.wait()
 
 
@@ -171,7 +171,7 @@ async def test_own_requests_are_aborted_by_their_ids(server: FakeVllmServer, ses
     """FleetAborts by id reach this coordinator's requests; their listeners get the finish."""
     listener = Listener()
     session.submit(submission(request_id="mine"), [listener])
-    (await server.generations.get()).say(5)
+    (await server.generations.get()).emit(5)
     await listener.moved.wait()
 
     assert await FleetAborts(lambda: [session]).by_id(["mine", "another"]) == 1
@@ -206,25 +206,25 @@ async def test_a_broken_stream_is_lost_alone(server: FakeVllmServer, session: Wo
     generation = await server.generations.get()
     session.submit(submission(), [other])
     neighbour = await server.generations.get()
-    generation.say(5)
+    generation.emit(5)
     generation.break_off()
     await listener.ended.wait()
 
     assert listener.token_ids == [5]
     assert isinstance(listener.error, Unavailable)
     assert session.state is SessionState.READY
-    neighbour.say(6, finish="stop")
+    neighbour.emit(6, finish="stop")
     await other.ended.wait()
     assert other.error is None
 
 
 async def test_a_request_that_the_server_aborts_is_lost(server: FakeVllmServer, session: WorkerSession) -> None:
-    """Servers abort running requests on shutdown: no client asked for it."""
+    """Servers abort running requests on shutdown: no client requested it."""
     listener = Listener()
     session.submit(submission(), [listener])
     generation = await server.generations.get()
-    generation.say(5)
-    generation.say(finish="abort")
+    generation.emit(5)
+    generation.emit(finish="abort")
     await listener.ended.wait()
 
     assert listener.token_ids == [5]
@@ -302,7 +302,7 @@ async def test_log_probabilities_become_rows(server: FakeVllmServer, session: Wo
     likely = [{"token_id": 50 + rank, "logprob": -rank, "rank": rank} for rank in (1, 2, 3)]
     sampled = {"token_id": 7, "logprob": -9.0, "rank": 40}
     shown = [sampled, *likely] if count else [sampled]
-    generation.say(7, finish="length", logprobs={"content": [{**sampled, "top_logprobs": shown}]})
+    generation.emit(7, finish="length", logprobs={"content": [{**sampled, "top_logprobs": shown}]})
     await listener.ended.wait()
 
     assert generation.body["sampling_params"]["logprobs"] == {0: 0, 2: 3, -1: -1}[count]
