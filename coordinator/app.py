@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.fleet.discovery.discovery import Discovery
 from tokenwire.coordinator.fleet.discovery.parse import parse_source
+from tokenwire.coordinator.fleet.discovery.source import DiscoverySource
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.poison_journal import PoisonJournal
 from tokenwire.coordinator.fleet.pool import WorkerPool
@@ -45,6 +46,7 @@ from tokenwire.coordinator.fleet.transport.vllm_http.settings import VllmHttpSet
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.generation.service import GenerationService
 from tokenwire.coordinator.history.open_store import open_store
+from tokenwire.coordinator.history.store import HistoryStore
 from tokenwire.coordinator.history.token_history import TokenHistory
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
@@ -106,17 +108,22 @@ class Core:
     history: TokenHistory
     generation: GenerationService
     admin: FleetAdmin
+    aborts: FleetAborts
     status: FleetStatus
     observers: Observers
 
 
-def build_app(settings: CoordinatorSettings) -> Starlette:
-    """Return the ASGI application; its lifespan connects to the workers and disconnects."""
-    core = build_core(settings)
+def build_app(
+    settings: CoordinatorSettings, core: Core | None = None, sources: Mapping[str, DiscoverySource] | None = None
+) -> Starlette:
+    """Return the ASGI application; its lifespan connects to the workers and disconnects.
+
+    `core` and `sources` replace those that the settings describe.
+    """
+    core = core or build_core(settings)
     tracing = _open_tracing(settings.observability.otlp_traces_endpoint)
-    discovery = Discovery(
-        {value: parse_source(value, core.pool.serves) for value in settings.workers}, core.pool.update
-    )
+    sources = sources or {value: parse_source(value, core.pool.serves) for value in settings.workers}
+    discovery = Discovery(sources, core.pool.update)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -157,39 +164,64 @@ def _open_tracing(endpoint: str | None) -> "Tracing | None":
     return Tracing(otlp_exporter(endpoint))
 
 
-def build_core(settings: CoordinatorSettings) -> Core:
-    """Return the coordinator without its HTTP interface, not connected yet."""
+def build_core(
+    settings: CoordinatorSettings,
+    *,
+    coordinator_id: str | None = None,
+    channels: ChannelFactory | None = None,
+    store: HistoryStore | None = None,
+) -> Core:
+    """Return the coordinator without its HTTP interface, not connected yet.
+
+    The keyword arguments replace its name among coordinators, its connections to workers, and its history's store.
+    """
     readiness = Readiness()
     desired = DesiredStates(settings.admin.stale_weights)
     expected = ExpectedModels(settings.expected_models, settings.admission)
     models = ModelDirectory(settings, desired, expected=expected)
-    coordinator_id = f"{socket.gethostname()}:{os.getpid()}"
+    coordinator_id = coordinator_id or f"{socket.gethostname()}:{os.getpid()}"
+    pool = _pool(settings, coordinator_id, models, desired, channels or ChannelFactory(settings.peer_auth))
+    queue = AdmissionQueue(pool, settings.admission, expected)
+    failover = _failover(settings, queue, pool)
+    history = TokenHistory(store or open_store(settings.history))
+    timeout_s, takes_transfers = settings.admission.request_timeout_s, settings.api.kv_transfer_params
+    admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
+    keys = open_keys(settings.auth)
+    return Core(
+        coordinator_id=coordinator_id,
+        keys=keys,
+        readiness=readiness,
+        models=models,
+        pool=pool,
+        queue=queue,
+        failover=failover,
+        history=history,
+        generation=GenerationService(failover, history, timeout_s, takes_transfers=takes_transfers),
+        admin=admin,
+        aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
+        status=FleetStatus(pool, admin),
+        observers=_observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys),
+    )
+
+
+def _pool(
+    settings: CoordinatorSettings,
+    coordinator_id: str,
+    models: ModelDirectory,
+    desired: DesiredStates,
+    channels: ChannelFactory,
+) -> WorkerPool:
     pool = WorkerPool(
         coordinator_id,
         models.prepare,
         desired,
-        channels=ChannelFactory(settings.peer_auth),
+        channels=channels,
         router=Router(settings.routing),
         liveness=settings.liveness,
         vllm_http=VllmHttpSettings(settings.tokenizer, settings.http_worker_key),
     )
     pool.subscribe(models)
-    queue = AdmissionQueue(pool, settings.admission, expected)
-    failover = _failover(settings, queue, pool)
-    history = TokenHistory(open_store(settings.history))
-    generation = GenerationService(
-        failover,
-        history,
-        settings.admission.request_timeout_s,
-        takes_transfers=settings.api.kv_transfer_params,
-    )
-    admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
-    status = FleetStatus(pool, admin)
-    keys = open_keys(settings.auth)
-    observers = _observers(settings, pool, FleetCollector(pool, queue, failover.stats), readiness, keys)
-    return Core(
-        coordinator_id, keys, readiness, models, pool, queue, failover, history, generation, admin, status, observers
-    )
+    return pool
 
 
 def _observers(
@@ -216,10 +248,7 @@ def _failover(settings: CoordinatorSettings, queue: AdmissionQueue, pool: Worker
 
 def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Authenticator | None:
     """Add the enabled routes; return what authenticates their requests, None without keys."""
-    models, pool, queue, failover, generation = core.models, core.pool, core.queue, core.failover, core.generation
-    aborts = FleetAborts(
-        lambda: pool.sessions, lambda request_ids: queue.abort(request_ids) + failover.abort(request_ids)
-    )
+    models, pool, queue, generation = core.models, core.pool, core.queue, core.generation
     authorization = AdminAuthorization(settings.admin.admin_key)
     router = ApiRouter()
     chat = ChatService(generation, models, settings.api)
@@ -229,7 +258,7 @@ def _add_routes(app: Starlette, settings: CoordinatorSettings, core: Core) -> Au
     if settings.api.render_route:
         router.include(render_routes(chat, generation, models, settings.parsers))
     router.include(completion_routes(generation, models, settings.api))
-    router.include(token_routes(chat, generation, models, aborts, settings.api, authorization))
+    router.include(token_routes(chat, generation, models, core.aborts, settings.api, authorization))
     admin = admin_routes(core.admin, core.status, settings.admin, authorization)
     router.include(admin)
     router.include(service_routes(pool, models, core.readiness, core.observers.metrics))

@@ -40,14 +40,14 @@ _HEARTBEAT_S = 0.5
 class WorkerServer(inference_pb2_grpc.InferenceServicer):
     """Serves one engine to many coordinators."""
 
-    def __init__(self, engine: Engine, settings: WorkerSettings) -> None:
+    def __init__(self, engine: Engine, settings: WorkerSettings, port: GuardedPort | None = None) -> None:
         self._engine = engine
         self._settings = settings
-        self._port = GuardedPort(settings.peer_auth)
+        self._port = port or GuardedPort(settings.peer_auth)
         self._server = self._port.make_server()
         self._health = HealthServicer()
         self._health_server = HealthServer(settings.health_listen, self._health) if settings.health_listen else None
-        self._sessions: set[Session] = set()
+        self._sessions: dict[Session, None] = {}  # in order of arrival, so that histories can be repeated
         self._metrics = WorkerMetrics(engine, lambda: len(self._sessions))
         self._metrics_server = (
             MetricsServer(settings.metrics_listen, self._metrics.text) if settings.metrics_listen else None
@@ -197,14 +197,14 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
             self._controller.check_adapter,
             self._recent_aborts.include,
         )
-        self._sessions.add(session)
+        self._sessions[session] = None
         snapshot = self._kv_events.snapshot()
         if snapshot is not None:
             session.frame_buffer.add_cache_change(snapshot)
         try:
             await session.run(requests, context)
         finally:
-            self._sessions.discard(session)
+            self._sessions.pop(session, None)
 
     # Internals.
 

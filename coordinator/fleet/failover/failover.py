@@ -72,7 +72,8 @@ class Failover(PoolListener):
         self._workers = workers
         self._detector = PoisonDetector(workers.is_alive)
         self.poison_cache = PoisonCache(workers.is_alive, journal=journal)
-        self._live: set[ResumableSequence] = set()
+        self.live: dict[ResumableSequence, None] = {}
+        """Sequences that have not ended, in order of submission."""
         self._lost: list[tuple[ResumableSequence, Loss]] = []
         self._draining: list[WorkerSession] = []
         """Draining workers with sequences that can be moved."""
@@ -95,7 +96,7 @@ class Failover(PoolListener):
         sequences = request.listen(listeners, self)
         on_placed = functools.partial(request.on_placed, submit, sequences)
         request.handle = self._below.submit(model, submit, sequences, replace(placement, on_placed=on_placed))
-        self._live.update(sequence for sequence in sequences if not sequence.ended)
+        self.live.update((sequence, None) for sequence in sequences if not sequence.ended)
         return request
 
     def abort(self, request_ids: Collection[str] | None) -> int:
@@ -149,7 +150,7 @@ class Failover(PoolListener):
 
     def on_ended(self, sequence: ResumableSequence) -> None:
         """Forget a sequence, and its request with the last one."""
-        self._live.discard(sequence)
+        self.live.pop(sequence, None)
         request = sequence.request
         request.running -= 1
         if not request.running:
@@ -158,7 +159,7 @@ class Failover(PoolListener):
     # Decisions.
 
     def _abort(self, selects: Callable[[ResumableRequest], bool]) -> int:
-        found = [sequence for sequence in self._live if selects(sequence.request)]
+        found = [sequence for sequence in self.live if selects(sequence.request)]
         for sequence in found:
             sequence.request.aborted = True
         unplaced = [sequence for sequence in found if sequence.session is None]
@@ -274,7 +275,7 @@ class Failover(PoolListener):
         Moved all at once, each would wait for the others' prompts; sequences not yet moved get tokens meanwhile.
         """
         capabilities = functools.cache(self._workers.capabilities)  # the same for many sequences, and looked up often
-        running = (sequence for sequence in self._live if sequence.session is session)
+        running = (sequence for sequence in self.live if sequence.session is session)
         movable = list(islice((each for each in running if self._is_movable(each, capabilities)), _MOVED_AT_ONCE))
         free: dict[tuple[str, int], int] = {}
         for sequence in movable:

@@ -1,0 +1,1 @@
+"""Deterministic simulation: whole fleets in one process, in virtual time, under a seeded order of events."""

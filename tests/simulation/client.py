@@ -1,0 +1,222 @@
+"""One client's request: sends it, reads its response as fast as the script says, and checks all that it reads."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.simulation.engines import Placements
+from tests.simulation.http import HttpExchange, HttpRequest
+from tests.simulation.oracle import Explanation, chat_prompt, visible_text
+from tests.simulation.world import Node, World
+
+Violate = Callable[[str], None]
+
+_ENGINE_ENDS = {"stop", "length"}
+_ENGINE_ERRORS = (
+    "a second run of the request differs",  # under other weights, for a reply that only the first run could have given
+    "a simulated fault crashed the engine",
+)
+
+
+def tenant_key(number: int) -> str:
+    """Return the API key of a tenant."""
+    return f"key-of-{number}"
+
+
+def request_of(spec: Mapping[str, Any], model: str | None) -> HttpRequest:
+    """Return the HTTP request of a script's request."""
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": spec["max_tokens"],
+        "stream": spec["stream"],
+        "n": spec["n"],
+        "priority": spec["priority"],
+        "temperature": 0.0 if spec["sampling"] == "greedy" else 1.0,
+        "return_token_ids": True,
+        "stop": spec["stop"],
+    }
+    if spec["stream"]:
+        body["stream_options"] = {"include_usage": True}
+    if spec["sampling"] in ("seeded", "penalty"):
+        body["seed"] = spec["seed"]
+    if spec["sampling"] == "penalty":
+        body["presence_penalty"] = 0.5
+    if spec["route"] == "chat":
+        body["messages"] = [{"role": "user", "content": spec["prompt"]}]
+        if spec["logprobs"] is not None:
+            body |= {"logprobs": True, "top_logprobs": spec["logprobs"]}
+    else:
+        body["prompt"] = list(spec["prompt"].encode())
+        body["logprobs"] = spec["logprobs"]
+    headers = [(b"x-request-id", spec["id"].encode())]
+    if spec["tenant"] is not None:
+        headers.append((b"authorization", f"Bearer {tenant_key(spec['tenant'])}".encode()))
+    path = "/v1/chat/completions" if spec["route"] == "chat" else "/v1/completions"
+    return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
+
+
+class Client:
+    """The reader of one response."""
+
+    def __init__(
+        self,
+        world: World,
+        spec: Mapping[str, Any],
+        placements: Placements,
+        violate: Violate,
+        may_abort: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`may_abort` returns whether anybody has aborted requests."""
+        self._may_abort = may_abort
+        self.spec = spec
+        self.name: str = spec["id"]
+        self.ending = ""
+        """How it ended; empty: it has not."""
+        self.ended_at = 0.0
+        self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
+        self.error: Mapping[str, Any] = {}
+        """The error that it read."""
+        is_chat = spec["route"] == "chat"
+        self.prompt = chat_prompt([("user", spec["prompt"])]) if is_chat else list(spec["prompt"].encode())
+        self.choices = [Explanation(index, self.prompt) for index in range(spec["n"])]
+        self.progress_at = 0.0
+        """When something was read last, in the world's time."""
+        self.server_node: Node | None = None
+        """The coordinator process that serves it."""
+        self._texts = [""] * spec["n"]
+        self._finishes: list[str | None] = [None] * spec["n"]
+        self._usage: Mapping[str, Any] | None = None
+        self._world = world
+        self._placements = placements
+        self._violate = violate
+        self._status = 0
+        self._data = b""
+
+    @property
+    def tokens(self) -> int:
+        """The number of ids that it has read."""
+        return sum(len(each.token_ids) for each in self.choices)
+
+    async def run(self, exchange: HttpExchange | None) -> None:
+        """Read the response to its end; None: there was nobody to connect to."""
+        self.progress_at = self._world.time()
+        if exchange is None:
+            self._end("connection refused")
+            return
+        self.server_node = exchange.server
+        leaving = None
+        if self.spec["leave_s"] is not None:
+            leaving = asyncio.get_running_loop().call_later(self.spec["leave_s"], exchange.leave)
+        while (message := await exchange.read()) is not None:
+            self.progress_at = self._world.time()
+            if message["type"] == "http.response.start":
+                self._status = message["status"]
+            else:
+                self._on_body(message["body"])
+            if self.spec["read_delay_s"]:
+                await asyncio.sleep(self.spec["read_delay_s"])
+        if leaving is not None:
+            leaving.cancel()
+        if exchange.lost:
+            self._end("left" if leaving is not None and leaving.when() <= self._world.time() else "connection lost")
+        else:
+            self._on_complete()
+
+    def _end(self, ending: str) -> None:
+        self.ending, self.ended_at = ending, self._world.time()
+        self._world.note("client", self.name, ending, *(len(each.token_ids) for each in self.choices))
+
+    def _check(self, holds: object, problem: str) -> None:
+        if not holds:
+            self._violate(f"{self.name}: {problem}")
+
+    # What is read.
+
+    def _on_body(self, data: bytes) -> None:
+        self._data += data
+        if self._status == 200 and self.spec["stream"]:
+            *events, self._data = self._data.split(b"\n\n")
+            for event in events:
+                self._check(event.startswith(b"data: "), f"not an event: {event!r}")
+                if event != b"data: [DONE]":
+                    self._on_chunk(json.loads(event[6:]))
+
+    def _on_complete(self) -> None:
+        if self._status != 200:
+            body = json.loads(self._data)
+            self.error = body["error"]
+            self._end(f"error {self._status}")
+            self._check_error()
+            return
+        if not self.spec["stream"]:
+            self._on_chunk(json.loads(self._data))
+        if self.error:
+            self._end(f"error event {self.error.get('code')}")
+            self._check_error()
+            return
+        self._end(",".join(str(each) for each in self._finishes))
+        self._check("abort" not in self._finishes or self._may_abort(), "aborted, though nobody asked for it")
+        self._check_usage()
+
+    def _check_error(self) -> None:
+        """Check that the error is one of those that faults of a fleet may cause."""
+        code, message = self.error.get("code"), self.error.get("message", "")
+        expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
+        self._check(expected, f"error {code}: {message}")
+
+    def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
+        if "error" in chunk:
+            self.error = chunk["error"]
+            return
+        self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
+        for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
+            self._check(ids is None or ids == self.prompt, f"wrong prompt ids: {ids} is not {self.prompt}")
+        for choice in chunk["choices"]:
+            self._on_choice(choice)
+        self._usage = chunk.get("usage") or self._usage
+
+    def _on_choice(self, choice: Mapping[str, Any]) -> None:
+        index = choice["index"]
+        explanation, token_ids = self.choices[index], choice.get("token_ids") or []
+        self._check(self._finishes[index] is None, f"choice {index} goes on after its end")
+        placements = self._placements.by_request.get(self.request_id, [])
+        self._check(not (wrong := explanation.take(token_ids, placements)), wrong)
+        self._check_logprobs(choice, token_ids)
+        self._texts[index] += self._text_of(choice)
+        self._check_text(index, choice.get("finish_reason"))
+        self._finishes[index] = choice.get("finish_reason")
+
+    def _text_of(self, choice: Mapping[str, Any]) -> str:
+        if self.spec["route"] == "completions":
+            return str(choice["text"])
+        return str((choice.get("delta") or choice.get("message") or {}).get("content") or "")
+
+    def _check_text(self, index: int, finish: str | None) -> None:
+        explanation, text = self.choices[index], self._texts[index]
+        expected, stopped_at = visible_text(explanation.token_ids, self.spec["stop"] or ())
+        self._check(expected.startswith(text), f"wrong text of choice {index}: {text!r} is not in {expected!r}")
+        if finish is None:
+            return
+        self._check(text == expected, f"choice {index} ended ({finish}) with {text!r} instead of {expected!r}")
+        count = len(explanation.token_ids)
+        if stopped_at is not None:
+            self._check(finish == "stop", f"ended as {finish} with a stop string in its text")
+            self._check(stopped_at == count, f"{count} tokens, though a stop string was complete after {stopped_at}")
+        elif finish in _ENGINE_ENDS:
+            ends = {"stop": explanation.finish is not None and explanation.finish.HasField("eos_token_id")}
+            ends["length"] = count == self.spec["max_tokens"]
+            self._check(ends[finish], f"choice {index} ended as {finish} after {count} tokens")
+
+    def _check_logprobs(self, choice: Mapping[str, Any], token_ids: list[int]) -> None:
+        logprobs = choice.get("logprobs")
+        if self.spec["logprobs"] is None or not token_ids:
+            return
+        rows = None if logprobs is None else logprobs.get("content" if self.spec["route"] == "chat" else "tokens")
+        self._check(rows is not None and len(rows) == len(token_ids), f"log-probabilities of {token_ids}: {rows}")
+
+    def _check_usage(self) -> None:
+        usage = self._usage or {}
+        completed = sum(len(each.token_ids) for each in self.choices)
+        self._check(usage.get("prompt_tokens") == len(self.prompt), f"usage {usage} for {len(self.prompt)} prompt ids")
+        self._check(usage.get("completion_tokens") == completed, f"usage {usage} for {completed} tokens")

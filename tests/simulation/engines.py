@@ -1,0 +1,111 @@
+"""The simulated engine as simulated workers run it: intake takes time, and what it was told to generate is recorded."""
+
+import asyncio
+import copy
+import functools
+import random
+from dataclasses import dataclass, field
+
+from tokenwire.v1 import inference_pb2 as pb
+from tokenwire.worker.engine.interface import Sequence
+from tokenwire.worker.simulated_engine import engine as engine_module
+from tokenwire.worker.simulated_engine.engine import SimulatedEngine
+from tokenwire.worker.simulated_engine.faults import Fault, FaultKind, FaultTrigger
+from tokenwire.worker.simulated_engine.model import load_model
+from tokenwire.worker.simulated_engine.requests import RequestPlanner
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
+from tokenwire.worker.simulated_engine.simulated_sequence import SimulatedSequence
+from tokenwire.worker.simulated_engine.tokens import TokenSource
+
+vars(engine_module)["load_model"] = functools.cache(load_model)  # the same for all workers of all histories
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One sequence of a request as an engine was told to run it."""
+
+    instance: str
+    """The worker process."""
+    prompt: tuple[int, ...]
+    index: int
+    source: TokenSource
+    """Draws what the engine will draw; copied before it began."""
+    weights: str
+    """The directory of the engine's weights."""
+
+
+@dataclass(slots=True)
+class Placements:
+    """The placements of all requests, by request id and in order."""
+
+    by_request: dict[str, list[Placement]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordingPlanner:
+    """Plans as another planner does, and records the plans."""
+
+    planner: RequestPlanner
+    instance: str
+    placements: Placements
+
+    def plan(
+        self, submit: pb.Submit, sequences: list[Sequence], fails_after: int | None, weights: str = ""
+    ) -> list[SimulatedSequence]:
+        planned = self.planner.plan(submit, sequences, fails_after, weights)
+        prompt, recorded = tuple(submit.prompt_token_ids), self.placements.by_request.setdefault(submit.request_id, [])
+        for sequence, simulated in zip(sequences, planned, strict=True):
+            recorded.append(Placement(self.instance, prompt, sequence.index, copy.copy(simulated.source), weights))
+        return planned
+
+
+class RecordedEngine(SimulatedEngine):
+    """Takes requests and aborts by way of another process, as vLLM does: each takes a while."""
+
+    def __init__(self, settings: SimulationSettings, instance: str, intake_s: float, placements: Placements) -> None:
+        super().__init__(settings)
+        self.instance = instance
+        """The worker process."""
+        self._intake_s = intake_s
+        self._placements = placements
+        self._wanted: dict[Sequence, bool] = {}
+        """Sequences on their way in, and whether they were not aborted meanwhile."""
+
+    async def start(self) -> None:
+        """Load the model, and record what is planned for it."""
+        await super().start()
+        assert self._planner is not None
+        self._planner = _RecordingPlanner(self._planner, self.instance, self._placements)  # type: ignore[assignment]
+
+    async def submit(self, submit: pb.Submit, sequences: list[Sequence]) -> None:
+        """Queue one request."""
+        self._wanted.update(dict.fromkeys(sequences, True))
+        await self._hand_over()
+        try:
+            await super().submit(submit, sequences)
+        finally:
+            early = [each for each in sequences if not self._wanted.pop(each)]
+        await self._hand_over()
+        if early:
+            await super().abort(early)
+
+    async def abort(self, sequences: list[Sequence]) -> None:
+        """Abort sequences, those on their way in too."""
+        for each in sequences:
+            if each in self._wanted:
+                self._wanted[each] = False
+        await self._hand_over()
+        await super().abort(sequences)
+
+    @property
+    def held_sequences(self) -> int:
+        """Sequences that wait for `resume`."""
+        return 0 if self._scheduler is None else self._scheduler.open_sequences - self._scheduler.active_sequences
+
+    def break_down(self, kind: FaultKind) -> None:
+        """Inject a fault before the next step."""
+        self._faults._pending.append(Fault(kind, FaultTrigger.STEP, 0, factor=20.0, steps=20))
+
+    async def _hand_over(self) -> None:
+        if self._intake_s:
+            await asyncio.sleep(random.random() * self._intake_s)

@@ -1,0 +1,261 @@
+"""What befalls a fleet: each kind of event of a script, and the recovery from all of them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.http import HttpExchange
+from tests.simulation.processes import Coordinator, Worker, worker_address
+from tests.simulation.script import Event
+from tests.simulation.world import Node
+from tokenwire.coordinator.app import Core
+from tokenwire.errors import TokenwireError
+from tokenwire.worker.simulated_engine.faults import FaultKind
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+_SLOW_FACTOR = 30.0
+_REPLACED_AFTER_S = 6.0
+"""How long a broken engine stays before its worker is replaced."""
+_ENGINE_FAULTS = {"hang": FaultKind.HANG, "crash": FaultKind.CRASH, "slow_engine": FaultKind.SLOW}
+_RECOVERY_ATTEMPTS = 20
+_ABORT_S = 1.0
+"""After so long, what was aborted has got its last token, slow links and readers included."""
+WEIGHTS = ("/usr", "/etc", "/bin")
+"""Directories that every machine has: a simulated engine reads only their names."""
+ADAPTER = "adapter"
+
+
+class Faults:
+    """Injects events into a history's fleet."""
+
+    def __init__(self, history: "History") -> None:
+        self._history = history
+        self._world = history.world
+        self._network = history.network
+        self._begun = 0
+        """Operations that have begun, the recovery among them."""
+        self._under_way = 0
+        """Operations that have not ended."""
+
+    def inject(self, event: Event) -> None:
+        """Let an event happen, and end after its length."""
+        args = event.args
+        worker = self._history.workers[args["worker"]]
+        coordinator = self._history.coordinators[args["coordinator"]]
+        getattr(self, f"_{event.kind}")(worker, coordinator, args)
+
+    # Processes.
+
+    def _kill(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        worker.kill(silent=False)
+        self._start_later(worker, args["length"])
+
+    def _power_cut(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        worker.kill(silent=True)
+        self._start_later(worker, args["length"])
+
+    def _chase_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        """Kill the worker that has what was lost before."""
+        for each in self._history.coordinators:
+            if each.core is None or not each.is_running:
+                continue
+            for sequence in each.core.failover.live:
+                if sequence.avoid and sequence.session is not None:
+                    address = sequence.session.address
+                    chased = next(one for one in self._history.workers if one.address == address)
+                    self._kill(chased, coordinator, args)
+                    return
+
+    def _terminate(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        worker.terminate()
+        self._start_later(worker, 8.0 + args["length"])
+
+    def _drain(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        worker.drain()
+
+    def _freeze(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._freeze_node(worker.node, args["length"])
+
+    def _freeze_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._freeze_node(coordinator.node, args["length"])
+
+    def _kill_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        coordinator.kill(silent=args["draw"] < 0.5)
+        self._world.call_later(args["length"], coordinator.start, self._history.settings)
+
+    def _terminate_coordinator(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        coordinator.terminate(drain_timeout_s=args["length"])
+        self._world.call_later(args["length"] + 8.0, coordinator.start, self._history.settings)
+
+    def _hang(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._break_engine("hang", worker, args)
+
+    def _crash(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._break_engine("crash", worker, args)
+
+    def _slow_engine(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._break_engine("slow_engine", worker, args)
+
+    def _break_engine(self, kind: str, worker: Worker, args: dict[str, Any]) -> None:
+        worker.break_engine(_ENGINE_FAULTS[kind])
+        self._world.call_later(args["length"] + _REPLACED_AFTER_S, self._replace, worker, worker.node)
+
+    def _freeze_node(self, node: Node | None, length: float) -> None:
+        if node is not None and not node.dead and not node.frozen:
+            node.freeze()
+            self._world.call_later(length, node.thaw)
+
+    def _start_later(self, worker: Worker, after_s: float) -> None:
+        self._world.call_later(after_s, worker.start, self._history.engine_settings)
+
+    def _replace(self, worker: Worker, node: Node | None) -> None:
+        if worker.node is node:
+            worker.kill(silent=False)
+        worker.start(self._history.engine_settings)
+
+    # The network.
+
+    def _cut(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        for connection in self._network.between(worker.name, coordinator.name):
+            connection.cut()
+
+    def _stall(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        for connection in self._network.between(worker.name, coordinator.name):
+            connection.lanes[args["draw"] < 0.5].hold(self._world.time() + args["length"])
+
+    def _partition(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._network.block(worker.name, coordinator.name)
+        self._world.call_later(args["length"], self._network.unblock, worker.name, coordinator.name)
+
+    def _slow_link(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._network.slow_down(worker.name, coordinator.name, _SLOW_FACTOR)
+
+    def _cut_client(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        exchanges = [each for each in self._network.connections if isinstance(each, HttpExchange)]
+        for exchange in exchanges[: 1 + int(args["draw"] * 3)]:
+            exchange.cut()
+
+    def _flap_discovery(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        every = [each.address for each in self._history.workers]
+        coordinator.list_workers([worker_address(index) for index in args["subset"]])
+        self._world.call_later(args["length"], coordinator.list_workers, every)
+
+    # Operations.
+
+    def _pause_abort(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: self._pause(core, "abort", args))
+
+    def _pause_keep(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: self._pause(core, "keep", args))
+
+    def _pause_wait(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: self._pause(core, "wait", args))
+
+    async def _pause(self, core: Core, mode: str, args: dict[str, Any]) -> None:
+        begun, alone = self._begun, self._under_way == 1
+        paused = await self._try(core.admin.pause(None, mode, False))
+        engines = [worker.engine for worker in self._history.workers if worker.engine is not None and worker.is_running]
+        before = {engine: engine.tokens_total for engine in engines}
+        if paused and alone and mode == "abort" and self._begun == begun:
+            for engine in engines:
+                if engine.open_sequences > engine.held_sequences:
+                    self._history.violate(f"{engine.instance} goes on with sequences after a pause with abort")
+        await asyncio.sleep(args["length"])
+        if paused and alone and self._begun == begun:
+            for engine in engines:
+                if engine.tokens_total != before[engine]:
+                    self._history.violate(f"{engine.instance} generated tokens during a pause ({mode})")
+        await self._try(core.admin.resume(None))
+
+    def _sleep(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        async def sleep_and_wake(core: Core) -> None:
+            await self._try(core.admin.sleep(None, 1, "keep"))
+            await asyncio.sleep(args["length"])
+            await self._try(core.admin.wake_up(None, []))
+
+        self._operate(coordinator, sleep_and_wake)
+
+    def _label_weights(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: core.admin.set_weight_version(None, f"v{args['draw']}"))
+
+    def _load_weights(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        path = WEIGHTS[int(args["draw"] * len(WEIGHTS))]
+        self._operate(coordinator, lambda core: core.admin.load_weights(None, path, path.rpartition("/")[2], True))
+
+    def _load_adapter(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        replace = args["draw"] < 0.5
+        self._operate(coordinator, lambda core: core.admin.load_lora(None, ADAPTER, "/adapters/a", replace=replace))
+
+    def _reset_cache(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        self._operate(coordinator, lambda core: core.admin.reset_cache(None, args["draw"] < 0.5, False))
+
+    def _abort(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        open_clients = [each for each in self._history.clients if not each.ending]
+        aborted = open_clients[: 1 + int(args["draw"] * 5)]
+        # A coordinator does not reach the queues of the others. Slow readers still get what was generated before.
+        own = [each for each in aborted if each.server_node is coordinator.node and not each.spec["read_delay_s"]]
+
+        async def abort(core: Core) -> None:
+            if await self._try(core.aborts.by_id([each.request_id for each in aborted])):
+                await asyncio.sleep(_ABORT_S)
+                before = {client: client.tokens for client in own if not client.ending}
+                await asyncio.sleep(_ABORT_S)
+                for client, tokens in before.items():
+                    if client.tokens > tokens:
+                        self._history.violate(f"{client.name} got tokens after its abort")
+
+        self._operate(coordinator, abort)
+
+    def _operate(self, coordinator: Coordinator, operation: Callable[[Core], Coroutine[Any, Any, object]]) -> None:
+        if coordinator.node is not None and coordinator.core is not None and coordinator.is_running:
+            self._begun += 1
+            self._under_way += 1
+            coordinator.node.spawn(self._run(operation(coordinator.core)))
+
+    async def _run(self, operation: Coroutine[Any, Any, object]) -> None:
+        await self._try(operation)
+        self._under_way -= 1
+
+    async def _try(self, operation: Coroutine[Any, Any, object]) -> bool:
+        try:
+            await operation
+        except TokenwireError as error:
+            self._world.note("operation failed", type(error).__name__, error.message)
+            return False
+        return True
+
+    # The end of all faults.
+
+    async def recover(self) -> None:
+        """Heal the network, replace what is broken, and resume the fleet."""
+        self._world.note("recovery")
+        self._begun += 1
+        self._network.heal()
+        history = self._history
+        for node in self._world.nodes:
+            node.thaw()
+        every = [worker.address for worker in history.workers]
+        for attempt in range(_RECOVERY_ATTEMPTS):
+            for coordinator in history.coordinators:
+                coordinator.start(history.settings)
+                coordinator.list_workers(every)
+            for worker in history.workers:
+                # A drained worker stays drained, and a hanging one hangs, until somebody replaces it.
+                if not worker.is_running or worker.is_ending or (attempt == 0 and worker.broken):
+                    self._replace(worker, worker.node)
+            await asyncio.sleep(8.0)
+            ending = [each.is_ending for each in history.workers] + [each.is_ending for each in history.coordinators]
+            if await self._resume_fleet() and not any(ending):
+                return
+        history.violate("the fleet cannot be resumed")
+
+    async def _resume_fleet(self) -> bool:
+        first = self._history.coordinators[0]
+        if first.core is None or first.node is None or not first.is_running:
+            first.start(self._history.settings)
+            return False
+        resumed = first.node.spawn(self._try(first.core.admin.resume(None)))
+        woken = first.node.spawn(self._try(first.core.admin.wake_up(None, [])))
+        return all([await resumed, await woken])

@@ -1,0 +1,202 @@
+"""One history: runs a script, heals everything, and checks that all requests ended and nothing is left."""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any, TextIO
+
+from tests.simulation.chance import Escape
+from tests.simulation.client import Client, request_of, tenant_key
+from tests.simulation.engines import Placements
+from tests.simulation.faults import Faults
+from tests.simulation.http import HttpExchange
+from tests.simulation.invariants import Epochs, leftovers, violations_now
+from tests.simulation.network import Network
+from tests.simulation.processes import Coordinator, Worker, worker_address
+from tests.simulation.script import Event, Script
+from tests.simulation.world import World
+from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import AuthSettings, Key
+from tokenwire.coordinator.auth.rate_limit import Limits
+from tokenwire.coordinator.auth.settings import AdminSettings
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.settings import CoordinatorSettings, ObservabilitySettings
+from tokenwire.worker.simulated_engine.settings import SimulationSettings
+
+logging.disable(logging.CRITICAL)
+
+_CHECK_S = 0.25
+"""Interval of the checks of the whole fleet."""
+_END_LIMIT_S = 150.0
+_SETTLE_LIMIT_S = 60.0
+"""How long after the end of all faults requests may take, and then the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a script."""
+
+    seed: int
+    trace: str
+    violations: tuple[str, ...]
+    virtual_s: float
+    turns: int
+    callbacks: int
+    messages: int
+    endings: Counter[str]
+    """How the clients' requests ended."""
+    reached: Counter[str]
+    """How often what seldom happens has happened: a history that never got there says nothing about it."""
+
+
+class History:
+    """A fleet that is run by a script."""
+
+    def __init__(self, script: Script, log: TextIO | None = None) -> None:
+        config = script.config
+        self.script = script
+        self.world = World(script.seed, config["lateness_s"], log)
+        self.network = Network(self.world, config["latency_s"], config["window"])
+        self.placements = Placements()
+        self.clients: list[Client] = []
+        self.violations: list[str] = []
+        self.engine_settings = SimulationSettings(**config["engine"])
+        self.settings = _coordinator_settings(config)
+        addresses = [worker_address(index) for index in range(config["workers"])]
+        self.workers = [
+            Worker(self.world, self.network, index, config["intake_s"], self.placements)
+            for index in range(config["workers"])
+        ]
+        self.coordinators = [
+            Coordinator(self.world, self.network, index, addresses) for index in range(config["coordinators"])
+        ]
+        self.faults = Faults(self)
+        self._epochs = Epochs()
+        self._client_node = self.world.node("clients")
+
+    def violate(self, problem: str) -> None:
+        """Record a violation."""
+        self.world.note("violation", problem)
+        self.violations.append(f"{self.world.elapsed_s:.3f} {problem}")
+
+    async def run(self) -> None:
+        """Run the script to its end, then the recovery."""
+        for worker in self.workers:
+            worker.start(self.engine_settings)
+        for coordinator in self.coordinators:
+            coordinator.start(self.settings)
+        for event in self.script.events:
+            self.world.call_later(event.at, self._on_event, event)
+        checks = asyncio.create_task(self._check_always())
+        await asyncio.sleep(self.script.config["seconds"])
+        await self.faults.recover()
+        await self._wait_for_ends()
+        await self._wait_for_rest()
+        checks.cancel()
+        await asyncio.sleep(_CHECK_S)  # for callbacks of what has just ended
+        self.violations += [f"uncaught: {error}" for error in (*self.world.errors, *self.world.failures())]
+
+    def _on_event(self, event: Event) -> None:
+        self.world.note("event", event.kind, event.args)
+        if event.kind == "request":
+            client = Client(self.world, event.args, self.placements, self.violate, self._may_abort)
+            self.clients.append(client)
+            self._client_node.spawn(client.run(self._connect(event)))
+        else:
+            self.faults.inject(event)
+
+    def _may_abort(self) -> bool:
+        now = self.world.elapsed_s
+        return any(event.kind in ("abort", "pause_abort") and event.at <= now for event in self.script.events)
+
+    def _connect(self, event: Event) -> HttpExchange | None:
+        http = self.coordinators[event.args["coordinator"]].http
+        if http is None or http.node.dead or not http.accepts:
+            return None
+        return HttpExchange(self.network, self._client_node, http, request_of(event.args, None))
+
+    async def _check_always(self) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            for problem in self._epochs.problems(self.coordinators):
+                self.violate(problem)
+            for problem in violations_now(self.coordinators):
+                self.violate(problem)
+
+    async def _wait_for_ends(self) -> None:
+        limit = self.world.time() + _END_LIMIT_S
+        while (  # noqa: ASYNC110 (polls in virtual time, which costs nothing)
+            open_clients := [each for each in self.clients if not each.ending]
+        ) and self.world.time() < limit:
+            await asyncio.sleep(0.5)
+        for client in open_clients:
+            self.violate(f"{client.name} never ended")
+
+    async def _wait_for_rest(self) -> None:
+        limit = self.world.time() + _SETTLE_LIMIT_S
+        while (  # noqa: ASYNC110 (as above)
+            problems := leftovers(self.coordinators, self.workers)
+        ) and self.world.time() < limit:
+            await asyncio.sleep(1.0)
+        for problem in problems:
+            self.violate(problem)
+
+    def reached(self) -> Counter[str]:
+        """Count what has happened."""
+        count = Counter(f"event {event.kind}" for event in self.script.events)
+        count.update(self.network.reached)
+        for coordinator in self.coordinators:
+            if coordinator.core is not None:
+                count.update(asdict(coordinator.core.failover.stats))
+                for (_, reason), number in coordinator.core.queue.rejections.items():
+                    count[f"rejected: {reason}"] += number
+        for client in self.clients:
+            count["choice moved to another placement"] += sum(each.moved for each in client.choices)
+        return count
+
+
+def _coordinator_settings(config: dict[str, Any]) -> CoordinatorSettings:
+    limits = Limits(max_concurrent=config["tenant_concurrency"])
+    digests = {number: sha256(tenant_key(number).encode()).digest() for number in range(config["tenants"])}
+    keys = tuple(Key(digest, f"tenant-{number}", limits) for number, digest in digests.items())
+    return CoordinatorSettings(
+        workers=("10.0.0.1:50051",),
+        status_page=False,
+        auth=AuthSettings(keys=keys),
+        admin=AdminSettings(rl_routes=True, lora_routes=True, admin_key=AdminKey("admin"), timeout_s=20.0),
+        failover=FailoverSettings(config["attempts"]),
+        admission=AdmissionSettings(
+            queue_timeout_s=config["queue_timeout_s"],
+            max_queue=config["max_queue"],
+            request_timeout_s=config["request_timeout_s"],
+        ),
+        observability=ObservabilitySettings(request_log=False),
+    )
+
+
+def run(script: Script, log: TextIO | None = None) -> Result:
+    """Run a script in a world of its own."""
+    history = History(script, log)
+    world = history.world
+    try:
+        world.run(history.run())
+    except Escape as escape:
+        history.violate(f"escape: {escape}")
+    except Exception as error:
+        history.violate(f"the simulation failed: {error!r}")
+    result = Result(
+        script.seed,
+        world.trace(),
+        tuple(history.violations),
+        world.elapsed_s,
+        world.turns,
+        world.callbacks,
+        history.network.messages,
+        Counter(client.ending or "none" for client in history.clients),
+        history.reached(),
+    )
+    world.bury()
+    return result

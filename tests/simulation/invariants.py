@@ -1,0 +1,115 @@
+"""What must hold of a whole fleet: at every moment, and once all requests have ended."""
+
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.processes import Coordinator, Worker
+from tests.simulation.world import Node
+from tokenwire.coordinator.app import Core
+from tokenwire.coordinator.fleet.session import WorkerSession
+from tokenwire.coordinator.fleet.session_listener import SessionState
+
+MODEL = "simulated"
+"""The name of the model that all workers serve."""
+
+
+class Epochs:
+    """The desired states of coordinators only move forward."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Node, int] = {}
+
+    def problems(self, coordinators: Sequence[Coordinator]) -> Iterator[str]:
+        """Yield the coordinator processes whose epoch has gone back since the last call."""
+        for coordinator in coordinators:
+            if coordinator.node is not None and coordinator.core is not None:
+                state = coordinator.core.pool._desired.get(MODEL)
+                epoch = 0 if state is None else state.epoch
+                before = self._newest.get(coordinator.node, 0)
+                self._newest[coordinator.node] = max(epoch, before)
+                if epoch < before:
+                    yield f"{coordinator.name} went back from epoch {before} to {epoch}"
+
+
+def violations_now(coordinators: Sequence[Coordinator]) -> Iterator[str]:
+    """Yield what is wrong at this moment."""
+    for coordinator in coordinators:
+        core = coordinator.core
+        if core is None or not coordinator.is_running:
+            continue
+        owned = sum(1 for each in core.failover.live if each.session is not None)
+        for session in core.pool.sessions:
+            if session.open_slots < 0:
+                yield f"{coordinator.name} has {session.open_slots} open slots at {session.address}"
+        if owned > core.pool.open_slots:
+            yield f"{coordinator.name} has {owned} placed sequences in {core.pool.open_slots} open slots"
+
+
+def leftovers(coordinators: Sequence[Coordinator], workers: Sequence[Worker]) -> list[str]:
+    """Return what is left though no request is."""
+    found: list[str] = []
+    for coordinator in coordinators:
+        assert coordinator.core is not None
+        assert coordinator.http is not None
+        found += [f"{coordinator.name} {problem}" for problem in _coordinator_leftovers(coordinator.core, len(workers))]
+        if coordinator.http.tasks:
+            found.append(f"{coordinator.name} still serves {len(coordinator.http.tasks)} requests")
+    for worker in workers:
+        found += [f"{worker.name} {problem}" for problem in _worker_leftovers(worker, len(coordinators))]
+    desired = {_desired(each) for each in coordinators}
+    if len(desired) > 1:
+        found.append("the coordinators want different states")
+    return found
+
+
+def _desired(coordinator: Coordinator) -> bytes:
+    assert coordinator.core is not None
+    state = coordinator.core.pool._desired.get(MODEL)
+    return b"" if state is None else state.SerializeToString(deterministic=True)
+
+
+def _coordinator_leftovers(core: Core, workers: int) -> Iterator[str]:
+    pool, failover, queue = core.pool, core.failover, core.queue
+    kept: dict[str, object] = {
+        "open slots": pool.open_slots,
+        "queued requests": dict(queue.lengths()),
+        "requests in flight": core.readiness.in_flight,
+        "sequences in failover": len(failover.live) + len(failover._waiting) + len(failover._lost),
+        "draining workers in failover": failover._draining,
+        "isolated retries": failover._detector.retrying,
+    }
+    for what, value in kept.items():
+        if value:
+            yield f"keeps {what}: {value}"
+    if len(pool.sessions) != workers:
+        yield f"has {len(pool.sessions)} sessions"
+    for session in pool.sessions:
+        yield from _session_leftovers(core, session)
+    alive = {session.instance_id for session in pool.sessions}
+    if not set(pool._router._last_turn) <= alive:
+        yield "keeps workers in its router that are gone"
+
+
+def _session_leftovers(core: Core, session: WorkerSession) -> Iterator[str]:
+    if session.state is not SessionState.READY:
+        yield f"finds {session.address} {session.state.value}: {session.last_error}"
+    elif reason := core.pool.out_of_sync(session):
+        yield f"finds {session.address} out of sync: {reason}"
+    if session.workload._prompts or session.workload._prompt_tokens:
+        yield f"keeps prompts of {session.address}"
+
+
+def _worker_leftovers(worker: Worker, coordinators: int) -> Iterator[str]:
+    server, engine = worker.server, worker.engine
+    assert server is not None
+    assert engine is not None
+    kept: dict[str, object] = {
+        "open slots": server._open_slots(),
+        "sequences in its engine": engine.open_sequences,
+        "memory in its engine": engine._kv.used,
+        "pending tokens": server._stall_detector._pending_tokens,
+    }
+    for what, value in kept.items():
+        if value:
+            yield f"keeps {what}: {value}"
+    if len(server._sessions) != coordinators:
+        yield f"has {len(server._sessions)} sessions"

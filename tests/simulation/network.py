@@ -1,0 +1,206 @@
+"""The network between simulated processes: connections of two ordered lanes that delay, stall and lose messages."""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.simulation.world import Node, World
+
+_KEEPALIVE_S = 15.0
+"""A connection over which nothing can pass for this long is closed on both sides."""
+_KEEPALIVE_CHECK_S = 5.0
+_NOTICE_S = 0.01
+"""The most by which the two sides of a broken connection notice it apart."""
+
+
+class Listener(Protocol):
+    """A server's address: connections are made to it while it is registered."""
+
+    node: Node
+
+
+class Network:
+    """All connections, and the faults of the network."""
+
+    def __init__(self, world: World, latency_s: float, window: int) -> None:
+        """`window`: bytes that one stream may have unread before its writer blocks."""
+        self.world = world
+        self.window = window
+        self.reached: Counter[str] = Counter()
+        """How often what seldom happens has happened."""
+        self.messages = 0
+        self.random = random.Random(f"{world.seed} network")
+        self.listeners: dict[str, Listener] = {}
+        self.connections: list[Connection] = []
+        self._latency_s = latency_s
+        self._blocked: set[tuple[str, str]] = set()
+        self._slow: dict[tuple[str, str], float] = {}
+        world.root.spawn(self._check_keepalive())
+
+    def latency(self, source: Node, target: Node) -> float:
+        """Draw the delay of one message, in seconds."""
+        factor = self._slow.get((source.name, target.name), 1.0) if self._slow else 1.0
+        return self._latency_s * factor * (0.5 + self.random.random())
+
+    def is_blocked(self, one: Node, other: Node) -> bool:
+        """Return whether nothing passes between two processes."""
+        return bool(self._blocked) and (one.name, other.name) in self._blocked
+
+    def block(self, one: str, other: str) -> None:
+        """Partition two hosts."""
+        self._blocked |= {(one, other), (other, one)}
+
+    def unblock(self, one: str, other: str) -> None:
+        """End a partition."""
+        self._blocked -= {(one, other), (other, one)}
+        self._deliver_all()
+
+    def slow_down(self, source: str, target: str, factor: float) -> None:
+        """Multiply the latency in one direction."""
+        self._slow[source, target] = factor
+
+    def heal(self) -> None:
+        """End all partitions and slowness."""
+        self._blocked.clear()
+        self._slow.clear()
+        self._deliver_all()
+
+    def between(self, one: str, other: str) -> "list[Connection]":
+        """Return the open connections between two hosts."""
+        return [each for each in self.connections if {each.client.name, each.server.name} == {one, other}]
+
+    def remove(self, node: Node, silent: bool) -> None:
+        """Handle the end of a process: its connections break, at once or (`silent`, as by a power cut) by keepalive."""
+        self.listeners = {address: each for address, each in self.listeners.items() if each.node is not node}
+        for connection in list(self.connections):
+            if not silent and node in (connection.client, connection.server):
+                connection.cut()
+
+    def _deliver_all(self) -> None:
+        for connection in self.connections:
+            for lane in connection.lanes:
+                lane.resume()
+
+    async def _check_keepalive(self) -> None:
+        while True:
+            await asyncio.sleep(_KEEPALIVE_CHECK_S)
+            for connection in list(self.connections):
+                connection.check_keepalive()
+
+
+class Lane:
+    """One direction of a connection: first in, first out."""
+
+    def __init__(self, network: Network, source: Node, target: Node, deliver: Callable[..., None], name: str) -> None:
+        self.source = source
+        self.target = target
+        self.queue: deque[tuple[float, tuple[object, ...]]] = deque()
+        self.closed = False
+        self._network = network
+        self._deliver = deliver
+        self._name = name
+        self._last_at = 0.0
+        self._held_until = 0.0
+        self._armed = False
+
+    def send(self, *message: object) -> None:
+        """Send a message; it arrives after all earlier ones, or never."""
+        if self.closed:
+            return
+        at = self._network.world.time() + self._network.latency(self.source, self.target)
+        self._last_at = max(self._last_at, at)
+        self.queue.append((self._last_at, message))
+        if not self._armed:
+            self._arm(self._last_at)
+
+    def hold(self, until: float) -> None:
+        """Deliver nothing before a time of the world."""
+        self._held_until = until
+
+    def resume(self) -> None:
+        """Deliver again after a block."""
+        if self.queue and not self._armed:
+            self._arm(self.queue[0][0])
+
+    def _arm(self, at: float) -> None:
+        self._armed = True
+        self._network.world.call_at(max(at, self._held_until), self._on_due, context=self.target.context)
+
+    def _on_due(self) -> None:
+        self._armed = False
+        network = self._network
+        if network.is_blocked(self.source, self.target):
+            return  # `resume` goes on
+        now = network.world.time()
+        if now >= self._held_until:
+            while self.queue and self.queue[0][0] <= now:
+                message = self.queue.popleft()[1]
+                network.messages += 1
+                network.world.note(self._name, *(part.hex() if isinstance(part, bytes) else part for part in message))
+                self._deliver(*message)
+        self.resume()
+
+
+class Connection:
+    """A connection from a client's process to a server's. It breaks as a whole, and each side notices by itself."""
+
+    def __init__(self, network: Network, client: Node, server: Node) -> None:
+        self.network = network
+        self.client = client
+        self.server = server
+        self.broken = False
+        self.to_server = Lane(network, client, server, self.on_server_message, f"{client.name}>{server.name}")
+        self.to_client = Lane(network, server, client, self.on_client_message, f"{server.name}>{client.name}")
+        self.lanes = (self.to_server, self.to_client)
+        self._passed_at = network.world.time()
+        network.connections.append(self)
+
+    def on_server_message(self, *message: object) -> None:
+        """Handle a message at the server."""
+        raise NotImplementedError
+
+    def on_client_message(self, *message: object) -> None:
+        """Handle a message at the client."""
+        raise NotImplementedError
+
+    def on_server_lost(self) -> None:
+        """Handle the loss of the connection at the server."""
+        raise NotImplementedError
+
+    def on_client_lost(self) -> None:
+        """Handle the loss of the connection at the client."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End a connection that neither side uses any more."""
+        self.broken = True
+        if self in self.network.connections:
+            self.network.connections.remove(self)
+
+    def cut(self) -> None:
+        """Break the connection: what is under way arrives or not."""
+        if self.broken:
+            return
+        self.close()
+        network = self.network
+        network.reached["connection cut"] += 1
+        for lane, on_lost in ((self.to_client, self.on_client_lost), (self.to_server, self.on_server_lost)):
+            lane.closed = True
+            if network.random.random() < 0.5:
+                lane.queue.clear()
+            delay_s = network.random.random() * _NOTICE_S
+            network.world.call_later(delay_s, self._notice, lane, on_lost, context=lane.target.context)
+
+    def _notice(self, lane: Lane, on_lost: Callable[[], None]) -> None:
+        lane.queue.clear()
+        on_lost()
+
+    def check_keepalive(self) -> None:
+        """Break the connection if nothing has been able to pass for too long."""
+        now, nodes = self.network.world.time(), (self.client, self.server)
+        if not self.network.is_blocked(*nodes) and not any(each.dead or each.frozen for each in nodes):
+            self._passed_at = now
+        elif now - self._passed_at > _KEEPALIVE_S:
+            self.cut()

@@ -1,0 +1,95 @@
+"""What a client must read: ids that engines were told to generate, and the text that follows from them."""
+
+import copy
+from collections.abc import Sequence
+
+from tests.simulation.engines import Placement
+from tokenwire.v1 import inference_pb2 as pb
+
+IM_START, IM_END, END_OF_TEXT = 257, 258, 256
+"""Ids of the built-in tokenizer; the ids below are bytes."""
+
+
+def chat_prompt(messages: Sequence[tuple[str, str]]) -> list[int]:
+    """Return the ids of a chat, rendered by hand in ChatML."""
+    ids: list[int] = []
+    for role, content in messages:
+        ids += [IM_START, *f"{role}\n{content}".encode(), IM_END, *b"\n"]
+    return [*ids, IM_START, *b"assistant\n"]
+
+
+def decode(token_ids: Sequence[int]) -> str:
+    """Return the text of ids, without special tokens."""
+    return bytes(token for token in token_ids if token < END_OF_TEXT).decode(errors="replace")
+
+
+def visible_text(token_ids: Sequence[int], stops: Sequence[str]) -> tuple[str, int | None]:
+    """Return the text of ids up to the first stop string, and after how many ids it was complete (None: none is in it).
+
+    Decoded anew for each prefix, so that nothing is shared with the code that is checked.
+    """
+    for count in range(1, len(token_ids) + 1):
+        text = decode(token_ids[:count])
+        found = [text.index(stop) for stop in stops if stop in text]
+        if found:
+            return text[: min(found)], count
+    return decode(token_ids), None
+
+
+class Explanation:
+    """Checks the ids of one choice, as they come, against its placements.
+
+    Each id must be the next one that some placement draws after exactly the ids before it. The placement may change, to
+    a later one only: that is what failover does.
+    """
+
+    def __init__(self, index: int, prompt: Sequence[int]) -> None:
+        self.token_ids: list[int] = []
+        self.finish: pb.Finish | None = None
+        """The end that the engine reports with the last id, if any."""
+        self.moved = 0
+        """How often the placement has changed."""
+        self._index = index
+        self._prompt = tuple(prompt)
+        self._current = -1
+        self._drawn: dict[int, tuple[list[int], pb.Finish | None]] = {}
+
+    def take(self, token_ids: Sequence[int], placements: Sequence[Placement]) -> str:
+        """Take new ids; return what is wrong with them, empty if nothing."""
+        for token in token_ids:
+            if not self._explain(token, placements):
+                done = len(self.token_ids)
+                return f"token {token} at {done} is what none of {len(placements)} placements generates there"
+            self.token_ids.append(token)
+        return ""
+
+    def _explain(self, token: int, placements: Sequence[Placement]) -> bool:
+        for number in range(max(0, self._current), len(placements)):
+            if self._draws(number, placements[number], token):
+                self.moved += self._current not in (-1, number)
+                self._current = number
+                return True
+        return False
+
+    def _draws(self, number: int, placement: Placement, token: int) -> bool:
+        prefix = placement.prompt[len(self._prompt) :]
+        done = len(self.token_ids)
+        if placement.prompt[: len(self._prompt)] != self._prompt or tuple(self.token_ids[: len(prefix)]) != prefix:
+            return False
+        if number not in self._drawn:
+            self._drawn[number] = _draw_all(placement)
+        drawn, finish = self._drawn[number]
+        place = done - len(prefix)
+        # A replay draws all ids again: those that the client has must be the same.
+        if not 0 <= place < len(drawn) or drawn[place] != token or drawn[:place] != self.token_ids[len(prefix) : done]:
+            return False
+        self.finish = finish if place == len(drawn) - 1 else None
+        return True
+
+
+def _draw_all(placement: Placement) -> tuple[list[int], pb.Finish | None]:
+    source = copy.copy(placement.source)
+    drawn: list[int] = []
+    while source.finish is None:
+        drawn += source.take(1)
+    return drawn, source.finish

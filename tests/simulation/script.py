@@ -1,0 +1,140 @@
+"""One history as data: a fleet, its requests, and what befalls it. Generated from a seed, or read from JSON."""
+
+import json
+import random
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FAULTS = (
+    *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
+    *("cut", "stall", "partition", "slow_link", "cut_client", "flap_discovery"),
+    *("freeze_coordinator", "kill_coordinator", "terminate_coordinator"),
+)
+"""Events that break something for a while."""
+OPERATIONS = (
+    *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "reset_cache"),
+    *("load_weights", "label_weights", "load_adapter"),
+)
+"""Events that an operator or trainer causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens at a time."""
+
+    at: float
+    """Virtual seconds from the beginning."""
+    kind: str
+    """"request", or one of FAULTS and OPERATIONS."""
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Everything that a history is made of. Events can be left out one by one."""
+
+    seed: int
+    config: dict[str, Any]
+    events: tuple[Event, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the script with an event in each line."""
+        events = ",\n  ".join(json.dumps(list(asdict(event).values())) for event in self.events)
+        return f'{{"seed": {self.seed}, "config": {json.dumps(self.config)}, "events": [\n  {events}\n]}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> "Script":
+        """Read what `to_json` returned."""
+        data = json.loads(text)
+        return cls(data["seed"], data["config"], tuple(Event(*event) for event in data["events"]))
+
+
+def generate(seed: int) -> Script:
+    """Draw a script. Few kinds of events at a time reach deeper than all of them together (swarm testing)."""
+    rng = random.Random(f"script {seed}")
+    config = _config(rng)
+    events = _requests(rng, config)
+    kinds = rng.sample([*FAULTS, *OPERATIONS], rng.randrange(1, 7))
+    for _ in range(rng.choice([0, 3, 8, 15, 25])):
+        events.append(Event(_time(rng, config), rng.choice(kinds), _arguments(rng, config)))
+    return Script(seed, config, tuple(sorted(events, key=lambda event: event.at)))
+
+
+def _config(rng: random.Random) -> dict[str, Any]:
+    pick = rng.choice
+    return {
+        "coordinators": pick([1, 2, 3, 3]),
+        "workers": pick([2, 3, 5, 8]),
+        "seconds": round(rng.uniform(4, 12), 3),
+        "attempts": pick([1, 3, 3]),
+        "latency_s": pick([0.0002, 0.002, 0.02]),
+        "window": pick([400, 4000, 1 << 22]),
+        "lateness_s": pick([0.0, 0.005, 0.05]),
+        "intake_s": pick([0.0, 0.0, 0.03]),
+        "tenants": pick([0, 0, 2, 3]),
+        "tenant_concurrency": pick([None, None, 4]),
+        "queue_timeout_s": pick([5.0, 60.0]),
+        "max_queue": pick([None, None, 4]),
+        "request_timeout_s": pick([None, None, None, 8.0]),
+        "engine": {
+            "step_ms": pick([10, 20, 40]),
+            "max_num_seqs": pick([1, 2, 4, 16]),
+            "kv_events": rng.random() < 0.3,
+            "kv_tokens": pick([None, 640]),
+            "max_model_len": 512,
+            "prefill_tokens_per_s": pick([0, 2000.0, 20000.0]),
+            "eos_rate": pick([0.0, 0.02]),
+            "max_queue": pick([0, 0, 1]),
+            "seeds": pick(["positional", "positional", "generator"]),
+        },
+    }
+
+
+def _time(rng: random.Random, config: dict[str, Any]) -> float:
+    return round(rng.uniform(0.5, config["seconds"]), 3)
+
+
+def _requests(rng: random.Random, config: dict[str, Any]) -> list[Event]:
+    prefixes = [_text(rng, 10, 150) for _ in range(3)]
+    return [
+        Event(_time(rng, config), "request", _request(rng, config, number, prefixes))
+        for number in range(rng.randrange(10, 45))
+    ]
+
+
+def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: list[str]) -> dict[str, Any]:
+    pick = rng.choice
+    sampling = pick(["greedy", "greedy", "seeded", "seeded", "plain", "penalty"])
+    prompt = pick(prefixes) if rng.random() < 0.5 else ""
+    return {
+        "coordinator": rng.randrange(config["coordinators"]),
+        "id": f"r{number}",
+        "route": pick(["chat", "completions"]),
+        "stream": rng.random() < 0.8,
+        "prompt": prompt + _text(rng, 1, 40),
+        "max_tokens": pick([1, 2, 5, 20, 60, 120]),
+        "sampling": sampling,
+        "seed": rng.randrange(1000),
+        "n": 1 if sampling == "greedy" else pick([1, 1, 2, 3]),
+        "logprobs": pick([None, None, None, 2]),
+        "stop": pick([None, None, [_text(rng, 1, 3) for _ in range(3)]]),
+        "priority": pick([0, 0, 0, 1]),
+        "tenant": rng.randrange(config["tenants"]) if config["tenants"] else None,
+        "leave_s": pick([None, None, None, round(rng.uniform(0, 3), 3)]),
+        "read_delay_s": pick([0.0, 0.0, 0.0, 0.2]),
+        "adapter": rng.random() < 0.1,
+    }
+
+
+def _text(rng: random.Random, least: int, most: int) -> str:
+    return "".join(chr(rng.randrange(65, 91)) for _ in range(rng.randrange(least, most)))
+
+
+def _arguments(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "worker": rng.randrange(config["workers"]),
+        "coordinator": rng.randrange(config["coordinators"]),
+        "length": round(rng.expovariate(1 / rng.choice([0.05, 1.0, 4.0, 10.0])), 3),
+        "draw": round(rng.random(), 3),
+        "subset": [each for each in range(config["workers"]) if rng.random() < 0.6],
+    }

@@ -1,0 +1,167 @@
+"""Virtual time, processes, and the door to the real world."""
+
+import pytest
+
+from tests.simulation.inside import run_inside
+
+
+def test_time_passes_only_between_events() -> None:
+    """An hour of virtual time takes no time."""
+    run_inside(
+        """
+        import asyncio, time
+        from tests.simulation.world import World
+
+        async def main():
+            began = time.monotonic()
+            await asyncio.sleep(3600)
+            return time.monotonic() - began
+
+        assert World(0).run(main()) == 3600
+        """
+    )
+
+
+def test_a_frozen_process_gathers_what_arrives_and_a_killed_one_runs_no_finally() -> None:
+    """As after SIGSTOP and SIGKILL."""
+    run_inside(
+        """
+        import asyncio
+        from tests.simulation.world import World
+
+        world, lines = World(0), []
+
+        async def count(name):
+            try:
+                while True:
+                    lines.append(name)
+                    await asyncio.sleep(1)
+            finally:
+                lines.append("finally")
+
+        async def main():
+            frozen, killed = world.node("frozen"), world.node("killed")
+            frozen.spawn(count("frozen")), killed.spawn(count("killed"))
+            await asyncio.sleep(0.5)
+            frozen.freeze(), killed.kill()
+            await asyncio.sleep(10)
+            assert sorted(lines) == ["frozen", "killed"], lines
+            frozen.thaw()
+            await asyncio.sleep(0.1)
+            assert sorted(lines) == ["frozen", "frozen", "killed"], lines
+
+        world.run(main())
+        world.bury()
+        """
+    )
+
+
+def test_callbacks_of_one_process_keep_their_order_and_processes_take_turns_by_seed() -> None:
+    """asyncio promises the first; nothing promises an order among processes."""
+    output = run_inside(
+        """
+        import asyncio
+        from tests.simulation.world import World
+
+        def order(seed):
+            world, lines = World(seed), []
+
+            async def main():
+                for name in "abc":
+                    node = world.node(name)
+                    for number in range(3):
+                        node.call(lines.append, f"{name}{number}")
+                await asyncio.sleep(1)
+
+            world.run(main())
+            for name in "abc":
+                assert [line for line in lines if line[0] == name] == [f"{name}{number}" for number in range(3)]
+            return lines
+
+        assert order(1) == order(1)
+        print(len({tuple(order(seed)) for seed in range(20)}))
+        """
+    )
+    assert int(output) > 1
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "socket.socket()",
+        "time.sleep(0.01)",
+        "threading.Thread(target=print).start()",
+        "subprocess.run(['true'])",
+        "os.system('true')",
+    ],
+)
+def test_simulated_code_cannot_reach_the_real_world(escape: str) -> None:
+    """What it did there would depend on more than the seed."""
+    run_inside(
+        f"""
+        import asyncio, os, socket, subprocess, threading, time
+        from tests.simulation.chance import Escape
+        from tests.simulation.world import World
+
+        async def main():
+            {escape}
+
+        try:
+            World(0).run(main())
+        except Escape:
+            pass
+        else:
+            raise AssertionError("no escape was noticed")
+        """
+    )
+
+
+def test_a_livelock_and_a_deadlock_are_told_apart_from_a_long_wait() -> None:
+    """Each ends the history with its name."""
+    run_inside(
+        """
+        import asyncio
+        from tests.simulation.chance import Escape
+        from tests.simulation.world import World
+
+        async def spin():
+            while True:
+                await asyncio.sleep(0)
+
+        async def wait():
+            await asyncio.Event().wait()
+
+        for main, story in ((spin, "livelock"), (wait, "deadlock")):
+            try:
+                World(0).run(main())
+            except Escape as escape:
+                assert story in str(escape), escape
+            else:
+                raise AssertionError(story)
+        """
+    )
+
+
+def test_no_module_has_bound_a_real_clock_or_source_of_chance() -> None:
+    """It would escape the seed without a word."""
+    run_inside(
+        """
+        import importlib, os, pkgutil, random, sys, time, uuid
+        import tests.simulation.history
+        import tokenwire.coordinator, tokenwire.worker
+
+        real = {id(each) for each in chance.REAL.values()}
+        checked = 0
+        for name, module in list(sys.modules.items()):
+            if not name.startswith("tokenwire"):
+                continue
+            for owner in [module, *(each for each in vars(module).values() if isinstance(each, type))]:
+                for key, value in list(vars(owner).items()):
+                    checked += 1
+                    function = getattr(value, "__func__", value)
+                    bound = [value, *(getattr(function, "__defaults__", None) or ())]
+                    bound += (getattr(function, "__kwdefaults__", None) or {}).values()
+                    assert not [each for each in bound if id(each) in real], (name, key)
+        assert checked > 1000
+        """
+    )
