@@ -60,7 +60,7 @@ def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
     session.capabilities = pb.EngineCapabilities(seeds=True)
     first, rest = (pb.Submit(sampling_params=pb.SamplingParams(presence_penalty=1.0)) for _ in range(2))
     request = ResumableRequest("m", first, NEW)
-    (sequence,) = request.listen([Listener()], FailoverPolicy())
+    (sequence,) = request.listen([Listener()], RecordingPolicy())
 
     request.on_placed(first, [sequence], session)
     assert (first.sampling_params.HasField("seed"), first.HasField("resumed_after_ms")) == (True, False)
