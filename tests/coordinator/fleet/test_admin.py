@@ -54,7 +54,7 @@ class Coordinator:
         return {Path(each.session.address).stem for each in placed}
 
 
-class Fleet:
+class RestartableWorkers:
     """Workers by name, which can be killed and restarted."""
 
     def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
@@ -86,16 +86,16 @@ async def coordinating(folder: Path) -> AsyncIterator[Coordinator]:
 
 
 @pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(tmp_path: Path) -> AsyncIterator[RestartableWorkers]:
     """Three workers."""
     async with AsyncExitStack() as stack:
-        fleet = Fleet(tmp_path, stack)
+        fleet = RestartableWorkers(tmp_path, stack)
         await fleet.start(*NAMES)
         yield fleet
 
 
 @pytest.fixture
-async def coordinator(tmp_path: Path, fleet: Fleet) -> AsyncIterator[Coordinator]:
+async def coordinator(tmp_path: Path, fleet: RestartableWorkers) -> AsyncIterator[Coordinator]:
     """A coordinator connected to all three."""
     async with coordinating(tmp_path) as coordinator:
         await coordinator.wait_ready(3)
@@ -111,7 +111,9 @@ async def test_an_operation_applies_to_all_workers(coordinator: Coordinator) -> 
     assert await coordinator.takers() == set(NAMES)  # the engines hold the requests
 
 
-async def test_the_desired_state_outlives_all_workers(coordinator: Coordinator, fleet: Fleet, tmp_path: Path) -> None:
+async def test_the_desired_state_outlives_all_workers(
+    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
+) -> None:
     """A worker found after all others have gone is brought to the state of the model."""
     await coordinator.admin.pause(None, "keep", clear_cache=False)
     await coordinator.admin.load_lora(None, "red", "/red")
@@ -143,7 +145,7 @@ async def test_another_coordinator_derives_the_same_state(coordinator: Coordinat
 
 
 async def test_a_dead_worker_is_reported_and_reconciled_later(
-    coordinator: Coordinator, fleet: Fleet, tmp_path: Path
+    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
     """The operation fails and names each worker; the others have the new weights and the traffic; the dead one gets
     requests when it has caught up."""
@@ -166,7 +168,7 @@ async def test_a_dead_worker_is_reported_and_reconciled_later(
 
 
 async def test_a_worker_without_transferred_weights_is_out_of_sync(
-    coordinator: Coordinator, fleet: Fleet, tmp_path: Path
+    coordinator: Coordinator, fleet: RestartableWorkers, tmp_path: Path
 ) -> None:
     """It gets no requests, with the reason, until the next update of all workers."""
     for stage, arguments in (("start", {}), ("update", {"update_info": {}}), ("finish", {"weight_version": "v3"})):
@@ -183,7 +185,9 @@ async def test_a_worker_without_transferred_weights_is_out_of_sync(
     assert await coordinator.takers() == set(NAMES)
 
 
-async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(coordinator: Coordinator, fleet: Fleet) -> None:
+async def test_requests_for_an_adapter_go_to_workers_that_loaded_it(
+    coordinator: Coordinator, fleet: RestartableWorkers
+) -> None:
     """All have it under one id, a restarted one before it gets requests; after the unload none has it."""
     await coordinator.admin.load_lora(None, "red", "/red")
     adapter = coordinator.desired.adapter("red")

@@ -18,7 +18,7 @@ IDLE = [0, 0, 0, 0, 0, [], []]
 
 
 @dataclass
-class Fleet:
+class TokenCounts:
     """Workers by address with the tokens received from each, and the statistics of their model."""
 
     tokens: dict[str, int] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet() -> Fleet:
+def fleet() -> TokenCounts:
     """A fleet without workers."""
-    return Fleet()
+    return TokenCounts()
 
 
 @pytest.fixture
-def samples(fleet: Fleet, time: Clock) -> TrafficSamples:
+def samples(fleet: TokenCounts, time: Clock) -> TrafficSamples:
     """Samples of that fleet."""
     return TrafficSamples(fleet.sessions, {"m": fleet.stats}, time)
 
@@ -74,7 +74,7 @@ def test_requests_are_counted_once(samples: TrafficSamples, sample: Callable[[],
     assert sample() == IDLE
 
 
-def test_tokens_and_gaps_are_differences(fleet: Fleet, sample: Callable[[], list[Any]]) -> None:
+def test_tokens_and_gaps_are_differences(fleet: TokenCounts, sample: Callable[[], list[Any]]) -> None:
     """A worker that was removed and found again starts at zero, and no sample is negative."""
     fleet.tokens = {"a": 100, "b": 50}
     fleet.stats.add_gap(0.004, 7)

@@ -75,3 +75,4 @@ def test_unsupported_parameters_are_rejected_by_name() -> None:
     with pytest.raises(InvalidRequest, match="not supported by a plain vLLM server") as refused:
         sampling_of(prompt_logprob_start=3)
     assert refused.value.param == "prompt_logprob_start"
+    assert "prompt_logprob_start" not in sampling_of(prompt_logprob_start=0)  # the default, which needs no support

@@ -1,0 +1,48 @@
+"""Prompts of every kind become ids."""
+
+import pytest
+
+from tests.coordinator.fakes import ids, served_model
+from tokenwire.coordinator.generation.prompts import prepare_prompt
+from tokenwire.coordinator.types import ChatPrompt, Prompt, TextPrompt, TokenPrompt, Truncation
+from tokenwire.errors import InvalidRequest
+
+TEXT = "one two three four"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [ChatPrompt([{"role": "user", "content": TEXT}]), TextPrompt(TEXT), TokenPrompt(list(ids(TEXT)))],
+    ids=["chat", "text", "ids"],
+)
+@pytest.mark.parametrize(
+    ("length", "side", "expected"),
+    [(2, "left", "three four"), (2, "right", "one two"), (2, None, "three four"), (9, None, TEXT), (9, "left", TEXT)],
+)
+async def test_a_prompt_is_truncated_at_either_end(
+    prompt: Prompt, length: int, side: str | None, expected: str
+) -> None:
+    """The end is kept unless the request says otherwise; a short one is not changed."""
+    prepared = await prepare_prompt(prompt, served_model(), Truncation(length, side))  # type: ignore[arg-type]
+
+    assert list(prepared.token_ids) == ids(expected)
+
+
+async def test_text_is_kept_where_there_is_one() -> None:
+    """For replies that echo it; ids have none."""
+    chat = await prepare_prompt(ChatPrompt([{"role": "user", "content": TEXT}]), served_model())
+    assert (chat.text or "").strip() == TEXT
+    assert (await prepare_prompt(TextPrompt(TEXT), served_model())).text == TEXT
+    assert (await prepare_prompt(TokenPrompt([1]), served_model())).text is None
+
+
+async def test_a_text_that_cannot_fit_is_not_tokenized() -> None:
+    """Its length alone says so."""
+    with pytest.raises(InvalidRequest):
+        await prepare_prompt(TextPrompt("one " * 10_000), served_model(max_model_len=20))
+
+
+async def test_ids_after_the_last_reply_are_all_without_a_history() -> None:
+    """Nothing of the conversation is reused."""
+    prepared = await prepare_prompt(TokenPrompt([1, 2]), served_model())
+    assert (list(prepared.new_ids), prepared.reused) == ([1, 2], 0)

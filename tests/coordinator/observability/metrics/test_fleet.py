@@ -1,0 +1,43 @@
+"""Metrics of workers, queues and failover are their current state."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.workers import accept, running_worker, unix_address, until
+from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
+from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
+from tokenwire.coordinator.fleet.failover.settings import FailoverStats
+from tokenwire.coordinator.fleet.pool import WorkerPool
+from tokenwire.coordinator.fleet.session_listener import SessionState
+from tokenwire.coordinator.observability.metrics.fleet import FleetCollector
+
+
+def samples(collector: FleetCollector, name: str) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield labels and value of each sample of this name."""
+    for family in collector.collect():
+        for sample in family.samples:
+            if sample.name == f"tokenwire_{name}":
+                yield sample.labels, sample.value
+
+
+async def test_each_worker_has_one_current_state(tmp_path: Path) -> None:
+    """A lost one has no load, and a removed one has no series."""
+    address, gone = unix_address(tmp_path), unix_address(tmp_path, "gone")
+    pool = WorkerPool("test", accept)
+    collector = FleetCollector(pool, AdmissionQueue(pool, AdmissionSettings()), FailoverStats(resumed=2, poison=1))
+    async with running_worker(address):
+        pool.update([address, gone])
+        await until(lambda: SessionState.READY in {session.state for session in pool.sessions})
+
+        states = [(labels["worker"], labels["state"]) for labels, value in samples(collector, "worker_state") if value]
+        assert sorted(states) == sorted([(address, "ready"), (gone, "connecting")])
+        assert [labels for labels, _ in samples(collector, "worker_open_slots")] == [
+            {"worker": address, "model": "simulated"}
+        ]
+        assert list(samples(collector, "queue_requests")) == [({"model": "simulated"}, 0)]
+        pool.update([])
+        await until(lambda: not pool.sessions)
+    assert list(samples(collector, "worker_state")) == []
+    results = {labels["result"]: value for labels, value in samples(collector, "failover_sequences_total")}
+    assert results == {"resumed": 2, "replayed": 0, "failed": 0, "poison": 1}
+    await pool.stop()
