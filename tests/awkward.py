@@ -61,7 +61,7 @@ INSIDE = {
 
 
 @dataclass(frozen=True)
-class Case:
+class AwkwardRequest:
     """One request."""
 
     method: str
@@ -70,9 +70,9 @@ class Case:
     body: str
 
 
-def cases(app: Starlette, model_name: str) -> dict[str, list[Case]]:
+def awkward_requests(app: Starlette, model_name: str) -> dict[str, list[AwkwardRequest]]:
     """Return the cases of every route with a body, by path."""
-    found: dict[str, list[Case]] = {}
+    found: dict[str, list[AwkwardRequest]] = {}
     other_names = {f"/v1{path}" for _, path in body_models(app)}
     for (method, path), model in body_models(app).items():
         if method == "PUT" or path in other_names:
@@ -80,7 +80,7 @@ def cases(app: Starlette, model_name: str) -> dict[str, list[Case]]:
         base = {name: json.dumps(value) for name, value in _base(model, model_name).items()}
         for name, value in _fields(model):
             given = {**base, name: value}
-            found.setdefault(path, []).append(Case(method, path, name, _object(given)))
+            found.setdefault(path, []).append(AwkwardRequest(method, path, name, _object(given)))
     return found
 
 

@@ -163,18 +163,26 @@ def simulated_service(
         yield Service(process, url, [worker for worker, _ in started], addresses)
 
 
-def wait_healthy(url: str, process: Process, timeout_s: float = 60.0) -> None:
-    """Wait until /health answers 200."""
+def wait_healthy(url: str, *processes: Process | subprocess.Popen[str], timeout_s: float = 60.0) -> None:
+    """Wait until /health answers 200, while all of these processes run."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        assert process.popen.poll() is None, process.log
+        for process in processes:
+            popen = process.popen if isinstance(process, Process) else process
+            assert popen.poll() is None, _log_of(process)
         try:
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return
         except httpx.TransportError:
             pass
         time.sleep(0.05)
-    raise AssertionError(f"{url} did not become healthy:\n{process.log}")
+    raise AssertionError(f"{url} did not become healthy:\n" + "\n".join(map(_log_of, processes[:1])))
+
+
+def _log_of(process: Process | subprocess.Popen[str]) -> str:
+    if isinstance(process, Process):
+        return process.log
+    return process.stdout.read() if process.stdout and process.poll() is not None else ""
 
 
 def wait_models(url: str, names: Collection[str], timeout_s: float = 60.0) -> None:

@@ -25,13 +25,6 @@ def redis_binary() -> Path:
     return kept(CACHE / "redis", _fetch, "redis-server") / "redis-server"
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @contextmanager
 def redis_server(port: int, password: str | None = None) -> Iterator[None]:
     """Run a Redis on a port, that keeps nothing on disk."""

@@ -7,7 +7,7 @@ import pytest
 from tests.cache import kept
 
 
-def _make(temporary: Path) -> Path:
+def _make_with_proof(temporary: Path) -> Path:
     (temporary / "made").mkdir()
     (temporary / "made" / "proof").touch()
     return temporary / "made"
@@ -15,10 +15,10 @@ def _make(temporary: Path) -> Path:
 
 def test_a_folder_is_made_once(tmp_path: Path) -> None:
     """Later calls return it as it is; nothing else is left behind but the lock."""
-    folder = kept(tmp_path / "kept", _make, "proof")
+    folder = kept(tmp_path / "kept", _make_with_proof, "proof")
     (folder / "more").touch()
 
-    assert sorted(path.name for path in kept(folder, _make, "proof").iterdir()) == ["more", "proof"]
+    assert sorted(path.name for path in kept(folder, _make_with_proof, "proof").iterdir()) == ["more", "proof"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "kept.lock"]
 
 
@@ -27,7 +27,7 @@ def test_a_folder_without_its_proof_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "old").touch()
 
-    assert [path.name for path in kept(tmp_path / "kept", _make, "proof").iterdir()] == ["proof"]
+    assert [path.name for path in kept(tmp_path / "kept", _make_with_proof, "proof").iterdir()] == ["proof"]
 
 
 def test_what_could_not_be_made_is_not_kept(tmp_path: Path) -> None:

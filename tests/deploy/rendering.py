@@ -29,7 +29,7 @@ def chart_error(values: Mapping[str, Any]) -> str:
     return str(caught.value)
 
 
-def lint(values: Mapping[str, Any]) -> list[str]:
+def lint_chart(values: Mapping[str, Any]) -> list[str]:
     """Return the warnings and errors of `helm lint`."""
     return [each["error"] for each in helm.lint(str(CHART), dict(values))["messages"] if each["severity"] >= 2]
 
@@ -40,14 +40,16 @@ def render_texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {path.removeprefix("tokenwire/templates/"): text for path, text in texts.items()}
 
 
-def parse(text: str) -> list[Manifest]:
+def parse_manifests(text: str) -> list[Manifest]:
     """Return the manifests in rendered YAML."""
     return [document for document in yaml.safe_load_all(text) if document]
 
 
 def render(values: Mapping[str, Any]) -> list[Manifest]:
     """Return all manifests."""
-    return [each for path, text in render_texts(values).items() if path.endswith(".yaml") for each in parse(text)]
+    return [
+        each for path, text in render_texts(values).items() if path.endswith(".yaml") for each in parse_manifests(text)
+    ]
 
 
 def of_kind(manifests: Sequence[Manifest], *kinds: str) -> list[Manifest]:

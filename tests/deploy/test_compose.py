@@ -19,13 +19,13 @@ def on_cpu() -> Any:
 
 def on_gpu() -> Any:
     """Return the compose file with the one for GPUs on top of it."""
-    return _merged(on_cpu(), yaml.safe_load((FOLDER / "compose-gpu.yaml").read_text()), ())
+    return _merged_files(on_cpu(), yaml.safe_load((FOLDER / "compose-gpu.yaml").read_text()), ())
 
 
-def _merged(below: Any, above: Any, path: tuple[str, ...]) -> Any:
+def _merged_files(below: Any, above: Any, path: tuple[str, ...]) -> Any:
     """Merge as compose does: maps by key, lists by appending, but a command replaces the other."""
     if isinstance(below, dict) and isinstance(above, dict):
-        merged = {key: _merged(below.get(key), value, (*path, key)) for key, value in above.items()}
+        merged = {key: _merged_files(below.get(key), value, (*path, key)) for key, value in above.items()}
         return {**below, **merged}
     if isinstance(below, list) and isinstance(above, list) and path[-1] != "command":
         return below + above

@@ -13,7 +13,7 @@ from tests.processes import coordinator, simulated_service
 FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 
 
-def check(service: str, address: str) -> int:
+def exit_code_of_check(service: str, address: str) -> int:
     """Run the check of a service that listens elsewhere; return its exit code."""
     test = yaml.safe_load(FILE.read_text())["services"][service]["healthcheck"]["test"]
     assert test[:3] == ["CMD", "python3", "-c"]
@@ -30,14 +30,14 @@ def test_services_that_are_ready_are_healthy(tmp_path: Path) -> None:
     with simulated_service(tmp_path) as service:
         (worker,) = service.addresses
         front = urlsplit(service.url).netloc
-        assert check("worker", worker) == 0
-        assert check("coordinator", front) == 0
-    assert check("worker", worker) != 0
-    assert check("coordinator", front) != 0
+        assert exit_code_of_check("worker", worker) == 0
+        assert exit_code_of_check("coordinator", front) == 0
+    assert exit_code_of_check("worker", worker) != 0
+    assert exit_code_of_check("coordinator", front) != 0
 
 
 @pytest.mark.slow
 def test_a_coordinator_without_a_worker_is_unhealthy(tmp_path: Path) -> None:
     """It responds, with a 503."""
     with coordinator(tmp_path, ["unix:/nowhere"], ready=False) as (_, url):
-        assert check("coordinator", urlsplit(url).netloc) != 0
+        assert exit_code_of_check("coordinator", urlsplit(url).netloc) != 0

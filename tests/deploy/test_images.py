@@ -4,15 +4,16 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.ports import free_ports
+from tests.processes import wait_healthy
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "deploy" / "images"
@@ -93,32 +94,10 @@ def contained(*arguments: str) -> Iterator[subprocess.Popen[str]]:
                 process.wait(30)
 
 
-def free_port() -> int:
-    """Return an unused port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_healthy(url: str, processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait until a coordinator serves."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for process in processes:
-            assert process.poll() is None, process.stdout and process.stdout.read()
-        try:
-            if httpx.get(f"{url}/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"{url} does not serve")
-
-
 @pytest.mark.slow
 def test_images_run_locked_down_and_stop_on_sigterm(built: dict[str, str]) -> None:
     """Both halves serve without root, capabilities or a writable root, and exit 0 on SIGTERM, as process 1."""
-    port, worker_port = free_port(), free_port()
+    port, worker_port = free_ports(2)
     worker_arguments = ["worker", "--engine=sim", f"--listen=127.0.0.1:{worker_port}", "--health-listen=127.0.0.1:0"]
     coordinator_arguments = ["coordinator", f"--port={port}", f"--worker=127.0.0.1:{worker_port}"]
     with (
@@ -126,7 +105,7 @@ def test_images_run_locked_down_and_stop_on_sigterm(built: dict[str, str]) -> No
         contained(built["coordinator"], *coordinator_arguments) as coordinator,
     ):
         url = f"http://127.0.0.1:{port}"
-        wait_healthy(url, [worker, coordinator])
+        wait_healthy(url, worker, coordinator)
         answer = httpx.post(f"{url}/v1/completions", json={"prompt": "a", "max_tokens": 3}, timeout=30)
         assert answer.json()["usage"]["completion_tokens"] == 3
         for process in (coordinator, worker):

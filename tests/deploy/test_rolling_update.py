@@ -20,7 +20,7 @@ CLIENTS = 100
 BODY = {"model": "simulated", "prompt": "Once", "max_tokens": 50, "temperature": 0, "stream": True}
 
 
-class Client:
+class SteadyClient:
     """Keeps its connection as long as the server does, and sends requests continuously."""
 
     def __init__(self, service: list[str], choose: Callable[[list[str]], str]) -> None:
@@ -70,7 +70,7 @@ async def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
         await asyncio.gather(*(cluster.add_coordinator("--drain-delay", "5") for _ in range(2)))
         over = asyncio.Event()
         turns = itertools.count()
-        clients = [Client(cluster.service, lambda urls: urls[next(turns) % len(urls)]) for _ in range(CLIENTS)]
+        clients = [SteadyClient(cluster.service, lambda urls: urls[next(turns) % len(urls)]) for _ in range(CLIENTS)]
         running = [asyncio.create_task(client.run(over)) for client in clients]
 
         async def all_clients_are_served_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.cases import CASES, EXAMPLES
-from tests.deploy.rendering import CHART, NAMESPACE, TOOLS, lint, of_kind, render
+from tests.deploy.rendering import CHART, NAMESPACE, TOOLS, lint_chart, of_kind, render
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="needs the extra `deploy`")
 
@@ -83,7 +83,7 @@ def check_custom(node: str, manifests: list[dict[str, Any]]) -> list[dict[str, s
 @pytest.mark.parametrize("name", CASES)
 def test_helm_lint_has_no_findings(name: str) -> None:
     """Neither errors nor warnings."""
-    assert lint(CASES[name]) == []
+    assert lint_chart(CASES[name]) == []
 
 
 def test_an_old_cluster_gets_no_unsupported_hook(tmp_path: Path) -> None:

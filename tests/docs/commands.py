@@ -45,10 +45,10 @@ def commands() -> Iterator[Command]:
     for path in PAGES:
         page = str(path.relative_to(ROOT))
         for block in _BLOCK.findall(path.read_text()):
-            yield from (Command(page, text) for text in _split(block))
+            yield from (Command(page, text) for text in _commands_of(block))
 
 
-def _split(block: str) -> Iterator[str]:
+def _commands_of(block: str) -> Iterator[str]:
     text = ""
     for line in block.splitlines():
         text += line

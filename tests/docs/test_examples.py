@@ -40,7 +40,7 @@ SERVED = {
 INTERPRETERS = {".py": sys.executable, ".sh": "sh", ".mjs": "node"}
 
 
-def run(name: str, url: str = "http://127.0.0.1:9") -> str:
+def run_example(name: str, url: str = "http://127.0.0.1:9") -> str:
     """Run an example; returns what it prints."""
     interpreter = INTERPRETERS[Path(name).suffix]
     if shutil.which(interpreter) is None:
@@ -92,7 +92,7 @@ def test_every_example_is_run_and_listed() -> None:
 @pytest.mark.parametrize("name", OWN_FLEET)
 def test_an_example_with_its_own_fleet_shows_what_it_promises(name: str) -> None:
     """It needs no server and no model."""
-    assert re.search(OWN_FLEET[name], run(name))
+    assert re.search(OWN_FLEET[name], run_example(name))
 
 
 @pytest.mark.engine
@@ -100,7 +100,7 @@ def test_an_example_with_its_own_fleet_shows_what_it_promises(name: str) -> None
 @pytest.mark.parametrize("name", SERVED)
 def test_an_example_shows_what_it_promises(name: str, embedded: Service) -> None:
     """On the real engine."""
-    assert re.search(SERVED[name], run(name, embedded.url)), name
+    assert re.search(SERVED[name], run_example(name, embedded.url)), name
 
 
 def curls() -> dict[str, list[Command]]:

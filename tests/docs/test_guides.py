@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.commands import Command, commands
+from tests.ports import free_ports
 from tests.processes import Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -28,7 +28,7 @@ READY = {"worker": "ready: ", "coordinator": r"listening on http", "serve": r"is
 """What the commands that go on print when they can be used."""
 
 
-class Page:
+class GuidePage:
     """The commands of a page, in a directory of their own, with free ports in the place of those that it names."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -36,7 +36,7 @@ class Page:
         self._commands = [each for each in commands() if each.page == name]
         texts = "".join(each.text for each in self._commands)
         named = sorted({"8000", *re.findall(r"(?:127\.0\.0\.1:|--port )(\d+)", texts)})
-        self._ports = dict(zip(named, _free_ports(len(named)), strict=True))
+        self._ports = dict(zip(named, map(str, free_ports(len(named))), strict=True))
 
     def run(self) -> None:
         """Start what goes on, run the rest; everything is stopped at the end."""
@@ -82,13 +82,7 @@ def _is_open(script: str) -> bool:
     return words.count("do") > words.count("done")
 
 
-def _free_ports(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [str(each.getsockname()[1]) for each in sockets]
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_the_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     """Servers start, and requests to them succeed."""
-    Page(name, tmp_path).run()
+    GuidePage(name, tmp_path).run()

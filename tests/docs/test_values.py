@@ -25,12 +25,14 @@ def blocks() -> list[Any]:
 def test_values_are_accepted(text: str) -> None:
     """Over the chart's defaults, as helm merges them."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    merged = _merged(values, yaml.safe_load(text))
+    merged = _merged_values(values, yaml.safe_load(text))
 
     jsonschema_rs.validate(json.loads((CHART / "values.schema.json").read_text()), merged)
 
 
-def _merged(below: Any, above: Any) -> Any:
+def _merged_values(below: Any, above: Any) -> Any:
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    return {key: _merged(below.get(key), above[key]) if key in above else below[key] for key in {**below, **above}}
+    return {
+        key: _merged_values(below.get(key), above[key]) if key in above else below[key] for key in {**below, **above}
+    }

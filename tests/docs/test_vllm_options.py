@@ -31,7 +31,7 @@ print(json.dumps([flags(engine), flags(server)]))
 """
 
 
-def placed(text: str) -> list[str]:
+def listed_options(text: str) -> list[str]:
     """Return the options in the first column of tables, or in a list."""
     cells = re.findall(r"^\| (`--.*?) \|", text, re.MULTILINE) or [text]
     return [option for cell in cells for option in re.findall(r"`(--[\w-]+)`", cell)]
@@ -49,18 +49,18 @@ def options() -> tuple[set[str], set[str]]:
 
 def test_every_option_of_the_server_is_placed_once(options: tuple[set[str], set[str]]) -> None:
     """A new one of vLLM's needs a row."""
-    listed = [*placed(SAME_NAME), *placed(OTHERS)]
+    listed = [*listed_options(SAME_NAME), *listed_options(OTHERS)]
 
     assert sorted(listed) == sorted(options[1])
 
 
 def test_exceptions_of_the_engine_exist(options: tuple[set[str], set[str]]) -> None:
     """All others go after `--`, unchanged."""
-    assert set(placed(ENGINE)) <= options[0]
+    assert set(listed_options(ENGINE)) <= options[0]
 
 
 def test_options_with_the_same_name_exist_here() -> None:
     """On the coordinator, and so on `tokenwire serve`."""
     flags = {flag for each in COORDINATOR_OPTIONS.values() for flag in each.option.flag.split("/")}
 
-    assert set(placed(SAME_NAME)) <= flags
+    assert set(listed_options(SAME_NAME)) <= flags

@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from benchmarks.load import http_request
 from tests.chunked import unchunk
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
-class Stream:
+class BareStream:
     """One request on a bare socket, so that nothing reads ahead."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -46,10 +48,22 @@ class Stream:
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
+def send_unread(url: str, body: dict[str, Any], path: str = CHAT, receive_buffer: int | None = None) -> socket.socket:
+    """Send a request, by default a chat, and leave the response unread."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = socket.socket()
+    if receive_buffer is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.connect((parts.hostname, parts.port))
+    connection.sendall(http_request(url, path, {"messages": MESSAGES, **body} if path == CHAT else body))
+    return connection
+
+
 @asynccontextmanager
 async def sent(
     address: tuple[str, int], body: dict[str, Any], receive_buffer: int | None = None
-) -> AsyncIterator[Stream]:
+) -> AsyncIterator[BareStream]:
     """Connect and send a request; disconnect at the end."""
     with socket.socket() as connection:
         connection.setblocking(False)
@@ -57,15 +71,13 @@ async def sent(
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connection, address)
-        payload = json.dumps({"messages": MESSAGES, **body}).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(payload)}"
-        await loop.sock_sendall(connection, f"{head}\r\n\r\n".encode() + payload)
-        yield Stream(connection)
+        host, port = address
+        await loop.sock_sendall(connection, http_request(f"http://{host}:{port}", CHAT, {"messages": MESSAGES, **body}))
+        yield BareStream(connection)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class BareReply:
     """A complete streamed reply."""
 
     texts: list[str]
@@ -73,7 +85,7 @@ class Reply:
     completion_tokens: int
 
 
-def parse(data: bytearray, choices: int) -> Reply:
+def parse_stream(data: bytearray, choices: int) -> BareReply:
     """Parse a full response; fail unless it is complete."""
     head, _, body = bytes(data).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 "), data[:500]
@@ -88,9 +100,9 @@ def parse(data: bytearray, choices: int) -> Reply:
             assert not reasons[choice["index"]], "text after the end"
             texts[choice["index"]] += choice["delta"].get("content") or ""
             reasons[choice["index"]] = choice["finish_reason"] or ""
-    return Reply(texts, reasons, chunks[-1]["usage"]["completion_tokens"])
+    return BareReply(texts, reasons, chunks[-1]["usage"]["completion_tokens"])
 
 
-def streamed(max_tokens: int, **fields: Any) -> dict[str, Any]:
+def streamed_body(max_tokens: int, **fields: Any) -> dict[str, Any]:
     """Return a streamed request that counts its tokens."""
     return {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": max_tokens, **fields}

@@ -37,7 +37,7 @@ def client(service: Service) -> Iterator[httpx.Client]:
         yield client
 
 
-def post(client: httpx.Client, path: str, body: Any = None) -> Any:
+def operate(client: httpx.Client, path: str, body: Any = None) -> Any:
     """Post, expect success and return the JSON answer."""
     answer = client.post(path, json=body) if body is not None else client.post(path)
     assert answer.status_code == 200, answer.text
@@ -53,12 +53,12 @@ def get(client: httpx.Client, path: str) -> Any:
 
 def test_vllm_pauses(client: httpx.Client) -> None:
     """vLLM's routes by query or body, idempotent, with vLLM's responses."""
-    assert post(client, "/pause?mode=keep&clear_cache=false") == {"status": "paused"}
-    assert post(client, "/pause", {"mode": "wait"}) == {"status": "paused"}
+    assert operate(client, "/pause?mode=keep&clear_cache=false") == {"status": "paused"}
+    assert operate(client, "/pause", {"mode": "wait"}) == {"status": "paused"}
     assert get(client, "/is_paused") == {"is_paused": True}
     assert get(client, "/is_sleeping") == {"is_sleeping": True}
     assert get(client, "/v1/rl/health") == {"status": "ok"}
-    assert post(client, "/resume") == post(client, "/resume") == {"status": "resumed"}
+    assert operate(client, "/resume") == operate(client, "/resume") == {"status": "resumed"}
     assert get(client, "/is_paused") == {"is_paused": False}
     wrong = client.post("/pause?mode=later")
     assert wrong.status_code == 400
@@ -68,7 +68,7 @@ def test_vllm_pauses(client: httpx.Client) -> None:
 @pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
 def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode: str) -> None:
     """A request during a pause waits in an engine, and is completed after the resume."""
-    post(client, f"/pause?mode={mode}")
+    operate(client, f"/pause?mode={mode}")
     answers: list[httpx.Response] = []
     thread = threading.Thread(target=lambda: answers.append(httpx.post(service.url + CHAT, json=BODY, timeout=30)))
     thread.start()
@@ -77,7 +77,7 @@ def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode
     thread.join(0.2)  # eight tokens take 16 ms
     assert thread.is_alive()
 
-    post(client, "/resume")
+    operate(client, "/resume")
 
     thread.join()
     assert answers[0].json()["usage"]["completion_tokens"] == 8
@@ -85,22 +85,22 @@ def test_a_pause_holds_new_requests(service: Service, client: httpx.Client, mode
 
 def test_vllm_sleeps(client: httpx.Client) -> None:
     """Levels and tags, by query and by body; partly awake counts as asleep."""
-    assert post(client, "/sleep?level=1&mode=keep") == {"status": "sleeping", "level": 1}
-    assert post(client, "/wake_up?tags=weights") == {"status": "sleeping", "tags": ["weights"]}
+    assert operate(client, "/sleep?level=1&mode=keep") == {"status": "sleeping", "level": 1}
+    assert operate(client, "/wake_up?tags=weights") == {"status": "sleeping", "tags": ["weights"]}
     assert get(client, "/is_sleeping") == {"is_sleeping": True}
-    assert post(client, "/wake_up", {"tags": ["kv_cache"]}) == {"status": "awake", "tags": ["kv_cache"]}
+    assert operate(client, "/wake_up", {"tags": ["kv_cache"]}) == {"status": "awake", "tags": ["kv_cache"]}
     assert get(client, "/is_sleeping") == {"is_sleeping": False}
 
 
 def test_vllm_transfers_weights(client: httpx.Client) -> None:
     """The stages of TRL, in its order, and the resulting version."""
     info = {"master_address": "127.0.0.1", "master_port": 1, "rank_offset": 1, "world_size": 3, "packed": True}
-    assert "message" in post(client, "/init_weight_transfer_engine", {"init_info": info})
-    assert "message" in post(client, "/start_weight_update", {})
-    assert post(client, "/update_weights", {"update_info": {"names": []}}) == {"message": "Weights updated"}
-    assert "message" in post(client, "/finish_weight_update", {"weight_version": "t1"})
+    assert "message" in operate(client, "/init_weight_transfer_engine", {"init_info": info})
+    assert "message" in operate(client, "/start_weight_update", {})
+    assert operate(client, "/update_weights", {"update_info": {"names": []}}) == {"message": "Weights updated"}
+    assert "message" in operate(client, "/finish_weight_update", {"weight_version": "t1"})
     assert get(client, "/weight_info") == {"weight_version": "t1"}
-    labelled = post(client, "/update_weight_version", {"new_version": "t2"})
+    labelled = operate(client, "/update_weight_version", {"new_version": "t2"})
     assert labelled == {"success": True, "new_version": "t2"}
     assert get(client, "/v1/rl/weight_version")["weight_version"] == "t2"
 
@@ -111,17 +111,17 @@ def test_prime_rl_updates_from_a_directory(client: httpx.Client, tmp_path: Path)
     step = tmp_path / "step_7"
     step.mkdir()
 
-    assert post(client, "/update_weights", {"weight_dir": str(step)}) == {"status": "ok"}
+    assert operate(client, "/update_weights", {"weight_dir": str(step)}) == {"status": "ok"}
 
     after = {client.post(CHAT, json=BODY).json()["choices"][0]["message"]["content"] for _ in range(4)}
     assert len(after) == 1
     assert before not in after
     assert get(client, "/weight_info") == {"weight_version": "step_7"}
-    assert post(client, "/update_weights", {"weight_dir": None}) == {"status": "ok"}
+    assert operate(client, "/update_weights", {"weight_dir": None}) == {"status": "ok"}
     assert get(client, "/weight_info") == {"weight_version": "step_7"}
     assert client.post("/update_weights", json={"weight_dir": "/nowhere"}).status_code == 404
     assert client.post("/update_weights", json={}).status_code == 400
-    assert post(client, "/reload_weights") == {"status": "ok"}
+    assert operate(client, "/reload_weights") == {"status": "ok"}
     assert get(client, "/weight_info") == {"weight_version": "default"}
 
 
@@ -141,7 +141,7 @@ def test_prime_rl_finds_the_fleet(service: Service, client: httpx.Client, tmp_pa
 
     update = {"method": "update_weights_from_path", "args": [str(tmp_path)]}
 
-    assert post(client, "/collective_rpc", update) == {"results": [None, None]}
+    assert operate(client, "/collective_rpc", update) == {"results": [None, None]}
     assert get(client, "/weight_info") == {"weight_version": tmp_path.name}
     assert client.post("/collective_rpc", json={"method": "unknown"}).status_code == 501
     assert client.post("/collective_rpc", json={}).status_code == 400
@@ -155,7 +155,7 @@ def test_trl_reads_what_it_needs(client: httpx.Client) -> None:
     assert config["model_config"]["dtype"]
     assert config["parallel_config"]["data_parallel_size"] == 1
     assert {"weight_transfer_config", "lora_config"} <= config.keys()
-    assert post(client, "/reset_prefix_cache") == {"success": True}
+    assert operate(client, "/reset_prefix_cache") == {"success": True}
     assert get(client, "/liveness") == {"status": "ok"}
 
 
@@ -176,14 +176,14 @@ def test_adapters_are_models(client: httpx.Client) -> None:
         ("/v1/responses", {"input": "Hi", "max_output_tokens": 16}),
         ("/v1/messages", {"messages": BODY["messages"], "max_tokens": 8}),
     ):
-        answer = post(client, path, {**update, "model": "red"})
+        answer = operate(client, path, {**update, "model": "red"})
         assert answer["model"] == "red", path
     changed = [client.post(CHAT, json={**BODY, "model": "red"}).json() for _ in range(4)]
     texts = {answer["choices"][0]["message"]["content"] for answer in changed}
     assert len(texts) == 1
     assert base["choices"][0]["message"]["content"] not in texts
 
-    assert post(client, "/load_lora_adapter", {**body, "lora_path": "/adapters/red-2"}) == {"status": "ok"}
+    assert operate(client, "/load_lora_adapter", {**body, "lora_path": "/adapters/red-2"}) == {"status": "ok"}
     removed = client.post("/v1/unload_lora_adapter", json={"lora_name": "red"})
     assert removed.text == "Success: LoRA adapter 'red' removed successfully."
     assert client.post("/v1/unload_lora_adapter", json={"lora_name": "red"}).status_code == 404
@@ -192,22 +192,22 @@ def test_adapters_are_models(client: httpx.Client) -> None:
 
 def test_dynamo_reads_and_changes_the_state(service: Service, client: httpx.Client, tmp_path: Path) -> None:
     """/v1/rl in Dynamo's format, with every worker in each response."""
-    paused = post(client, "/v1/rl/pause")
+    paused = operate(client, "/v1/rl/pause")
     assert paused["status"] == "ok"
     assert [worker["worker"] for worker in paused["workers"]] == service.addresses
     assert get(client, "/v1/rl/state")["pause_state"] == "paused"
-    updated = post(client, "/v1/rl/update_weights", {"weight_dir": str(tmp_path), "weight_version": "v9"})
+    updated = operate(client, "/v1/rl/update_weights", {"weight_dir": str(tmp_path), "weight_version": "v9"})
     assert updated["applied_weight_version"] == "v9"
-    assert post(client, "/v1/rl/update_weights", {"weight_dir": ""})["applied_weight_version"] == "v9"
-    post(client, "/v1/rl/load_lora_adapter", {"lora_name": "blue", "lora_path": "/adapters/blue"})
-    post(client, "/v1/rl/resume")
+    assert operate(client, "/v1/rl/update_weights", {"weight_dir": ""})["applied_weight_version"] == "v9"
+    operate(client, "/v1/rl/load_lora_adapter", {"lora_name": "blue", "lora_path": "/adapters/blue"})
+    operate(client, "/v1/rl/resume")
     state = get(client, "/v1/rl/state")
     assert (state["ready"], state["pause_state"], state["applied_weight_version"]) == (True, "running", "v9")
     assert state["loras"] == [{"name": "blue", "loaded_on": service.addresses}]
     assert get(client, "/v1/rl/ready")["ready"]
     assert get(client, "/v1/rl/liveness") == {"status": "ok"}
     for _ in range(2):
-        assert post(client, "/v1/rl/unload_lora_adapter", {"lora_name": "blue"})["status"] == "ok"
+        assert operate(client, "/v1/rl/unload_lora_adapter", {"lora_name": "blue"})["status"] == "ok"
     assert client.post("/v1/rl/pause?mode=later").status_code == 400
     assert client.post("/pause", json={"model": "unknown"}).status_code == 404
 
@@ -249,6 +249,6 @@ def test_older_trl_without_gpus_gets_a_501(client: httpx.Client) -> None:
 def test_older_trl_may_close_an_unopened_communicator(client: httpx.Client) -> None:
     """Its clients do so at exit; no later call fails."""
     for _ in range(2):
-        assert "message" in post(client, "/close_communicator/", {})
-    assert "message" in post(client, "/close_communicator/")
+        assert "message" in operate(client, "/close_communicator/", {})
+    assert "message" in operate(client, "/close_communicator/")
     assert get(client, "/v1/rl/state")["ready"]

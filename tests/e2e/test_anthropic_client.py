@@ -49,7 +49,7 @@ def scripted_claude(scripted: Service) -> Iterator[Anthropic]:
         yield client
 
 
-def create(client: Anthropic, extra: dict[str, Any] | None = None, **options: Any) -> Any:
+def create_message(client: Anthropic, extra: dict[str, Any] | None = None, **options: Any) -> Any:
     """Create a message; fields without an argument of the client go into extra_body."""
     given = {"model": "sim", "messages": MESSAGES, "max_tokens": 24, **options}
     return client.messages.create(**given, extra_body=GREEDY if extra is None else extra)
@@ -64,7 +64,7 @@ def stream_to_end(client: Anthropic, **options: Any) -> tuple[str, Any]:
 
 def test_a_message_has_text_stop_reason_and_usage(claude: Anthropic) -> None:
     """Of a truncated reply."""
-    message = create(claude)
+    message = create_message(claude)
 
     assert (message.type, message.role, message.model) == ("message", "assistant", "sim")
     assert message.id.startswith("msg_")
@@ -75,7 +75,7 @@ def test_a_message_has_text_stop_reason_and_usage(claude: Anthropic) -> None:
 
 def test_streamed_text_equals_full_text(claude: Anthropic) -> None:
     """Deltas join to the text, and the client's own message equals the full one."""
-    full = create(claude)
+    full = create_message(claude)
 
     text, final = stream_to_end(claude)
 
@@ -89,7 +89,7 @@ def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> Non
     """System and messages result in chat's prompt of the same messages."""
     turns: list[Any] = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes?"}, *MESSAGES]
 
-    message = create(claude, system=[{"type": "text", "text": "Be brief."}], messages=turns)
+    message = create_message(claude, system=[{"type": "text", "text": "Be brief."}], messages=turns)
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, *turns]
     chat = client.chat.completions.create(model="sim", messages=messages, max_tokens=24, temperature=0)
 
@@ -98,10 +98,10 @@ def test_messages_are_the_conversation(claude: Anthropic, client: OpenAI) -> Non
 
 def test_a_final_assistant_message_is_continued(claude: Anthropic) -> None:
     """The reply continues a prefilled message."""
-    full = create(claude, max_tokens=48).content[0].text
-    beginning = create(claude).content[0].text.rstrip()
+    full = create_message(claude, max_tokens=48).content[0].text
+    beginning = create_message(claude).content[0].text.rstrip()
 
-    rest = create(claude, max_tokens=48, messages=[*MESSAGES, {"role": "assistant", "content": beginning}])
+    rest = create_message(claude, max_tokens=48, messages=[*MESSAGES, {"role": "assistant", "content": beginning}])
 
     assert full.startswith(beginning)
     assert (beginning + rest.content[0].text).startswith(full)
@@ -109,10 +109,10 @@ def test_a_final_assistant_message_is_continued(claude: Anthropic) -> None:
 
 def test_a_stop_sequence_is_named(claude: Anthropic) -> None:
     """The text ends before it, and the message names it; streamed too."""
-    full = create(claude).content[0].text
+    full = create_message(claude).content[0].text
     stop = full[10:13]
 
-    message = create(claude, stop_sequences=["never", stop])
+    message = create_message(claude, stop_sequences=["never", stop])
     _, final = stream_to_end(claude, stop_sequences=[stop])
 
     for ended in (message, final):
@@ -125,13 +125,13 @@ def test_tokens_are_counted(claude: Anthropic) -> None:
     count = claude.messages.count_tokens(model="sim", messages=MESSAGES, system="Be brief.")
     long = claude.messages.count_tokens(model="sim", messages=[{"role": "user", "content": "x" * 3000}])
 
-    assert count.input_tokens == create(claude, system="Be brief.").usage.input_tokens
+    assert count.input_tokens == create_message(claude, system="Be brief.").usage.input_tokens
     assert long.input_tokens > 3000
 
 
 def test_events_are_those_of_the_api(claude: Anthropic) -> None:
     """The raw stream starts and ends as Anthropic's does."""
-    events = [event.type for event in create(claude, stream=True)]
+    events = [event.type for event in create_message(claude, stream=True)]
 
     assert events[:2] == ["message_start", "content_block_start"]
     assert events[-3:] == ["content_block_stop", "message_delta", "message_stop"]
@@ -173,9 +173,9 @@ def test_wrong_requests_are_named(service: Service, body: Any, words: str, strea
 def test_errors_are_the_clients_own(claude: Anthropic) -> None:
     """The client raises its own exceptions, with Anthropic's body."""
     with pytest.raises(anthropic.NotFoundError) as missing:
-        create(claude, model="other")
+        create_message(claude, model="other")
     with pytest.raises(anthropic.BadRequestError):
-        create(claude, extra={"temperature": 9})
+        create_message(claude, extra={"temperature": 9})
 
     assert isinstance(missing.value.body, dict)
     assert missing.value.body["error"]["type"] == "not_found_error"
@@ -220,7 +220,7 @@ def _content(message: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("model", REPLIES)
 def test_streams_equal_full_responses(scripted_claude: Anthropic, model: str) -> None:
     """Thinking, text and calls are the same blocks."""
-    full = create(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
+    full = create_message(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
 
     _, final = stream_to_end(scripted_claude, model=model, tools=TOOLS, max_tokens=200)
 
@@ -231,7 +231,7 @@ def test_streams_equal_full_responses(scripted_claude: Anthropic, model: str) ->
 
 def test_calls_are_blocks_with_input(scripted_claude: Anthropic) -> None:
     """A reply with two calls has thinking and two calls, no text; the thinking has a signature."""
-    message = create(scripted_claude, model="calls-twice", tools=TOOLS, max_tokens=200)
+    message = create_message(scripted_claude, model="calls-twice", tools=TOOLS, max_tokens=200)
 
     assert [block.type for block in message.content] == ["thinking", "tool_use", "tool_use"]
     assert message.content[0].thinking == "\nBoth, then.\n"
@@ -257,11 +257,11 @@ def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream
 
 def test_a_call_goes_back_with_its_result(scripted_claude: Anthropic) -> None:
     """The client sends back the call and its result."""
-    first = create(scripted_claude, model="calls", tools=TOOLS, max_tokens=200)
+    first = create_message(scripted_claude, model="calls", tools=TOOLS, max_tokens=200)
     result = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": "Rain."}
     turns = [*MESSAGES, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
 
-    second = create(scripted_claude, model="thinks", messages=turns, tools=TOOLS, max_tokens=200)
+    second = create_message(scripted_claude, model="thinks", messages=turns, tools=TOOLS, max_tokens=200)
 
     assert second.content[-1].text.strip() == "It is “four”."
     assert second.stop_reason == "end_turn"
@@ -272,7 +272,7 @@ def test_thinking_can_be_requested(scripted_claude: Anthropic) -> None:
     """Thinking with a budget is served, as a block of its own."""
     thinking = {"type": "enabled", "budget_tokens": 1024}
 
-    message = create(scripted_claude, model="thinks", max_tokens=2000, thinking=thinking)
+    message = create_message(scripted_claude, model="thinks", max_tokens=2000, thinking=thinking)
 
     assert [block.type for block in message.content] == ["thinking", "text"]
     assert message.usage.output_tokens_details.thinking_tokens > 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from tests.awkward import Case, cases
+from tests.awkward import AwkwardRequest, awkward_requests
 from tests.processes import Service, simulated_service
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
@@ -16,7 +16,9 @@ from tokenwire.coordinator.output.settings import ApiSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 ADMIN = AdminSettings(rl_routes=True, admin_key=AdminKey("open"))
-CASES = cases(build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), admin=ADMIN)), "sim")
+CASES = awkward_requests(
+    build_app(CoordinatorSettings(("127.0.0.1:1",), api=ApiSettings(render_route=True), admin=ADMIN)), "sim"
+)
 HEADERS = {"content-type": "application/json", "authorization": "Bearer open"}
 AT_A_TIME = 8
 BROKEN = ('"code": 500', '"code":500', '"code":503', '"api_error"')
@@ -34,25 +36,25 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-async def _send(client: httpx.AsyncClient, case: Case) -> str | None:
+async def _problem_of(client: httpx.AsyncClient, case: AwkwardRequest) -> str | None:
     """Send a case; return what is wrong with the response."""
     response = await client.request(case.method, case.path, content=case.body, headers=HEADERS)
     fine = response.status_code not in (500, 503) and not any(sign in response.text for sign in BROKEN)
     return None if fine else f"{case.body[-200:]}: {response.status_code} {response.text[-300:]}"
 
 
-async def _send_all(url: str, sent: Sequence[Case]) -> list[str]:
+async def _send_all(url: str, sent: Sequence[AwkwardRequest]) -> list[str]:
     gate = asyncio.Semaphore(AT_A_TIME)
 
-    async def send(case: Case) -> str | None:
+    async def send(case: AwkwardRequest) -> str | None:
         async with gate:
-            return await _send(client, case)
+            return await _problem_of(client, case)
 
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         return [problem for problem in await asyncio.gather(*map(send, sent)) if problem is not None]
 
 
-def _check(service: Service, path: str, sent: Sequence[Case]) -> None:
+def _check(service: Service, path: str, sent: Sequence[AwkwardRequest]) -> None:
     problems = asyncio.run(_send_all(service.url, sent))
 
     assert not problems, f"{len(problems)} of {len(sent)}: " + "\n".join(problems[:10])
@@ -77,7 +79,7 @@ def test_no_value_of_any_field_causes_an_internal_error(service: Service, path: 
     _check(service, path, _streamed_by_turns(CASES[path]))
 
 
-def _streamed_by_turns(sent: Sequence[Case]) -> list[Case]:
+def _streamed_by_turns(sent: Sequence[AwkwardRequest]) -> list[AwkwardRequest]:
     """Stream every other case, if the route has streams."""
     return [
         replace(case, body=f'{{"stream": true, {case.body[1:]}') if i % 2 and case.field != "stream" else case

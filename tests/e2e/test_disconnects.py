@@ -4,34 +4,16 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from tokenizers import Tokenizer
 
+from tests.e2e.bare_streams import send_unread
 from tests.e2e.scripted import write_model
 from tests.processes import Service, simulated_service
 
 CHAT = "/v1/chat/completions"
-
-
-def send(url: str, body: dict[str, Any], receive_buffer: int | None = None) -> socket.socket:
-    """Send a request on a bare socket and leave the response unread."""
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    connection = socket.socket()
-    if receive_buffer is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.connect((parts.hostname, parts.port))
-    payload = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
-    head = (
-        f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(payload)}\r\n\r\n"
-    )
-    connection.sendall(head.encode() + payload)
-    return connection
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +27,7 @@ def slow_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_disconnect_mid_reply_aborts_at_once(slow_service: Service, stream: bool) -> None:
     """The sequences of a disconnected client are aborted, streamed or not."""
-    connection = send(slow_service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
+    connection = send_unread(slow_service.url, {"stream": stream, "n": 2, "max_tokens": 20_000})
     slow_service.wait_slots(2)
 
     connection.close()
@@ -58,7 +40,9 @@ def test_a_disconnect_mid_reply_aborts_at_once(slow_service: Service, stream: bo
 def test_a_disconnect_in_prefill_aborts_at_once(slow_service: Service) -> None:
     """A client that disconnects before the first token costs no further prefill."""
     before = slow_service.server_info().generated_tokens
-    connection = send(slow_service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]})
+    connection = send_unread(
+        slow_service.url, {"stream": True, "messages": [{"role": "user", "content": "x" * 20_000}]}
+    )
     slow_service.wait_slots(1)
 
     connection.close()
@@ -70,9 +54,9 @@ def test_a_disconnect_in_prefill_aborts_at_once(slow_service: Service) -> None:
 def test_a_disconnect_in_the_engines_queue_aborts_at_once(folder: Path) -> None:
     """It frees the sequence's place in the queue."""
     with simulated_service(folder, "--sim-max-num-seqs", "1") as service:
-        first = send(service.url, {"stream": True, "max_tokens": 20_000})
+        first = send_unread(service.url, {"stream": True, "max_tokens": 20_000})
         service.wait_slots(1)
-        second = send(service.url, {"stream": True})
+        second = send_unread(service.url, {"stream": True})
         service.wait_slots(2)
 
         second.close()
@@ -111,7 +95,7 @@ def verbose(folder: Path) -> tuple[str, ...]:
 def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path, verbose: tuple[str, ...]) -> None:
     """Steps that a client did not read are merged into few chunks; the text is complete and others are not delayed."""
     with simulated_service(folder, *verbose, "--sim-step-ms", "2") as service:
-        slow = send(service.url, {"stream": True, "max_tokens": 1000}, receive_buffer=4096)
+        slow = send_unread(service.url, {"stream": True, "max_tokens": 1000}, receive_buffer=4096)
         service.wait_slots(1)
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1000}
 
@@ -119,7 +103,7 @@ def test_a_client_that_does_not_read_gets_merged_chunks(folder: Path, verbose: t
         service.wait_slots(0, timeout_s=60)
 
         with slow:
-            text, chunks = read_stream(slow)
+            text, chunks = read_chat_stream(slow)
         assert text == full["choices"][0]["message"]["content"]
         assert chunks < 900
 
@@ -128,7 +112,7 @@ def test_a_client_that_never_reads_is_disconnected(folder: Path, verbose: tuple[
     """After the stall timeout, and its sequence is aborted."""
     options = ("--client-stall-timeout", "0.5")
     with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
-        stalled = send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096)
+        stalled = send_unread(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096)
         service.wait_slots(1)
 
         service.wait_slots(0, timeout_s=60)
@@ -138,7 +122,7 @@ def test_a_client_that_never_reads_is_disconnected(folder: Path, verbose: tuple[
         assert not last.endswith(b"0\r\n\r\n")
 
 
-def read_stream(connection: socket.socket) -> tuple[str, int]:
+def read_chat_stream(connection: socket.socket) -> tuple[str, int]:
     """Read a streamed reply to its end; return its text and the number of its events."""
     data = b""
     while not data.endswith(b"0\r\n\r\n"):
@@ -160,7 +144,7 @@ def test_a_client_that_is_too_far_behind_is_disconnected(folder: Path, verbose: 
     """Data buffered for an unread stream is limited at any time; its sequence is aborted."""
     options = ("--max-backlog-mb", "1", "--client-stall-timeout", "600")
     with simulated_service(folder, *verbose, "--sim-step-ms", "2", coordinator_options=options) as service:
-        with send(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096):
+        with send_unread(service.url, {"stream": True, "max_tokens": 3_900_000}, receive_buffer=4096):
             service.wait_slots(1)
             service.wait_slots(0, timeout_s=60)
 

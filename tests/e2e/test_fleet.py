@@ -17,7 +17,7 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_to
 
 
 @dataclass
-class Fleet:
+class ProcessFleet:
     """Three workers and two coordinators, all processes."""
 
     folder: Path
@@ -64,9 +64,9 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(tmp_path: Path) -> Iterator[ProcessFleet]:
     """All three workers connected to both coordinators."""
-    fleet = Fleet(tmp_path, {}, [])
+    fleet = ProcessFleet(tmp_path, {}, [])
     with ExitStack() as stack:
         stack.callback(lambda: [worker.stop() for worker in fleet.workers.values()])
         for name in NAMES:
@@ -80,7 +80,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def test_a_dead_worker_is_reported_and_healed(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_dead_worker_is_reported_and_healed(fleet: ProcessFleet, tmp_path: Path) -> None:
     """Weights, an adapter and a pause while one of three is dead: 502 with each worker, right answers from the rest,
     and the dead one is like the others before it gets a request again, from any coordinator."""
     old = fleet.texts()
@@ -117,7 +117,7 @@ def test_a_dead_worker_is_reported_and_healed(fleet: Fleet, tmp_path: Path) -> N
     assert fleet.state(1)["workers"]["two"]["weight_version"] == "step_1"
 
 
-def test_a_pause_reaches_a_worker_that_was_away(fleet: Fleet) -> None:
+def test_a_pause_reaches_a_worker_that_was_away(fleet: ProcessFleet) -> None:
     """A worker that returns during a pause is paused; the resume, through the other coordinator, reaches it too."""
     left, right = fleet.urls
     fleet.kill("three")
@@ -132,7 +132,7 @@ def test_a_pause_reaches_a_worker_that_was_away(fleet: Fleet) -> None:
     assert len(fleet.texts()) == 1
 
 
-def test_a_fleet_without_workers_is_a_503(fleet: Fleet) -> None:
+def test_a_fleet_without_workers_is_a_503(fleet: ProcessFleet) -> None:
     """Operations and state return it."""
     for name in NAMES:
         fleet.kill(name)

@@ -88,7 +88,7 @@ def test_agents_get_an_answer(client: OpenAI, messages: list[Any], choice: Any) 
     assert answer.choices[0].finish_reason == "length"
 
 
-def render(template: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> str:
+def render_template(template: str, messages: list[dict[str, Any]], tools: list[Any] | None = None) -> str:
     """Render as the coordinator does."""
     values = {"tools": tools, "documents": None, "add_generation_prompt": True, "continue_final_message": False}
     return ChatTemplate(template, {}, "string").render_values(messages, values)
@@ -99,7 +99,7 @@ def test_the_template_shows_tools_their_calls_and_results() -> None:
     call = {"function": {"name": "get_weather", "arguments": {"city": "Paris"}}}
     messages = [MESSAGES[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "sun"}]
 
-    shown = render(TEMPLATE.read_text(), messages, [TOOL])
+    shown = render_template(TEMPLATE.read_text(), messages, [TOOL])
 
     listed = shown.partition("<tools>\n")[2].partition("\n</tools>")[0]
     assert json.loads(listed) == TOOL
@@ -114,4 +114,4 @@ def test_without_tools_the_template_is_the_models_own(messages: list[dict[str, A
     """Letter by letter."""
     own = prepare_embedded_model(default_cache_dir(), lambda _: None) / "chat_template.jinja"
 
-    assert render(TEMPLATE.read_text(), messages) == render(own.read_text(), messages)
+    assert render_template(TEMPLATE.read_text(), messages) == render_template(own.read_text(), messages)

@@ -11,14 +11,14 @@ from tests.processes import Service
 MESSAGES: list[Any] = [{"role": "user", "content": "Say something."}]
 
 
-def chat(client: OpenAI, **options: Any) -> Any:
+def create_chat(client: OpenAI, **options: Any) -> Any:
     """Create a chat completion; extensions of vLLM go into extra_body."""
     return client.chat.completions.create(**{"model": "sim", "messages": MESSAGES, "max_tokens": 24, **options})
 
 
 def test_a_chat_completion_is_complete(client: OpenAI) -> None:
     """It has text, a finish reason and usage."""
-    answer = chat(client)
+    answer = create_chat(client)
 
     choice = answer.choices[0]
     assert choice.message.role == "assistant"
@@ -31,9 +31,9 @@ def test_a_chat_completion_is_complete(client: OpenAI) -> None:
 
 def test_streamed_text_equals_full_text(client: OpenAI) -> None:
     """Deltas join to the text of the same request without streaming."""
-    full = chat(client, temperature=0, max_tokens=60).choices[0].message.content
+    full = create_chat(client, temperature=0, max_tokens=60).choices[0].message.content
 
-    chunks = list(chat(client, temperature=0, max_tokens=60, stream=True))
+    chunks = list(create_chat(client, temperature=0, max_tokens=60, stream=True))
 
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == full
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -43,7 +43,7 @@ def test_streamed_text_equals_full_text(client: OpenAI) -> None:
 
 def test_stream_usage_comes_last_and_only_if_requested(client: OpenAI) -> None:
     """include_usage adds one last chunk without choices; no other chunk has usage."""
-    chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
+    chunks = list(create_chat(client, stream=True, stream_options={"include_usage": True}))
 
     assert chunks[-1].choices == []
     assert chunks[-1].usage.completion_tokens == 24
@@ -54,7 +54,7 @@ def test_continuous_usage_counts_up(client: OpenAI) -> None:
     """With continuous_usage_stats every chunk has the count so far."""
     options = {"include_usage": True, "continuous_usage_stats": True}
 
-    chunks = list(chat(client, stream=True, stream_options=options))
+    chunks = list(create_chat(client, stream=True, stream_options=options))
 
     counts = [chunk.usage.completion_tokens for chunk in chunks]
     assert counts[0] == 0
@@ -64,7 +64,7 @@ def test_continuous_usage_counts_up(client: OpenAI) -> None:
 
 def test_n_choices_differ_and_are_numbered(client: OpenAI) -> None:
     """n independent choices with indices from 0."""
-    answer = chat(client, n=3, seed=7)
+    answer = create_chat(client, n=3, seed=7)
 
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert len({choice.message.content for choice in answer.choices}) == 3
@@ -73,10 +73,10 @@ def test_n_choices_differ_and_are_numbered(client: OpenAI) -> None:
 
 def test_streamed_choices_equal_full_ones(client: OpenAI) -> None:
     """A stream with n > 1 has every choice's deltas under its index."""
-    full = [choice.message.content for choice in chat(client, n=3, seed=7).choices]
+    full = [choice.message.content for choice in create_chat(client, n=3, seed=7).choices]
     texts = ["", "", ""]
 
-    for chunk in chat(client, n=3, seed=7, stream=True):
+    for chunk in create_chat(client, n=3, seed=7, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
 
     assert texts == full
@@ -84,10 +84,10 @@ def test_streamed_choices_equal_full_ones(client: OpenAI) -> None:
 
 def test_stop_string_ends_the_text_before_it(client: OpenAI) -> None:
     """A stop string is removed from the text, is the stop_reason, and counts in usage up to its last token."""
-    full = chat(client, temperature=0, max_tokens=60).choices[0].message.content
+    full = create_chat(client, temperature=0, max_tokens=60).choices[0].message.content
     stop = full[20:23]
 
-    answer = chat(client, temperature=0, max_tokens=60, stop=[stop])
+    answer = create_chat(client, temperature=0, max_tokens=60, stop=[stop])
 
     choice = answer.choices[0]
     assert choice.message.content == full[: full.index(stop)]
@@ -98,7 +98,7 @@ def test_stop_string_ends_the_text_before_it(client: OpenAI) -> None:
 
 def test_token_ids_are_returned_if_requested(client: OpenAI, service: Service) -> None:
     """return_token_ids adds prompt and completion ids, which detokenize to the text."""
-    answer = chat(client, temperature=0, extra_body={"return_token_ids": True})
+    answer = create_chat(client, temperature=0, extra_body={"return_token_ids": True})
 
     ids = answer.choices[0].token_ids
     text = httpx.post(f"{service.url}/detokenize", json={"tokens": ids}).json()["prompt"]
@@ -108,9 +108,9 @@ def test_token_ids_are_returned_if_requested(client: OpenAI, service: Service) -
 
 def test_streamed_token_ids_are_complete(client: OpenAI) -> None:
     """The prompt's ids come first, and each chunk has the ids of its tokens."""
-    full = chat(client, temperature=0, extra_body={"return_token_ids": True})
+    full = create_chat(client, temperature=0, extra_body={"return_token_ids": True})
 
-    chunks = list(chat(client, temperature=0, stream=True, extra_body={"return_token_ids": True}))
+    chunks = list(create_chat(client, temperature=0, stream=True, extra_body={"return_token_ids": True}))
 
     ids = [token_id for chunk in chunks for token_id in (getattr(chunk.choices[0], "token_ids", None) or [])]
     assert ids == full.choices[0].token_ids
@@ -162,7 +162,7 @@ def test_models_are_listed_with_their_length(client: OpenAI) -> None:
 
 def test_responses_have_the_first_name_of_a_model(client: OpenAI) -> None:
     """Requests may use any served name."""
-    assert chat(client, model="alias").model == "sim"
+    assert create_chat(client, model="alias").model == "sim"
 
 
 @pytest.mark.parametrize("form", [{"prompt": "hello"}, {"messages": MESSAGES}])
@@ -181,7 +181,7 @@ def test_requests_are_spread_over_the_workers(client: OpenAI, service: Service) 
     before = [service.server_info(number).generated_tokens for number in range(2)]
 
     for _ in range(4):
-        chat(client)
+        create_chat(client)
 
     after = [service.server_info(number).generated_tokens for number in range(2)]
     assert [later - earlier for earlier, later in zip(before, after, strict=True)] == [48, 48]

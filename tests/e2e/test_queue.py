@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from benchmarks import overload
-from tests.e2e.test_disconnects import send
+from tests.e2e.bare_streams import send_unread
 from tests.processes import Process, coordinator, running, simulated_service
 
 CHAT = "/v1/chat/completions"
@@ -71,9 +71,9 @@ def test_a_disconnect_leaves_the_queue(folder: Path) -> None:
     """Requests behind it move up, and nothing of it is left."""
     options = ("--sim-max-num-seqs", "1", "--sim-step-ms", "5")
     with simulated_service(folder, *options) as service:
-        running_ones = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
+        running_ones = [send_unread(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
         service.wait_slots(3)  # one runs, two are the worker's lead
-        leaver = send(service.url, {"stream": True, "max_tokens": 20_000})
+        leaver = send_unread(service.url, {"stream": True, "max_tokens": 20_000})
         answers, join = in_background(service.url, 1)
 
         leaver.close()
@@ -88,7 +88,7 @@ def test_a_disconnect_leaves_the_queue(folder: Path) -> None:
 def test_an_abort_by_id_reaches_the_queue(folder: Path) -> None:
     """A queued request is returned as aborted, without output."""
     with simulated_service(folder, "--sim-max-num-seqs", "1") as service:
-        taken = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
+        taken = [send_unread(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
         service.wait_slots(3)
         answers, join = in_background(service.url, 1, request_id="mine")
 
@@ -110,7 +110,7 @@ def test_queueing_ends_with_a_status(folder: Path) -> None:
     """After its queue time a request is a 503, and with a full queue a 429, with Retry-After."""
     options = ["--queue-timeout", "0.3", "--max-queue", "1"]
     with simulated_service(folder, "--sim-max-num-seqs", "1", coordinator_options=options) as service:
-        taken = [send(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
+        taken = [send_unread(service.url, {"stream": True, "max_tokens": 20_000}) for _ in range(3)]
         service.wait_slots(3)
 
         answers, join = in_background(service.url, 2)

@@ -1,11 +1,9 @@
 """tokenwire against real vLLM: the same model and requests, the same answers, and real engines that drain."""
 
 import asyncio
-import json
 import os
 import re
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +18,10 @@ from tests.conformance.parity.corpus.prompts_used import STORY, SUM
 from tests.conformance.parity.generator import generate
 from tests.conformance.parity.premises import wrong_premise
 from tests.conformance.parity.report import describe
-from tests.conformance.parity.request import Request, chat
+from tests.conformance.parity.request import chat
 from tests.conformance.parity.run import Outcome, run
 from tests.conformance.servers import ENGINE_ARGUMENTS, START_TIMEOUT_S, VllmServer, child, environment
+from tests.e2e.bare_streams import send_unread
 from tests.e2e.reader import Reader
 from tests.processes import Service, coordinator, running
 from tests.tiny_model import tiny_model
@@ -123,7 +122,7 @@ def test_a_client_that_leaves_frees_the_engine(real: Service, stream: bool) -> N
     before = real.server_info().generated_tokens
     case = chat(STORY, ignore_eos=True, max_tokens=1500, n=2, temperature=1.0, stream=stream)
 
-    with _send(real.url, case) as _:
+    with send_unread(real.url, case.body, case.path) as _:
         real.wait_slots(2)
         _wait_tokens(real, before + 4)
 
@@ -179,16 +178,6 @@ def test_ctrl_c_lets_a_real_engine_finish(place: Path) -> None:
             assert reader.text.endswith("data: [DONE]\n\n")
     _, alive = psutil.wait_procs(family, timeout=15)
     assert not alive
-
-
-def _send(url: str, case: Request) -> socket.socket:
-    """Send a request on a bare socket and leave the answer unread."""
-    host, port = url.removeprefix("http://").split(":")
-    connection = socket.create_connection((host, int(port)))
-    payload = json.dumps(case.body).encode()
-    head = f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    connection.sendall(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
-    return connection
 
 
 def _wait_tokens(real: Service, count: int) -> None:

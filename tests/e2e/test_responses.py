@@ -27,7 +27,7 @@ TOOLS: list[Any] = [
 PATH = "/v1/responses"
 
 
-def create(client: OpenAI, **options: Any) -> Any:
+def create_response(client: OpenAI, **options: Any) -> Any:
     """Create a response; extensions of vLLM go into extra_body."""
     given = {"model": "sim", "input": "Say something.", "max_output_tokens": 24, "temperature": 0, **options}
     return client.responses.create(**given)
@@ -35,7 +35,7 @@ def create(client: OpenAI, **options: Any) -> Any:
 
 def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
     """A truncated reply is incomplete."""
-    response = create(client)
+    response = create_response(client)
 
     assert response.output_text
     assert response.id.startswith("resp_")
@@ -48,9 +48,9 @@ def test_a_response_has_text_status_and_usage(client: OpenAI) -> None:
 
 def test_streamed_text_equals_full_text(client: OpenAI) -> None:
     """Deltas join to the text, and the last event has the full response."""
-    full = create(client)
+    full = create_response(client)
 
-    events = list(create(client, stream=True))
+    events = list(create_response(client, stream=True))
 
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == full.output_text
     assert events[-1].type == "response.incomplete"
@@ -73,7 +73,7 @@ def test_items_are_the_conversation(client: OpenAI) -> None:
         question,
     ]
 
-    response = create(client, instructions="Be brief.", input=[*items, question])
+    response = create_response(client, instructions="Be brief.", input=[*items, question])
     chat = client.chat.completions.create(model="sim", messages=messages, max_tokens=24, temperature=0)
 
     assert response.output_text == chat.choices[0].message.content
@@ -83,21 +83,21 @@ def test_items_are_the_conversation(client: OpenAI) -> None:
 
 def test_a_truncated_response_is_continued(client: OpenAI) -> None:
     """If the incomplete message is sent back."""
-    full = create(client, max_output_tokens=48).output_text
-    cut = create(client)
+    full = create_response(client, max_output_tokens=48).output_text
+    cut = create_response(client)
     question = {"role": "user", "content": "Say something."}
 
-    rest = create(client, input=[question, *(item.model_dump() for item in cut.output)])
+    rest = create_response(client, input=[question, *(item.model_dump() for item in cut.output)])
 
     assert cut.output_text + rest.output_text == full
 
 
 def test_stop_strings_and_other_extensions_are_passed_on(client: OpenAI) -> None:
     """vLLM's own fields work as in chat."""
-    full = create(client).output_text
+    full = create_response(client).output_text
     stop = full[10:13]
 
-    response = create(client, extra_body={"stop": [stop], "seed": 1})
+    response = create_response(client, extra_body={"stop": [stop], "seed": 1})
 
     assert response.output_text == full[: full.index(stop)]
     assert response.status == "completed"
@@ -106,9 +106,9 @@ def test_stop_strings_and_other_extensions_are_passed_on(client: OpenAI) -> None
 def test_log_probabilities_come_with_the_text(client: OpenAI) -> None:
     """One entry per token, streamed or not."""
     options = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    full = create(client, **options).output[0].content[0]
+    full = create_response(client, **options).output[0].content[0]
 
-    events = list(create(client, stream=True, **options))
+    events = list(create_response(client, stream=True, **options))
 
     assert [len(entry.top_logprobs) for entry in full.logprobs] == [2] * 24
     deltas = [event for event in events if event.type == "response.output_text.delta"]
@@ -122,8 +122,8 @@ def test_a_long_input_is_truncated_only_on_request(client: OpenAI) -> None:
     long = "x " * 3000
 
     with pytest.raises(BadRequestError) as raised:
-        create(client, input=long)
-    response = create(client, input=long, truncation="auto")
+        create_response(client, input=long)
+    response = create_response(client, input=long, truncation="auto")
 
     assert raised.value.param == "input"
     assert response.usage.input_tokens < 2048
@@ -163,7 +163,7 @@ def test_wrong_requests_are_named(service: Service, body: Any, param: str | None
 
 def test_nothing_is_stored(client: OpenAI) -> None:
     """Reading, deleting and cancelling a response are a 404."""
-    response = create(client)
+    response = create_response(client)
 
     with pytest.raises(NotFoundError, match="not stored"):
         client.responses.retrieve(response.id)
@@ -192,9 +192,9 @@ def _output(items: Any) -> list[dict[str, Any]]:
 def test_streams_equal_full_responses(scripted_client: OpenAI, model: str) -> None:
     """Reasoning, text and calls are the same items."""
     options = {"model": model, "tools": TOOLS, "max_output_tokens": 200}
-    full = create(scripted_client, **options)
+    full = create_response(scripted_client, **options)
 
-    events = list(create(scripted_client, stream=True, **options))
+    events = list(create_response(scripted_client, stream=True, **options))
 
     assert events[-1].type == "response.completed"
     assert _output(events[-1].response.output) == _output(full.output)
@@ -215,7 +215,7 @@ def test_the_clients_stream_helper_works(scripted_client: OpenAI, model: str) ->
 
 def test_calls_are_items_with_arguments(scripted_client: OpenAI) -> None:
     """A reply with two calls has reasoning and two calls, no text; their arguments are JSON."""
-    response = create(scripted_client, model="calls-twice", tools=TOOLS, max_output_tokens=200)
+    response = create_response(scripted_client, model="calls-twice", tools=TOOLS, max_output_tokens=200)
 
     assert [item.type for item in response.output] == ["reasoning", "function_call", "function_call"]
     assert response.output[0].content[0].text == "\nBoth, then.\n"
@@ -237,12 +237,12 @@ def test_tools_that_are_left_out_are_named_in_a_header(scripted: Service, stream
 
 def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
     """Output items are input items: the client sends back the call and its output."""
-    first = create(scripted_client, model="calls", tools=TOOLS, max_output_tokens=200)
+    first = create_response(scripted_client, model="calls", tools=TOOLS, max_output_tokens=200)
     call: Any = first.output[-1]
     items: list[Any] = [{"role": "user", "content": "Weather?"}, *(item.model_dump() for item in first.output)]
     items.append({"type": "function_call_output", "call_id": call.call_id, "output": "Rain."})
 
-    second = create(scripted_client, model="thinks", input=items, tools=TOOLS, max_output_tokens=200)
+    second = create_response(scripted_client, model="thinks", input=items, tools=TOOLS, max_output_tokens=200)
 
     assert second.output_text.strip() == "It is “four”."
     assert second.usage.input_tokens > first.usage.input_tokens
@@ -251,7 +251,7 @@ def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
 def test_log_probabilities_are_refused_with_parsers(scripted_client: OpenAI) -> None:
     """Parsers do not map text to tokens."""
     with pytest.raises(BadRequestError) as raised:
-        create(scripted_client, model="thinks", include=["message.output_text.logprobs"])
+        create_response(scripted_client, model="thinks", include=["message.output_text.logprobs"])
 
     assert raised.value.param == "include"
 
@@ -263,9 +263,9 @@ SHELL: Any = {"type": "local_shell"}
 def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
     """Full, and streamed in deltas that join to it; its output is sent back."""
     options: Any = {"model": "patches", "tools": [PATCH, *TOOLS], "max_output_tokens": 200}
-    full = create(scripted_client, **options)
+    full = create_response(scripted_client, **options)
 
-    events = list(create(scripted_client, stream=True, **options))
+    events = list(create_response(scripted_client, stream=True, **options))
 
     call = full.output[-1]
     assert (call.type, call.name, call.input) == ("custom_tool_call", "apply_patch", '*** a\n+“ü”\n\t"b"')
@@ -276,15 +276,15 @@ def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
     assert _output(events[-1].response.output) == _output(full.output)
     output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
     items: list[Any] = [{"role": "user", "content": "Patch."}, call.model_dump(), output]
-    assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
+    assert create_response(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
 
 
 def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> None:
     """Full and streamed; its output is sent back."""
     options: Any = {"model": "commands", "tools": [SHELL], "max_output_tokens": 200}
-    full = create(scripted_client, **options)
+    full = create_response(scripted_client, **options)
 
-    events = list(create(scripted_client, stream=True, **options))
+    events = list(create_response(scripted_client, stream=True, **options))
 
     call = full.output[-1]
     assert call.type == "local_shell_call"
@@ -297,7 +297,7 @@ def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> No
     assert _output(events[-1].response.output) == _output(full.output)
     output = {"type": "local_shell_call_output", "id": call.call_id, "output": "total 0"}
     items: list[Any] = [{"role": "user", "content": "List."}, call.model_dump(), output]
-    assert create(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
+    assert create_response(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
 
 
 @pytest.mark.parametrize("stream", [False, True])

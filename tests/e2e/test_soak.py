@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.bare_streams import CHAT, MESSAGES, Reply, Stream, parse, sent, streamed
+from tests.e2e.bare_streams import CHAT, MESSAGES, BareReply, BareStream, parse_stream, sent, streamed_body
 from tests.processes import Service, simulated_service
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ class Round:
         self.stopped = 0
         """Choices among them that a stop string ended."""
 
-    def maybe_reset(self, stream: Stream) -> None:
+    def maybe_reset(self, stream: BareStream) -> None:
         """Let every other client disconnect with a reset."""
         if self.dice.random() < 0.5:
             stream.reset_on_close()
@@ -116,7 +116,7 @@ class Round:
 async def read_full(soak: Round) -> None:
     """Read a reply to its end: one character per token."""
     tokens = soak.dice.randint(1, 300)
-    reply = await _read_quickly(soak, streamed(tokens))
+    reply = await _read_quickly(soak, streamed_body(tokens))
 
     assert [len(text) for text in reply.texts] == [tokens]
     assert reply.finish_reasons == ["length"]
@@ -126,7 +126,7 @@ async def read_full(soak: Round) -> None:
 async def stop_early(soak: Round) -> None:
     """Use common characters as stop strings: the token of the match counts, its text does not."""
     stops = soak.dice.sample("abcdefghijklmnop", soak.dice.randint(1, 4))
-    reply = await _read_quickly(soak, streamed(300, stop=stops, seed=soak.dice.getrandbits(31)))
+    reply = await _read_quickly(soak, streamed_body(300, stop=stops, seed=soak.dice.getrandbits(31)))
 
     text, stopped = reply.texts[0], reply.finish_reasons == ["stop"]
     assert not set(stops) & set(text)
@@ -137,7 +137,7 @@ async def stop_early(soak: Round) -> None:
 
 async def two_choices(soak: Round) -> None:
     """Request two choices, each of which may stop."""
-    reply = await _read_quickly(soak, streamed(200, n=2, stop=["q"], seed=soak.dice.getrandbits(31)), choices=2)
+    reply = await _read_quickly(soak, streamed_body(200, n=2, stop=["q"], seed=soak.dice.getrandbits(31)), choices=2)
 
     stopped = reply.finish_reasons.count("stop")
     assert reply.completion_tokens == sum(map(len, reply.texts)) + stopped
@@ -147,25 +147,25 @@ async def two_choices(soak: Round) -> None:
     soak.stopped += stopped
 
 
-async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> Reply:
+async def _read_quickly(soak: Round, body: dict[str, Any], choices: int = 1) -> BareReply:
     async with sent(soak.address, body) as stream:
         while not stream.complete:
             assert await stream.read(), stream.data[-500:]
             soak.pulse.beat()
     soak.full += 1
-    return parse(stream.data, choices)
+    return parse_stream(stream.data, choices)
 
 
 async def leave_at_once(soak: Round) -> None:
     """Disconnect before the first token."""
-    async with sent(soak.address, streamed(20_000)) as stream:
+    async with sent(soak.address, streamed_body(20_000)) as stream:
         soak.maybe_reset(stream)
 
 
 async def leave_midway(soak: Round) -> None:
     """Disconnect within the reply."""
     enough = soak.dice.randint(1, 20_000)
-    async with sent(soak.address, streamed(20_000, n=soak.dice.randint(1, 2))) as stream:
+    async with sent(soak.address, streamed_body(20_000, n=soak.dice.randint(1, 2))) as stream:
         while len(stream.data) < enough:
             assert await stream.read(4096), stream.data[-500:]
         soak.maybe_reset(stream)
@@ -181,19 +181,19 @@ async def hang_up_unstreamed(soak: Round) -> None:
 
 async def read_slowly(soak: Round) -> None:
     """Read little at a time, with a tiny buffer, until all fast readers are done; then read the rest."""
-    async with sent(soak.address, streamed(1000, request_id=BULKY_ID), TINY_BUFFER) as stream:
+    async with sent(soak.address, streamed_body(1000, request_id=BULKY_ID), TINY_BUFFER) as stream:
         while not stream.complete:
             assert await stream.read(soak.dice.randint(1000, 9000)), stream.data[-500:]
             await soak.pulse.wait()
             if soak.pulse.over:
                 stream.widen()
-    assert [len(text) for text in parse(stream.data, 1).texts] == [1000]
+    assert [len(text) for text in parse_stream(stream.data, 1).texts] == [1000]
     soak.full += 1
 
 
 async def never_read(soak: Round) -> None:
     """Read nothing until the server disconnects: the rest is not a full reply."""
-    async with sent(soak.address, streamed(30_000, request_id=BULKY_ID), TINY_BUFFER) as stream:
+    async with sent(soak.address, streamed_body(30_000, request_id=BULKY_ID), TINY_BUFFER) as stream:
         await soak.cut.wait()
         while await stream.read():
             pass

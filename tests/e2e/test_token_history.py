@@ -12,15 +12,16 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from tests.ports import free_port
 from tests.processes import Service, coordinator, simulated_service
-from tests.redis_server import free_port, redis_server
+from tests.redis_server import redis_server
 from tests.tokenizers import npm_tokenizer_directory
 
 NEXT = {"role": "user", "content": "Go on."}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
 
-def post(service: Service, path: str = "/v1/chat/completions", **body: Any) -> Any:
+def post_briefly(service: Service, path: str = "/v1/chat/completions", **body: Any) -> Any:
     """Post a body; return the JSON of the reply, which must succeed."""
     limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 12}
     response = httpx.post(f"{service.url}{path}", json={**limit, **body}, timeout=30)
@@ -28,7 +29,7 @@ def post(service: Service, path: str = "/v1/chat/completions", **body: Any) -> A
     return response.json()
 
 
-def refused(service: Service, **body: Any) -> dict[str, Any]:
+def refused_chat(service: Service, **body: Any) -> dict[str, Any]:
     """Post a chat; return the error of the reply, which must be a 400."""
     response = httpx.post(f"{service.url}/v1/chat/completions", json={"max_tokens": 4, **body}, timeout=30)
     assert response.status_code == 400, response.text
@@ -46,7 +47,7 @@ def test_a_chat_with_ids_continues_from_them(service: Service) -> None:
     messages = talk()
     before: list[int] = []
     for turn in range(3):
-        answer = post(service, messages=messages, return_token_ids=True, stop=["a", "e"] if turn else None)
+        answer = post_briefly(service, messages=messages, return_token_ids=True, stop=["a", "e"] if turn else None)
         assert answer["prompt_token_ids"][: len(before)] == before
         source = "stored" if turn else None
         assert answer["token_history"] == {"mode": "exact", "reused_tokens": len(before), "source": source}
@@ -78,9 +79,9 @@ def test_streams_are_stored_as_full_replies_are(service: Service, client: OpenAI
 
 def test_each_choice_can_be_continued(service: Service) -> None:
     """n > 1: the ids of the reply that the client continues are found."""
-    answer = post(service, messages=talk("Choose."), return_token_ids=True, n=3)
+    answer = post_briefly(service, messages=talk("Choose."), return_token_ids=True, n=3)
     for choice in answer["choices"]:
-        following = post(service, messages=[*talk("Choose."), choice["message"], NEXT], return_token_ids=True)
+        following = post_briefly(service, messages=[*talk("Choose."), choice["message"], NEXT], return_token_ids=True)
         ids = answer["prompt_token_ids"] + choice["token_ids"]
         assert following["prompt_token_ids"][: len(ids)] == ids
 
@@ -104,30 +105,32 @@ def test_plain_chats_equal_vllms(service: Service) -> None:
     """Without ids or a conversation id, or on request, nothing is stored or reported."""
     cases: list[dict[str, Any]] = [{}, {"token_history": "template", "return_token_ids": True}]
     for more in cases:
-        answer = post(service, messages=talk(f"Plain {more}."), **more)
+        answer = post_briefly(service, messages=talk(f"Plain {more}."), **more)
         messages = [*talk(f"Plain {more}."), answer["choices"][0]["message"], NEXT]
         assert "token_history" not in answer
-        assert post(service, messages=messages, token_history="exact")["token_history"]["reused_tokens"] == 0
+        assert post_briefly(service, messages=messages, token_history="exact")["token_history"]["reused_tokens"] == 0
 
 
 def test_uncertain_prompts_are_rendered_by_the_template(service: Service) -> None:
     """Truncated prompts and echoes are neither stored nor looked up."""
     cases: list[dict[str, Any]] = [{"truncate_prompt_tokens": 1000}, {"echo": True}, {"add_special_tokens": True}]
     for more in cases:
-        first = post(service, messages=talk(f"{more}"), token_history="exact", **more)
+        first = post_briefly(service, messages=talk(f"{more}"), token_history="exact", **more)
         following = [*talk(f"{more}"), first["choices"][0]["message"], NEXT]
         assert first["token_history"] == {"mode": "exact", "reused_tokens": 0, "source": None}
-        assert post(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0
+        assert post_briefly(service, messages=following, token_history="exact")["token_history"]["reused_tokens"] == 0
 
 
 def test_prefixes_that_clients_require(service: Service) -> None:
     """The prompt starts with them, on /tokenize too; a request for which that is impossible is rejected by name."""
-    first = post(service, messages=talk("Required."), return_token_ids=True, token_history="template")
+    first = post_briefly(service, messages=talk("Required."), return_token_ids=True, token_history="template")
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
     messages = [*talk("Required."), first["choices"][0]["message"], NEXT]
 
-    answer = post(service, messages=messages, required_prefix_token_ids=ids, logprobs=True, return_token_ids=True)
-    tokenized = post(service, "/tokenize", messages=messages, required_prefix_token_ids=ids)
+    answer = post_briefly(
+        service, messages=messages, required_prefix_token_ids=ids, logprobs=True, return_token_ids=True
+    )
+    tokenized = post_briefly(service, "/tokenize", messages=messages, required_prefix_token_ids=ids)
 
     assert answer["prompt_token_ids"][: len(ids)] == ids
     assert answer["prompt_token_ids"] == tokenized["tokens"]
@@ -137,13 +140,13 @@ def test_prefixes_that_clients_require(service: Service) -> None:
     assert message["generation_token_ids"] == choice["token_ids"]
     assert message["generation_log_probs"] == [entry["logprob"] for entry in choice["logprobs"]["content"]]
     for wrong in ({"messages": talk(), "required_prefix_token_ids": [7]}, {"token_history": "template"}):
-        error = refused(service, **{"messages": messages, "required_prefix_token_ids": ids, **wrong})
+        error = refused_chat(service, **{"messages": messages, "required_prefix_token_ids": ids, **wrong})
         assert error["param"] == "required_prefix_token_ids"
 
 
 def test_ids_on_messages(service: Service) -> None:
     """The prompt starts with the last reply's ids, and the next reply has its own; invalid ones are named."""
-    first = post(service, messages=talk("Carry."), return_token_ids=True, token_history="template")
+    first = post_briefly(service, messages=talk("Carry."), return_token_ids=True, token_history="template")
     carried = {
         **first["choices"][0]["message"],
         "prompt_token_ids": first["prompt_token_ids"],
@@ -151,7 +154,7 @@ def test_ids_on_messages(service: Service) -> None:
         "generation_log_probs": [0.0],
     }
 
-    answer = post(service, messages=[*talk("Carry."), carried, NEXT])
+    answer = post_briefly(service, messages=[*talk("Carry."), carried, NEXT])
 
     message = answer["choices"][0]["message"]
     ids = carried["prompt_token_ids"] + carried["generation_token_ids"]
@@ -160,20 +163,20 @@ def test_ids_on_messages(service: Service) -> None:
     assert "generation_log_probs" not in message
     assert answer["token_history"]["source"] == "message"
     for ids in ("text", [1, "2"], [True]):
-        error = refused(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, NEXT])
+        error = refused_chat(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, NEXT])
         assert "messages[1].prompt_token_ids" in error["message"]
 
 
 def test_tokenize_uses_stored_replies(service: Service) -> None:
     """With token_history exact it returns the next chat's prompt; by default the template's."""
-    first = post(service, messages=talk("Tokenize."), return_token_ids=True)
+    first = post_briefly(service, messages=talk("Tokenize."), return_token_ids=True)
     messages = [*talk("Tokenize."), first["choices"][0]["message"], NEXT]
     ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"]
 
-    exact = post(service, "/tokenize", messages=messages, token_history="exact")["tokens"]
+    exact = post_briefly(service, "/tokenize", messages=messages, token_history="exact")["tokens"]
 
     assert exact[: len(ids)] == ids
-    assert post(service, messages=messages, return_token_ids=True)["prompt_token_ids"] == exact
+    assert post_briefly(service, messages=messages, return_token_ids=True)["prompt_token_ids"] == exact
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -185,9 +188,9 @@ def test_parsed_replies_are_continued_by_their_ids(scripted: Service, model: str
     before: list[int] = []
     for turn in range(3):
         if stream:
-            prompt, ids, message = streamed(scripted, {**body, "messages": messages})
+            prompt, ids, message = streamed_chat(scripted, {**body, "messages": messages})
         else:
-            answer = post(scripted, messages=messages, **body)
+            answer = post_briefly(scripted, messages=messages, **body)
             choice = answer["choices"][0]
             prompt, ids, message = answer["prompt_token_ids"], choice["token_ids"], choice["message"]
         assert prompt[: len(before)] == before, turn
@@ -200,7 +203,7 @@ def test_parsed_replies_are_continued_by_their_ids(scripted: Service, model: str
         messages += [message, *(results or [NEXT])]
 
 
-def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[int], dict[str, Any]]:
+def streamed_chat(service: Service, body: dict[str, Any]) -> tuple[list[int], list[int], dict[str, Any]]:
     """Stream a chat; return the ids of prompt and completion, and the assembled message."""
     with OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as client:
         known = {name: body[name] for name in ("model", "messages", "tools", "max_tokens")}
@@ -226,12 +229,12 @@ def streamed(service: Service, body: dict[str, Any]) -> tuple[list[int], list[in
 def test_other_routes_continue_replies_too(service: Service) -> None:
     """A reply of /v1/responses is found by any chat of the conversation, and by the next response."""
     body: dict[str, Any] = {"input": "Hello.", "token_history": "exact"}
-    first = post(service, "/v1/responses", **body)
+    first = post_briefly(service, "/v1/responses", **body)
     text = first["output"][0]["content"][0]["text"]
     turns = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": text}, NEXT]
 
-    following = post(service, "/v1/responses", **{**body, "input": turns})
-    chat = post(service, messages=turns, token_history="exact")
+    following = post_briefly(service, "/v1/responses", **{**body, "input": turns})
+    chat = post_briefly(service, messages=turns, token_history="exact")
 
     assert chat["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
     assert following["usage"]["input_tokens"] == chat["usage"]["prompt_tokens"]
@@ -241,21 +244,21 @@ def test_the_server_has_defaults(folder: Path) -> None:
     """--token-history exact stores all chats; a small --history-mb evicts the oldest."""
     options = ["--token-history", "exact", "--history-mb", "0.01"]
     with simulated_service(folder, "--sim-step-ms", "1", coordinator_options=options) as service:
-        first = post(service, messages=talk())
+        first = post_briefly(service, messages=talk())
         messages = [*talk(), first["choices"][0]["message"], NEXT]
-        assert post(service, messages=messages)["token_history"]["source"] == "stored"
+        assert post_briefly(service, messages=messages)["token_history"]["source"] == "stored"
         for number in range(20):
-            post(service, messages=talk(f"Number {number}."))
-        assert post(service, messages=messages)["token_history"]["source"] is None
+            post_briefly(service, messages=talk(f"Number {number}."))
+        assert post_briefly(service, messages=messages)["token_history"]["source"] is None
 
 
 def test_reasoning_that_is_hidden_is_in_the_ids(scripted: Service) -> None:
     """The client did not get it, and its next prompt has it."""
     body: dict[str, Any] = {"model": "thinks", "include_reasoning": False, "token_history": "exact", "max_tokens": 100}
-    first = post(scripted, messages=talk("Hide."), **body)
+    first = post_briefly(scripted, messages=talk("Hide."), **body)
     message = first["choices"][0]["message"]
     assert message["reasoning"] is None
-    following = post(scripted, messages=[*talk("Hide."), message, NEXT], **body)
+    following = post_briefly(scripted, messages=[*talk("Hide."), message, NEXT], **body)
     assert following["token_history"]["reused_tokens"] == first["usage"]["total_tokens"]
 
 
@@ -277,7 +280,7 @@ def test_no_conversation_drifts_over_http(folder: Path, name: str) -> None:
                     "max_tokens": 30,
                     "token_history": mode,
                 }
-                answer = post(service, messages=messages, return_token_ids=True, **body)
+                answer = post_briefly(service, messages=messages, return_token_ids=True, **body)
                 drifted[mode] += answer["prompt_token_ids"][: len(ids)] != ids
                 ids = answer["prompt_token_ids"] + answer["choices"][0]["token_ids"]
                 messages += [answer["choices"][0]["message"], NEXT]

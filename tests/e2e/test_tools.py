@@ -72,7 +72,7 @@ def choice_of(service: Service, model: str, **fields: Any) -> dict[str, Any]:
     return choice
 
 
-def stream(service: Service, model: str, **fields: Any) -> Assembled:
+def assembled_stream(service: Service, model: str, **fields: Any) -> Assembled:
     """Return an assembled streamed response."""
     options = {"stream": True, "stream_options": {"include_usage": True}}
     response = httpx.post(service.url + CHAT, json=body(model, **fields, **options), timeout=30)
@@ -100,7 +100,7 @@ def test_the_client_gets_a_tool_call(scripted_client: OpenAI) -> None:
 @pytest.mark.parametrize("model", REPLIES)
 def test_streams_equal_full_responses(scripted: Service, model: str) -> None:
     """Content, reasoning, calls, ids, log-probabilities and finish reason."""
-    full, streamed = choice_of(scripted, model), stream(scripted, model)
+    full, streamed = choice_of(scripted, model), assembled_stream(scripted, model)
 
     message = full["message"]
     calls = [call["function"] for call in message.get("tool_calls") or []]
@@ -114,7 +114,7 @@ def test_streams_equal_full_responses(scripted: Service, model: str) -> None:
 
 def test_two_calls_come_in_order(scripted: Service) -> None:
     """Each call has its own index and id."""
-    streamed = stream(scripted, "calls-twice")
+    streamed = assembled_stream(scripted, "calls-twice")
 
     assert [name for name, _ in streamed.functions] == ["get_weather", "get_time"]
     assert list(streamed.calls) == [0, 1]
@@ -123,7 +123,7 @@ def test_two_calls_come_in_order(scripted: Service) -> None:
 
 def test_reasoning_is_counted(scripted: Service) -> None:
     """Usage has the number of reasoning tokens."""
-    streamed = stream(scripted, "thinks")
+    streamed = assembled_stream(scripted, "thinks")
 
     details = streamed.usage["completion_tokens_details"]
     assert 0 < details["reasoning_tokens"] < streamed.usage["completion_tokens"]
@@ -136,7 +136,7 @@ def test_hidden_reasoning_stays_hidden(scripted: Service) -> None:
     """Neither its text nor its tokens are returned."""
     for shown in (
         choice_of(scripted, "thinks", include_reasoning=False),
-        stream(scripted, "thinks", include_reasoning=False),
+        assembled_stream(scripted, "thinks", include_reasoning=False),
     ):
         assert "Two and two" not in str(vars(shown) if isinstance(shown, Assembled) else shown)
     full = choice_of(scripted, "thinks", include_reasoning=False)
@@ -176,7 +176,7 @@ def test_a_truncated_call_equals_vllms(scripted: Service, limit: int) -> None:
     """Streamed up to the limit, and text in full responses; no traceback is logged."""
     options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
     full = choice_of(scripted, "only-calls", **options)
-    streamed = stream(scripted, "only-calls", **options)
+    streamed = assembled_stream(scripted, "only-calls", **options)
 
     assert (full["finish_reason"], streamed.finish_reason) == ("length", "length")
     assert full["message"]["content"].strip().startswith('<tool_call>\n{"name": "get_weather"')

@@ -36,7 +36,7 @@ class Layout:
     """The processes' time of day can be set."""
 
 
-class Cluster:
+class FaultyCluster:
     """Some identical workers, and a coordinator in front of them."""
 
     def __init__(self, folder: Path, layout: Layout, proxies: Sequence[Proxy] = ()) -> None:
@@ -123,13 +123,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path, layout: Layout) -> AsyncIterator[Cluster]:
+async def running_cluster(folder: Path, layout: Layout) -> AsyncIterator[FaultyCluster]:
     """Run workers and a coordinator."""
     async with contextlib.AsyncExitStack() as stack:
         numbers = range(layout.workers)
         sockets = [f"unix:{folder}/{number}.sock" for number in numbers if layout.proxied]
         proxies = [await stack.enter_async_context(Proxy(address)) for address in sockets]
-        cluster = Cluster(folder, layout, proxies)
+        cluster = FaultyCluster(folder, layout, proxies)
         stack.callback(cluster.stop)
         if layout.secured:
             cluster.certify()

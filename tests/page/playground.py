@@ -6,7 +6,7 @@ IDLE = "!document.querySelector('#chat-send').disabled"
 """True when no reply is being streamed."""
 
 
-def send(page: Page, text: str, max_tokens: int, stop: str = "", tokens: bool = False) -> None:
+def send_message(page: Page, text: str, max_tokens: int, stop: str = "", tokens: bool = False) -> None:
     """Send a message, with the keyboard."""
     page.evaluate("void (location.hash = '#playground')")
     page.wait_for("!document.querySelector('#playground-view').hidden")

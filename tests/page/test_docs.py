@@ -37,7 +37,7 @@ def shown(tmp_path: Path, service: Service) -> Iterator[Page]:
         assert hosts == {urlsplit(service.url).netloc}
 
 
-def send(page: Page, **fields: object) -> None:
+def send_example(page: Page, **fields: object) -> None:
     """Add fields to the example and send it."""
     area = f"{CHAT}.querySelector('textarea')"
     page.evaluate(f"{area}.value = JSON.stringify(Object.assign(JSON.parse({area}.value), {_js(fields)}))")
@@ -60,15 +60,15 @@ def test_it_shows_the_fields_and_responses_of_a_route(shown: Page) -> None:
 
 def test_a_request_is_tried_with_a_key(shown: Page) -> None:
     """Without a key the server's error is shown; with one the response, streamed or not."""
-    send(shown)
+    send_example(shown)
     shown.wait_for(f"{STATUS}.startsWith('401')")
     assert "API key" in shown.evaluate(ANSWER)
 
     shown.fill("#api-key", "sesame")
     shown.evaluate("document.querySelector('#api-key').dispatchEvent(new Event('input'))")
-    send(shown, max_tokens=3)
+    send_example(shown, max_tokens=3)
     shown.wait_for(f"{STATUS}.startsWith('200')")
     shown.wait_for(f"{ANSWER}.includes('chat.completion')")
 
-    send(shown, stream=True)
+    send_example(shown, stream=True)
     shown.wait_for(f"{ANSWER}.includes('[DONE]')")

@@ -13,7 +13,7 @@ import pytest
 from tests.page.axe import violations
 from tests.page.browser import Page
 from tests.page.conftest import shown
-from tests.page.playground import send, wait_replies
+from tests.page.playground import send_message, wait_replies
 from tests.page.scene import busy_service
 from tests.processes import Service
 
@@ -50,7 +50,7 @@ def pictures(tmp_path: Path) -> Path:
     return Path(PICTURES) if PICTURES else tmp_path
 
 
-def check(page: Page) -> None:
+def check_accessibility(page: Page) -> None:
     """Check the rules of accessibility at both widths, and that nothing needs more than the width of a phone."""
     for size in (PHONE, DESKTOP):
         page.resize(*size)
@@ -72,7 +72,7 @@ def test_the_status_view(page: Page, busy: tuple[Service, int], scheme: str, pic
         page.wait_for(f"{DRAWN} && document.querySelectorAll('#processes tbody tr').length === 2")
         page.wait_for("document.querySelector('#state').textContent.includes('2 of 3')")
         page.wait_for("document.querySelector('#rate').textContent !== '–'")
-        check(page)
+        check_accessibility(page)
         end = page.evaluate("Math.ceil(document.querySelector('#workers').getBoundingClientRect().bottom + scrollY)")
         take(page, pictures / f"status-{scheme}.webp", (DESKTOP[0], end + 16))
 
@@ -82,9 +82,9 @@ def test_the_playground(page: Page, busy: tuple[Service, int], scheme: str, pict
     with shown(page, f"{busy[0].url}/#playground"):
         page.click("#chat-clear")
         for count, text in enumerate(("Who are you?", "And in detail?"), 1):
-            send(page, text, max_tokens=busy[1] - 1, tokens=count == 2)
+            send_message(page, text, max_tokens=busy[1] - 1, tokens=count == 2)
             wait_replies(page, count)
-        check(page)
+        check_accessibility(page)
         take(page, pictures / f"playground-{scheme}.webp", (1120, 980))
 
 
@@ -94,7 +94,7 @@ def test_the_api_page(page: Page, busy: tuple[Service, int], scheme: str) -> Non
     page.wait_for("document.querySelectorAll('.operation').length > 20")
     page.evaluate("document.querySelector('.operation').open = true")
     page.wait_for("document.querySelector('.operation form')")
-    check(page)
+    check_accessibility(page)
 
 
 def test_everything_is_reached_by_the_keyboard(page: Page, busy: tuple[Service, int]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.page.browser import Page
 from tests.page.conftest import shown
-from tests.page.playground import IDLE, notes, send, wait_replies
+from tests.page.playground import IDLE, notes, send_message, wait_replies
 from tests.processes import Service, simulated_service
 
 LOG = "document.querySelector('#chat-log').innerText"
@@ -30,7 +30,7 @@ def playground(page: Page, service: Service) -> Iterator[Page]:
 
 def test_a_reply_is_streamed_and_stopped(playground: Page, service: Service) -> None:
     """It grows; stopping aborts it on the worker, and what arrived stays in the conversation."""
-    send(playground, "Go on", max_tokens=20_000)
+    send_message(playground, "Go on", max_tokens=20_000)
     playground.wait_for("document.querySelector('.assistant .reply-text').textContent.length > 20")
 
     playground.click("#chat-cancel")
@@ -43,7 +43,7 @@ def test_a_reply_is_streamed_and_stopped(playground: Page, service: Service) -> 
 
 def test_a_reply_shows_its_tokens(playground: Page, service: Service) -> None:
     """Each with its id and log-probability, its worker, and the finish reason."""
-    send(playground, "Hello", max_tokens=12, tokens=True)
+    send_message(playground, "Hello", max_tokens=12, tokens=True)
     wait_replies(playground, 1)
 
     tokens = playground.evaluate(
@@ -63,7 +63,7 @@ def test_a_reply_shows_its_tokens(playground: Page, service: Service) -> None:
 
 def test_tokens_are_requested_only_on_demand(playground: Page) -> None:
     """Without the box there are none."""
-    send(playground, "Hello", max_tokens=5)
+    send_message(playground, "Hello", max_tokens=5)
     wait_replies(playground, 1)
 
     assert playground.evaluate("document.querySelector('.tokens')") is None
@@ -71,7 +71,7 @@ def test_tokens_are_requested_only_on_demand(playground: Page) -> None:
 
 def test_a_conversation_continues_until_it_is_cleared(playground: Page, service: Service) -> None:
     """Later requests have the earlier turns, also after a reload; a stop string ends a reply."""
-    send(playground, "One", max_tokens=30, tokens=True)
+    send_message(playground, "One", max_tokens=30, tokens=True)
     wait_replies(playground, 1)
     first = playground.evaluate("document.querySelector('.assistant .reply-text').textContent")
     log = playground.evaluate(LOG)
@@ -82,7 +82,7 @@ def test_a_conversation_continues_until_it_is_cleared(playground: Page, service:
     playground.evaluate("document.querySelector('.assistant details').open = true")
     assert playground.evaluate(LOG) == log
 
-    send(playground, "One", max_tokens=30, stop=first[:1])
+    send_message(playground, "One", max_tokens=30, stop=first[:1])
     wait_replies(playground, 2)
     before = [int(note.split(" prompt tokens")[0].split()[-1]) for note in notes(playground)]
     assert before[1] > before[0] + 30
@@ -94,9 +94,9 @@ def test_a_conversation_continues_until_it_is_cleared(playground: Page, service:
 
 def test_errors_are_the_servers_messages(playground: Page) -> None:
     """The next request works."""
-    send(playground, "Hello", max_tokens=3, stop="x" * 5000)
+    send_message(playground, "Hello", max_tokens=3, stop="x" * 5000)
     playground.wait_for("document.querySelector('#chat-note').textContent.includes('4096')")
     playground.problems.clear()  # the browser itself names every 400
 
-    send(playground, "Hello", max_tokens=3)
+    send_message(playground, "Hello", max_tokens=3)
     wait_replies(playground, 1)

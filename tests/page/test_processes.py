@@ -112,7 +112,7 @@ def test_the_charts_are_of_the_coordinator_that_responds(page: Page, service: Se
     assert found["tokens"] == [None, 2]
 
 
-def snapshot(process: str, seconds: float, tokens: int, **worker: Any) -> dict[str, Any]:
+def process_snapshot(process: str, seconds: float, tokens: int, **worker: Any) -> dict[str, Any]:
     """Return the snapshot of a process with one worker."""
     load = {"max_num_seqs": 8, "running": 5, "waiting": 0, "kv_cache_usage": 0.5, "open_slots": 2, "model": "m"}
     state = {"session": "ready", "routable": True, "reason": None, **load, **worker}
@@ -124,8 +124,8 @@ def snapshot(process: str, seconds: float, tokens: int, **worker: Any) -> dict[s
 def test_a_worker_is_merged_of_all_processes(page: Page, service: Service) -> None:
     """Slots, tokens and queues are added, the reported load is not; a process that cannot reach it is counted."""
     lost = {"session": "connecting", "routable": False, "reason": "gone", "running": None, "waiting": None}
-    before = [snapshot("one", 10.0, 100), snapshot("other", 20.0, 700)]
-    after = [snapshot("one", 12.0, 120), snapshot("other", 21.0, 730, **lost)]
+    before = [process_snapshot("one", 10.0, 100), process_snapshot("other", 20.0, 700)]
+    after = [process_snapshot("one", 12.0, 120), process_snapshot("other", 21.0, 730, **lost)]
     with shown(page, service.url):
         fleet = page.evaluate(
             f"""import('/page/fleet.js').then(({{ merge }}) => {{

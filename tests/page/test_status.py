@@ -8,7 +8,7 @@ import pytest
 
 from tests.page.browser import Page
 from tests.page.conftest import shown
-from tests.page.playground import IDLE, send, wait_replies
+from tests.page.playground import IDLE, send_message, wait_replies
 from tests.processes import Service, simulated_service
 
 NAME = "<img src=x onerror=alert(1)>"
@@ -31,7 +31,7 @@ def status(page: Page, service: Service) -> Iterator[Page]:
         yield page
 
 
-def addresses(page: Page) -> list[str]:
+def worker_addresses(page: Page) -> list[str]:
     """Return the addresses of the workers in the order of the table."""
     found: list[str] = page.evaluate("[...document.querySelectorAll('#workers tbody tr')].map(row => row.dataset.key)")
     return found
@@ -59,7 +59,7 @@ def test_it_shows_the_fleet(status: Page, service: Service) -> None:
 
 def test_it_is_live(status: Page) -> None:
     """During a reply the figures change."""
-    send(status, "Go on", max_tokens=20_000)
+    send_message(status, "Go on", max_tokens=20_000)
     status.wait_for("Number(document.querySelector('#rate').textContent) > 0")
     status.wait_for("document.querySelector('#running').textContent === '1'")
 
@@ -71,11 +71,11 @@ def test_it_is_live(status: Page) -> None:
 
 def test_workers_are_sorted_with_mouse_and_keyboard(status: Page, service: Service) -> None:
     """By address at first; a second press reverses the order."""
-    assert addresses(status) == sorted(service.addresses)
+    assert worker_addresses(status) == sorted(service.addresses)
     assert sorted_by(status) == [["address", "ascending"]]
 
     status.click("#workers th:nth-child(1) button")
-    assert addresses(status) == sorted(service.addresses, reverse=True)
+    assert worker_addresses(status) == sorted(service.addresses, reverse=True)
     assert sorted_by(status) == [["address", "descending"]]
 
     status.type_key("Tab")
@@ -149,7 +149,7 @@ def test_a_key_is_requested_and_kept_in_the_tab(page: Page, tmp_path: Path) -> N
             if key == "wrong":
                 page.wait_for("document.querySelector('#key-error').textContent")
         page.wait_for("document.querySelector('#key-form').hidden && document.querySelector('#workers tbody tr')")
-        send(page, "Hello", max_tokens=3)
+        send_message(page, "Hello", max_tokens=3)
         wait_replies(page, 1)
 
         assert page.evaluate("Object.keys(sessionStorage).sort()") == ["tokenwire-conversation", "tokenwire-key"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cache import CACHE, kept
 from tests.lazily import Lazily
-from tests.tiny_model.replies import REPLIES, Reply
+from tests.tiny_model.replies import REPLIES, LearnedReply
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.process.shared_options import default_cache_dir
@@ -61,7 +61,7 @@ def _texts(embedded: Path) -> Iterator[tuple[list[int], list[int], float]]:
         yield tokenizer.encode(_prompt(template, reply)), tokenizer.encode(reply.text), reply.logit
 
 
-def _prompt(template: ChatTemplate, reply: Reply) -> str:
+def _prompt(template: ChatTemplate, reply: LearnedReply) -> str:
     if isinstance(reply.prompt, str):
         return reply.prompt
     begun = reply.prompt[-1]["role"] == "assistant"

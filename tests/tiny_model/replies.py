@@ -9,7 +9,7 @@ END = "<|im_end|>"
 
 
 @dataclass(frozen=True)
-class Reply:
+class LearnedReply:
     """A reply, and the strength of its logits."""
 
     prompt: str | list[dict[str, str]]
@@ -30,15 +30,17 @@ _BARE = f"<|im_start|>user\n{SUM}<|im_end|>\n<|im_start|>assistant\n"
 """Without the system prompt of the template."""
 
 REPLIES = (
-    Reply(_chat(SUM), f"The answer to 2 + 2 is 4.{END}"),
-    Reply(_BARE, f"The answer to 2 + 2 is 4.{END}"),
-    Reply(_chat(SUM), "The answer to 2 + 2 is 4.\n\nThe sum of two numbers", _SECOND),
-    Reply(_chat(SUM), f"Four.{END}", _SECOND),
-    Reply(_chat(SUM, _BEGUN), f" is 4.{END}"),
-    Reply(_chat(COLORS), f"1. Red\n2. Blue\n3. Green{END}"),
-    Reply(_chat(STORY), "Once upon a time, there was a little fish named Finn, who lived in the sea with his family."),
-    Reply(_chat(PARTY), "🎉🎊🥳🎉🎊🥳"),
-    Reply(TURNS, f"I am a small model.{END}"),
-    Reply(FRANCE, " Paris.\n\nThe answer is: 2018-01"),
-    Reply(FRANCE, " Paris, the city of light.", _SECOND),
+    LearnedReply(_chat(SUM), f"The answer to 2 + 2 is 4.{END}"),
+    LearnedReply(_BARE, f"The answer to 2 + 2 is 4.{END}"),
+    LearnedReply(_chat(SUM), "The answer to 2 + 2 is 4.\n\nThe sum of two numbers", _SECOND),
+    LearnedReply(_chat(SUM), f"Four.{END}", _SECOND),
+    LearnedReply(_chat(SUM, _BEGUN), f" is 4.{END}"),
+    LearnedReply(_chat(COLORS), f"1. Red\n2. Blue\n3. Green{END}"),
+    LearnedReply(
+        _chat(STORY), "Once upon a time, there was a little fish named Finn, who lived in the sea with his family."
+    ),
+    LearnedReply(_chat(PARTY), "🎉🎊🥳🎉🎊🥳"),
+    LearnedReply(TURNS, f"I am a small model.{END}"),
+    LearnedReply(FRANCE, " Paris.\n\nThe answer is: 2018-01"),
+    LearnedReply(FRANCE, " Paris, the city of light.", _SECOND),
 )

@@ -83,7 +83,7 @@ class ScriptedGeneration:
         return self.handle
 
 
-def two_choices(reply: Any) -> None:
+def generate_two_choices(reply: Any) -> None:
     """Generate three tokens in two choices of one prompt."""
     for index, ids in enumerate(([7, 8], [9])):
         reply.prefilled(index, Prefill(1))
@@ -117,7 +117,7 @@ async def test_a_collected_reply_completes_its_record() -> None:
     charged: list[int] = []
     connection = RecordedConnection()
     context = RequestContext(connection, caller=Caller(charge=charged.append))
-    generation = ScriptedGeneration(two_choices)
+    generation = ScriptedGeneration(generate_two_choices)
 
     first, second = await collected(generation, context)
 
@@ -147,7 +147,7 @@ async def test_a_failed_reply_is_raised_and_recorded() -> None:
 
 async def test_the_clients_timeout_is_passed_on() -> None:
     """In seconds; without one the server's applies."""
-    generation, context = ScriptedGeneration(two_choices), RequestContext(RecordedConnection())
+    generation, context = ScriptedGeneration(generate_two_choices), RequestContext(RecordedConnection())
     await collected(generation, context)
     assert generation.timeout_s is None
 
@@ -159,7 +159,7 @@ async def test_the_clients_timeout_is_passed_on() -> None:
 async def test_a_stream_starts_with_its_first_token() -> None:
     """Then come all events, and the end."""
     connection = RecordedConnection()
-    start, end = await streamed_messages(ScriptedGeneration(two_choices), connection)
+    start, end = await streamed_messages(ScriptedGeneration(generate_two_choices), connection)
 
     assert (start["type"], start["status"]) == ("http.response.start", 200)
     assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")

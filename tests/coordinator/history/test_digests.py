@@ -16,7 +16,7 @@ def key(message: dict[str, Any], form: Any = "string", scope: bytes = SCOPE) -> 
     return Transcript(scope, messages, form).key(1)
 
 
-def call(**function: Any) -> dict[str, Any]:
+def message_with_call(**function: Any) -> dict[str, Any]:
     """Return a message with a call that differs from CALL."""
     return {"content": None, "tool_calls": [{**CALL, "function": {**CALL["function"], **function}}]}  # type: ignore[dict-item]
 
@@ -32,11 +32,11 @@ def call(**function: Any) -> dict[str, Any]:
         ({"content": "a"}, {"content": "a", "prompt_token_ids": [1], "generation_token_ids": [2]}),
         ({"content": "a"}, {"content": "a", "reasoning": ""}),
         ({"content": "a", "reasoning": "r"}, {"content": "a", "reasoning_content": "r"}),
-        (call(), {"tool_calls": [{**CALL, "id": "2", "index": 0}]}),
-        (call(), call(arguments='{"b":[2],"a":1}')),
-        (call(), call(arguments={"b": [2], "a": 1}, parsed_arguments=None)),
-        (call(arguments=""), call(arguments="{}")),
-        (call(arguments='{"a": 1, "b": [2]}'), call(arguments='{"a": 1.0, "b": [2.0]}')),
+        (message_with_call(), {"tool_calls": [{**CALL, "id": "2", "index": 0}]}),
+        (message_with_call(), message_with_call(arguments='{"b":[2],"a":1}')),
+        (message_with_call(), message_with_call(arguments={"b": [2], "a": 1}, parsed_arguments=None)),
+        (message_with_call(arguments=""), message_with_call(arguments="{}")),
+        (message_with_call(arguments='{"a": 1, "b": [2]}'), message_with_call(arguments='{"a": 1.0, "b": [2.0]}')),
     ],
 )
 def test_equivalent_messages_have_the_same_key(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -52,12 +52,12 @@ def test_equivalent_messages_have_the_same_key(one: dict[str, Any], other: dict[
         ({"content": "a"}, {"content": "a", "name": "n"}),
         ({"content": "a"}, {"content": "a", "reasoning": "r"}),
         ({"content": "a", "reasoning": "r"}, {"content": "a", "reasoning": "R"}),
-        (call(), call(name="g")),
-        (call(), call(arguments='{"a": 1.5, "b": [2]}')),
-        (call(), call(arguments='{"a": 1, "b": [2')),
-        (call(arguments='{"a'), call(arguments='{"b')),
-        (call(), {"tool_calls": [CALL, CALL]}),
-        (call(), {**call(), "content": "a"}),
+        (message_with_call(), message_with_call(name="g")),
+        (message_with_call(), message_with_call(arguments='{"a": 1.5, "b": [2]}')),
+        (message_with_call(), message_with_call(arguments='{"a": 1, "b": [2')),
+        (message_with_call(arguments='{"a'), message_with_call(arguments='{"b')),
+        (message_with_call(), {"tool_calls": [CALL, CALL]}),
+        (message_with_call(), {**message_with_call(), "content": "a"}),
     ],
 )
 def test_edited_messages_have_another_key(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ TURNS = 4
 
 
 @dataclass(frozen=True)
-class Case:
+class DriftCase:
     """A model, and how its replies end."""
 
     tokenizer: str
@@ -33,25 +33,25 @@ class Case:
 
 
 CASES = [
-    Case("qwen2_5", "<|im_end|>"),
-    Case("qwen3", "<|im_end|>", thinks=True),
-    Case("llama3_1", "<|eot_id|>", call_eos="<|end_of_text|>"),
-    Case("mistral_nemo", "</s>", tools=False),
-    Case("deepseek_v3", "<｜end▁of▁sentence｜>", tools=False),
-    Case("gemma3", "<end_of_turn>", tools=False),
+    DriftCase("qwen2_5", "<|im_end|>"),
+    DriftCase("qwen3", "<|im_end|>", thinks=True),
+    DriftCase("llama3_1", "<|eot_id|>", call_eos="<|end_of_text|>"),
+    DriftCase("mistral_nemo", "</s>", tools=False),
+    DriftCase("deepseek_v3", "<｜end▁of▁sentence｜>", tools=False),
+    DriftCase("gemma3", "<end_of_turn>", tools=False),
 ]
 
 
 SMALL = {
-    "default system prompt": (CHATML, Case("", "<|im_end|>")),
-    "drops reasoning": (THINKING, Case("", "<|im_end|>", tools=False, thinks=True)),
-    "ends with the next mark": (MARKER, Case("", "<|user|>", call_eos="<|observation|>", closes=False)),
+    "default system prompt": (CHATML, DriftCase("", "<|im_end|>")),
+    "drops reasoning": (THINKING, DriftCase("", "<|im_end|>", tools=False, thinks=True)),
+    "ends with the next mark": (MARKER, DriftCase("", "<|user|>", call_eos="<|observation|>", closes=False)),
 }
 
 
 @pytest.mark.npm
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tokenizer)
-async def test_no_conversation_drifts(case: Case) -> None:
+async def test_no_conversation_drifts(case: DriftCase) -> None:
     """Each prompt is exactly the last prompt and completion, followed by the template's text after them."""
     model = model_of(tokenizer_in(npm_tokenizer_directory(case.tokenizer)))
 
@@ -65,7 +65,7 @@ async def test_no_conversation_drifts_with_small_models(name: str) -> None:
     await drift_of_templates(small_model(template, case.eos), case)
 
 
-async def drift_of_templates(model: ServedModel, case: Case) -> float:
+async def drift_of_templates(model: ServedModel, case: DriftCase) -> float:
     """Hold conversations and check every prompt; return the share that would have drifted with the template alone."""
     drifted = []
     for seed in range(CONVERSATIONS):
@@ -79,12 +79,12 @@ async def drift_of_templates(model: ServedModel, case: Case) -> float:
             before, prompt = dialogue.ids, await dialogue.prepare(message)
             if before:
                 drifted.append(not await follows(prompt, before, dialogue, case))
-            message = reply(case, babble, dialogue, prompt, tools)
+            message = reply_in_some_way(case, babble, dialogue, prompt, tools)
     assert len(drifted) == CONVERSATIONS * (TURNS - 1)
     return sum(drifted) / len(drifted)
 
 
-async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: Case) -> bool:
+async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue, case: DriftCase) -> bool:
     """Check a prompt that continues ids; return whether the template's own prompt would have continued them too."""
     assert prompt.history is not None
     assert prompt.history.source == "stored"
@@ -98,7 +98,9 @@ async def follows(prompt: PreparedPrompt, before: list[int], dialogue: Dialogue,
     return rendered[: len(before)] == before
 
 
-def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool) -> Message:
+def reply_in_some_way(
+    case: DriftCase, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt, tools: bool
+) -> Message:
     """Reply in one of the ways of models; return the next message."""
     model, ids = dialogue.model, babble.ids(12)
     shown: Message = {"content": model.tokenizer.decode(ids)}
@@ -109,7 +111,7 @@ def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt
     calls = tools and babble.chance(0.5)
     if calls:
         arguments = {"city": babble.text(3), "n": 1.5}
-        shown = {**shown, "content": None, "tool_calls": [tool_call("call00001", "weather", arguments)]}
+        shown = {**shown, "content": None, "tool_calls": [replied_call("call00001", "weather", arguments)]}
         following = {"role": "tool", "tool_call_id": "call00001", "content": babble.text(5)}
     ending: Ending = "token" if calls and case.call_eos else babble.choice(["token", "token", "cut", "stop"])
     if ending == "token":
@@ -120,6 +122,6 @@ def reply(case: Case, babble: Babble, dialogue: Dialogue, prompt: PreparedPrompt
     return following
 
 
-def tool_call(call_id: str, name: str, arguments: Message) -> Message:
+def replied_call(call_id: str, name: str, arguments: Message) -> Message:
     """Return a tool call of a reply."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 
-from tests.redis_server import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_server import redis_server
 from tokenwire.coordinator.history.open_store import SharedStore, open_store
 from tokenwire.coordinator.history.redis_store import RedisStore
 from tokenwire.coordinator.history.settings import HistorySettings

@@ -22,7 +22,7 @@ class Letters:
         return (before, len(before) + 1, "x") if found else (text, len(token_ids), None)
 
 
-class Recorder:
+class RecordedReply:
     """A reply that records its calls."""
 
     def __init__(self) -> None:
@@ -74,24 +74,24 @@ def scored(token_id: int) -> ScoredToken:
     return ScoredToken(token_id, chr(97 + token_id), -1.0, 1)
 
 
-def rows(*token_ids: int) -> pb.LogprobRows:
+def rows_of_ids(*token_ids: int) -> pb.LogprobRows:
     """Return a row for each token."""
     return pb.LogprobRows(width=1, token_ids=token_ids, logprobs=[-1.0] * len(token_ids))
 
 
 @pytest.fixture
-def reply() -> Recorder:
+def reply() -> RecordedReply:
     """A reply that records its calls."""
-    return Recorder()
+    return RecordedReply()
 
 
 @pytest.fixture
-def choice(reply: Recorder) -> Choice:
+def choice(reply: RecordedReply) -> Choice:
     """Choice 3 of the reply."""
     return Choice(3, Letters(), reply)
 
 
-def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
+def test_tokens_become_text(choice: Choice, reply: RecordedReply) -> None:
     """A step without a finish is a delta; `first_tokens` is called once."""
     assert choice.step([0], None) is False
     assert choice.step([1, 2], None) is False
@@ -108,42 +108,42 @@ def test_tokens_become_text(choice: Choice, reply: Recorder) -> None:
         (pb.Finish(reason=pb.FINISH_REASON_REPETITION), Finish("repetition", "repetition_detected")),
     ],
 )
-def test_endings_keep_the_last_text(choice: Choice, reply: Recorder, finish: pb.Finish, expected: Finish) -> None:
+def test_endings_keep_the_last_text(choice: Choice, reply: RecordedReply, finish: pb.Finish, expected: Finish) -> None:
     """The last step's text and ids come with OpenAI's finish reason."""
     choice.step([0, 1], finish)
 
     assert reply.deltas == [(3, "ab", [0, 1], expected)]
 
 
-def test_eos_is_counted_but_has_no_text(choice: Choice, reply: Recorder) -> None:
+def test_eos_is_counted_but_has_no_text(choice: Choice, reply: RecordedReply) -> None:
     """EOS stays in the ids, without text and stop_reason."""
     choice.step([0, 1], pb.Finish(reason=pb.FINISH_REASON_STOP, eos_token_id=1))
 
     assert reply.deltas == [(3, "a", [0, 1], Finish("stop", None))]
 
 
-def test_a_stop_id_is_the_stop_reason(choice: Choice, reply: Recorder) -> None:
+def test_a_stop_id_is_the_stop_reason(choice: Choice, reply: RecordedReply) -> None:
     """Even if it is 0."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_STOP, stop_token_id=0))
 
     assert reply.deltas == [(3, "", [0], Finish("stop", 0))]
 
 
-def test_a_stop_string_returns_true_for_an_abort(choice: Choice, reply: Recorder) -> None:
+def test_a_stop_string_returns_true_for_an_abort(choice: Choice, reply: RecordedReply) -> None:
     """A match ends the choice, drops later ids, and makes the session abort the slot."""
     assert choice.step([0, 23, 5], None) is True
 
     assert reply.deltas == [(3, "a", [0, 23], Finish("stop", "x"))]
 
 
-def test_a_stop_string_beats_length_in_the_same_step(choice: Choice, reply: Recorder) -> None:
+def test_a_stop_string_beats_length_in_the_same_step(choice: Choice, reply: RecordedReply) -> None:
     """If the engine finishes in the step of a match, the match is the reason."""
     choice.step([0, 23, 5], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
     assert reply.deltas[-1][3] == Finish("stop", "x")
 
 
-def test_an_engine_error_is_an_error(choice: Choice, reply: Recorder) -> None:
+def test_an_engine_error_is_an_error(choice: Choice, reply: RecordedReply) -> None:
     """An ERROR finish fails the reply with the engine's message."""
     choice.step([], pb.Finish(reason=pb.FINISH_REASON_ERROR, error_message="boom"))
 
@@ -152,7 +152,7 @@ def test_an_engine_error_is_an_error(choice: Choice, reply: Recorder) -> None:
     assert reply.deltas == []
 
 
-def test_failures_after_the_end_are_ignored(choice: Choice, reply: Recorder) -> None:
+def test_failures_after_the_end_are_ignored(choice: Choice, reply: RecordedReply) -> None:
     """A choice that has ended does not depend on its worker any more."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
@@ -161,37 +161,37 @@ def test_failures_after_the_end_are_ignored(choice: Choice, reply: Recorder) -> 
     assert reply.errors == []
 
 
-def test_logprobs_come_with_their_tokens(reply: Recorder) -> None:
+def test_logprobs_come_with_their_tokens(reply: RecordedReply) -> None:
     """Rows of a frame belong to the following step; those after a stop string are dropped with their tokens."""
     choice = Choice(0, Letters(), reply, Scores)
-    choice.scored(rows(0))
+    choice.scored(rows_of_ids(0))
     choice.step([0], None)
-    choice.scored(rows(1, 23, 5))
+    choice.scored(rows_of_ids(1, 23, 5))
     choice.step([1, 23, 5], None)
 
     assert reply.logprobs == [[[scored(0)]], [[scored(1)], [scored(23)]]]
 
 
-def test_a_prompts_logprobs_begin_with_none(reply: Recorder) -> None:
+def test_a_prompts_logprobs_begin_with_none(reply: RecordedReply) -> None:
     """The first token of a prompt has no log-probability; the prefill has the number of cached tokens."""
     choice = Choice(0, Letters(), reply, Scores)
 
-    choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows(4)))
+    choice.prefilled(pb.PrefillInfo(cached_tokens=7, prompt_logprobs=rows_of_ids(4)))
 
     assert reply.prefills == [Prefill(7, None, [None, [scored(4)]])]
 
 
-def test_kv_transfer_parameters_are_kept(choice: Choice, reply: Recorder) -> None:
+def test_kv_transfer_parameters_are_kept(choice: Choice, reply: RecordedReply) -> None:
     """A prefill worker's parameters in the finish are parsed to an object."""
     choice.step([0], pb.Finish(reason=pb.FINISH_REASON_LENGTH, kv_transfer_params_json='{"block": 1}'))
 
     assert reply.deltas[-1][3] == Finish("length", None, {"block": 1})
 
 
-def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: Recorder) -> None:
+def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: RecordedReply) -> None:
     """With `token_by_token` each token is a delta with its log-probabilities; the last one has the finish."""
     choice = Choice(0, Letters(), reply, Scores, token_by_token=True)
-    choice.scored(rows(0, 1, 2))
+    choice.scored(rows_of_ids(0, 1, 2))
 
     choice.step([0, 1, 2], pb.Finish(reason=pb.FINISH_REASON_LENGTH))
 
@@ -199,7 +199,7 @@ def test_tokens_of_a_frame_can_be_passed_one_by_one(reply: Recorder) -> None:
     assert reply.logprobs == [[[scored(0)]], [[scored(1)]], [[scored(2)]]]
 
 
-def test_one_by_one_ends_at_a_stop_string(reply: Recorder) -> None:
+def test_one_by_one_ends_at_a_stop_string(reply: RecordedReply) -> None:
     """Tokens after a stop string are ignored."""
     choice = Choice(0, Letters(), reply, token_by_token=True)
 
@@ -207,7 +207,7 @@ def test_one_by_one_ends_at_a_stop_string(reply: Recorder) -> None:
     assert [delta[2] for delta in reply.deltas] == [[0], [23]]
 
 
-def test_the_finish_has_spans_of_weight_versions(choice: Choice, reply: Recorder) -> None:
+def test_the_finish_has_spans_of_weight_versions(choice: Choice, reply: RecordedReply) -> None:
     """Spans cover the choice's tokens without gaps; versions that generated none of them are left out."""
     for version in ("never", "v1"):
         choice.weights(version)
@@ -221,7 +221,7 @@ def test_the_finish_has_spans_of_weight_versions(choice: Choice, reply: Recorder
     assert _versions(reply) == [WeightSpan("v1", 0, 3), WeightSpan("v2", 3, 5)]
 
 
-def test_weights_of_tokens_after_a_stop_string_do_not_count(choice: Choice, reply: Recorder) -> None:
+def test_weights_of_tokens_after_a_stop_string_do_not_count(choice: Choice, reply: RecordedReply) -> None:
     """A span ends where the choice does."""
     choice.weights("v1")
     choice.step([0, 23, 5], None)
@@ -231,7 +231,7 @@ def test_weights_of_tokens_after_a_stop_string_do_not_count(choice: Choice, repl
 
 @pytest.mark.parametrize(("version", "tokens", "expected"), [("", [0], None), ("v1", [], [])])
 def test_unlabelled_weights_differ_from_no_tokens(
-    choice: Choice, reply: Recorder, version: str, tokens: list[int], expected: list[WeightSpan] | None
+    choice: Choice, reply: RecordedReply, version: str, tokens: list[int], expected: list[WeightSpan] | None
 ) -> None:
     """Tokens of unlabelled weights have no spans at all; a choice without tokens has an empty list of them."""
     choice.weights(version)
@@ -240,7 +240,7 @@ def test_unlabelled_weights_differ_from_no_tokens(
     assert _versions(reply) == expected
 
 
-def _versions(reply: Recorder) -> Sequence[WeightSpan] | None:
+def _versions(reply: RecordedReply) -> Sequence[WeightSpan] | None:
     finish = reply.deltas[-1][3]
     assert finish is not None
     return finish.weight_versions

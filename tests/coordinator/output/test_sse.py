@@ -48,7 +48,7 @@ class Shape:
         return f"!{error.message}".encode()
 
 
-class Reader:
+class RecordedSink:
     """A sink whose reader can fall behind."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ STOP = Finish("stop")
 
 async def test_steps_are_written_immediately() -> None:
     """Opening, one event per step, closing with usage, [DONE]."""
-    reply, reader = StreamedReply(Shape(), 1, 3), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 3), RecordedSink()
     reply.attach(reader)
 
     reply.delta(0, "a", [1], None)
@@ -82,7 +82,7 @@ async def test_steps_are_written_immediately() -> None:
 
 async def test_steps_before_the_response_are_merged() -> None:
     """Steps before a sink is attached are one event per choice."""
-    reply, reader = StreamedReply(Shape(), 2, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 2, 0), RecordedSink()
     reply.delta(0, "a", [1], None)
     reply.delta(1, "x", [7], None)
     reply.delta(0, "b", [2], None)
@@ -94,7 +94,7 @@ async def test_steps_before_the_response_are_merged() -> None:
 
 async def test_a_congested_reader_gets_merged_steps_later() -> None:
     """While the reader is behind nothing is written; then each choice's steps are one event."""
-    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     for token_id in range(4):
@@ -109,7 +109,7 @@ async def test_a_congested_reader_gets_merged_steps_later() -> None:
 
 async def test_the_sink_is_notified_of_buffered_bytes() -> None:
     """Counting text, tokens and log-probabilities, from congestion until the reader has caught up."""
-    reply, reader = StreamedReply(Shape(), 1, 3), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 3), RecordedSink()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
     assert reader.held_bytes == 0
@@ -131,7 +131,7 @@ async def test_the_sink_is_notified_of_buffered_bytes() -> None:
 
 async def test_the_end_waits_for_a_congested_reader() -> None:
     """A reply that ended while its reader was behind is completed once the reader has caught up."""
-    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     reply.delta(0, "a", [1], STOP)
@@ -146,7 +146,7 @@ async def test_the_end_waits_for_a_congested_reader() -> None:
 
 async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
     """Order is kept even if a step arrives after the reader has drained but before `resume`."""
-    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     reply.delta(0, "a", [1], None)
@@ -170,7 +170,7 @@ async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
 
 async def test_an_error_in_mid_stream_is_its_last_event() -> None:
     """Sent output is followed by the error and [DONE]; later failures add nothing."""
-    reply, reader = StreamedReply(Shape(), 2, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 2, 0), RecordedSink()
     reply.first_tokens()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
@@ -184,7 +184,7 @@ async def test_an_error_in_mid_stream_is_its_last_event() -> None:
 
 async def test_steps_without_text_are_left_out() -> None:
     """A step that completes no character is not sent, but its tokens count."""
-    reply, reader = StreamedReply(Shape(), 1, 0), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
     reply.attach(reader)
 
     reply.delta(0, "", [1], None)
@@ -206,7 +206,7 @@ async def test_giving_up_ends_all_waiting() -> None:
 
 async def test_an_interval_merges_tokens() -> None:
     """The first and last chunks are sent at once, others with that number of tokens; choices count separately."""
-    reply, reader = StreamedReply(Shape(), 2, 0, interval=3), Reader()
+    reply, reader = StreamedReply(Shape(), 2, 0, interval=3), RecordedSink()
     reply.attach(reader)
 
     for token_id in range(6):
@@ -222,7 +222,7 @@ async def test_an_interval_merges_tokens() -> None:
 
 async def test_an_error_flushes_buffered_text() -> None:
     """When a reply fails, the client first receives all text so far."""
-    reply, reader = StreamedReply(Shape(), 1, 0, interval=10), Reader()
+    reply, reader = StreamedReply(Shape(), 1, 0, interval=10), RecordedSink()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
     reply.delta(0, "b", [2], None)
@@ -235,7 +235,7 @@ async def test_an_error_flushes_buffered_text() -> None:
 
 async def test_merged_steps_keep_their_logprobs() -> None:
     """Log-probabilities of merged steps are complete and in order."""
-    shape, reader = Shape(), Reader()
+    shape, reader = Shape(), RecordedSink()
     reply = StreamedReply(shape, 1, 0)
     scores: list[ScoredPosition] = [[ScoredToken(token_id, "", -1.0, 1)] for token_id in range(3)]
     for score in scores:
@@ -248,7 +248,7 @@ async def test_merged_steps_keep_their_logprobs() -> None:
 
 async def test_steps_for_a_parser_are_not_merged() -> None:
     """Buffered steps are rendered one by one if merging would change a parser's input."""
-    shape, reader = Shape(), Reader()
+    shape, reader = Shape(), RecordedSink()
     shape.takes_single_steps = True
     reply = StreamedReply(shape, 1, 0)
     reply.delta(0, "a", [1], None)
@@ -290,7 +290,7 @@ class Brittle(Shape):
 
 async def test_a_buffered_choice_that_cannot_be_rendered_fails_the_reply() -> None:
     """Buffered output of the others is sent first."""
-    reply, reader = StreamedReply(Brittle(index=0), 2, 3), Reader()
+    reply, reader = StreamedReply(Brittle(index=0), 2, 3), RecordedSink()
     for index in range(2):
         reply.delta(index, "a", [1], None)
 
@@ -302,7 +302,7 @@ async def test_a_buffered_choice_that_cannot_be_rendered_fails_the_reply() -> No
 
 async def test_a_reply_that_cannot_be_closed_ends_with_an_error() -> None:
     """Also if its reader has just caught up."""
-    reply, reader = StreamedReply(Brittle(closing=True), 1, 3), Reader()
+    reply, reader = StreamedReply(Brittle(closing=True), 1, 3), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     reply.delta(0, "a", [1], STOP)

@@ -18,11 +18,11 @@ def parsers(tool_parser: str | None, reasoning_parser: str | None, tokenizer: st
     """Load parsers by name for a tokenizer's model."""
     settings = ParserSettings(tool_parser, reasoning_parser, enable_auto_tool_choice=tool_parser is not None)
     loaded: VllmParsers = vllm_parsers.VllmParsers(
-        settings, ModelFacts(), npm_tokenizer_files(tokenizer), tokenizer=_tokenizer(tokenizer)
+        settings, ModelFacts(), npm_tokenizer_files(tokenizer), tokenizer=_loaded_tokenizer(tokenizer)
     )
     return loaded
 
 
 @cache
-def _tokenizer(name: str) -> Any:
+def _loaded_tokenizer(name: str) -> Any:
     return vllm_parsers.load_tokenizer(npm_tokenizer_files(name))

@@ -136,7 +136,7 @@ def json_calls(calls: Calls) -> str:
 
 
 @dataclass(frozen=True)
-class Case:
+class OutputCase:
     """A model's output and its request."""
 
     settings: ParserSettings
@@ -146,7 +146,7 @@ class Case:
     reason: str = "stop"
 
 
-def _tools(name: str) -> ParserSettings:
+def _tool_case(name: str) -> ParserSettings:
     return ParserSettings(tool_call_parser=name, enable_auto_tool_choice=True)
 
 
@@ -154,7 +154,7 @@ def _both(tools: str, reasoning: str) -> ParserSettings:
     return ParserSettings(tool_call_parser=tools, reasoning_parser=reasoning, enable_auto_tool_choice=True)
 
 
-def chat(tools: bool = True, **fields: Any) -> dict[str, Any]:
+def chat_body(tools: bool = True, **fields: Any) -> dict[str, Any]:
     """Return a request's body."""
     body: dict[str, Any] = {"messages": [{"role": "user", "content": "Write and tell me the weather."}]}
     return body | ({"tools": TOOLS} if tools else {}) | fields
@@ -174,7 +174,7 @@ HISTORY: list[dict[str, Any]] = [
 ]
 
 
-def cases(words: int) -> dict[str, Case]:
+def output_cases(words: int) -> dict[str, OutputCase]:
     """Return cases whose long parts have this number of words."""
     calls = two_calls(words)
     named = {"type": "function", "function": {"name": "write"}}
@@ -182,34 +182,52 @@ def cases(words: int) -> dict[str, Case]:
     only_qwen3, only_r1 = ParserSettings(reasoning_parser="qwen3"), ParserSettings(reasoning_parser="deepseek_r1")
     hermes_qwen3 = _both("hermes", "qwen3")
     return {
-        "hermes": Case(_tools("hermes"), "qwen3", hermes(calls), chat()),
-        "hermes-text-markers": Case(_tools("hermes"), "llama3_1", hermes(calls), chat()),
-        "hermes-no-call": Case(_tools("hermes"), "qwen3", prose(words), chat()),
-        "hermes-one-call": Case(_tools("hermes"), "qwen3", hermes(calls), chat(parallel_tool_calls=False)),
-        "hermes-cut": Case(_tools("hermes"), "qwen3", hermes(calls)[:-120], chat(), "length"),
-        "hermes-required": Case(_tools("hermes"), "qwen3", hermes(calls), chat(tool_choice="required")),
-        "hermes-named": Case(_tools("hermes"), "qwen3", hermes(calls[:1]), chat(tool_choice=named)),
-        "qwen3_coder": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls), chat()),
-        "qwen3_coder-none": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls), chat(tool_choice="none")),
-        "qwen3_coder-cut": Case(_tools("qwen3_coder"), "qwen3", qwen3_coder(calls)[:-90], chat(), "length"),
-        "llama3_json": Case(_tools("llama3_json"), "llama3_2", llama3_json(calls), chat()),
-        "llama3_json-no-call": Case(_tools("llama3_json"), "llama3_2", prose(words), chat()),
-        "mistral": Case(_tools("mistral"), "mistral_nemo", mistral(calls), chat()),
-        "deepseek_v3": Case(_tools("deepseek_v3"), "deepseek_v3", deepseek_v3(calls), chat()),
-        "pythonic": Case(_tools("pythonic"), "llama3_1", pythonic(calls), chat()),
-        "pythonic-required": Case(_tools("pythonic"), "llama3_1", json_calls(calls), chat(tool_choice="required")),
-        "pythonic-named": Case(_tools("pythonic"), "llama3_1", _json(calls[0][1]), chat(tool_choice=named)),
-        "qwen3": Case(only_qwen3, "qwen3", thinking(prose(words)), chat(tools=False)),
-        "qwen3-hidden": Case(only_qwen3, "qwen3", thinking(prose(words)), chat(tools=False, include_reasoning=False)),
-        "qwen3-cut": Case(only_qwen3, "qwen3", thinking("")[:-40], chat(tools=False), "length"),
-        "deepseek_r1": Case(only_r1, "qwen3", thinking(prose(words)), chat(tools=False)),
-        "hermes-qwen3": Case(hermes_qwen3, "qwen3", called, chat()),
-        "hermes-qwen3-hidden": Case(hermes_qwen3, "qwen3", called, chat(include_reasoning=False)),
-        "hermes-deepseek_r1": Case(_both("hermes", "deepseek_r1"), "qwen3", called, chat()),
-        "qwen3_coder-qwen3": Case(_both("qwen3_coder", "qwen3"), "qwen3", thinking(qwen3_coder(calls)), chat()),
-        "gpt-oss": Case(gptoss, "gptoss", gpt_oss(calls), chat(reasoning_effort="low")),
-        "gpt-oss-history": Case(gptoss, "gptoss", gpt_oss(calls), chat(messages=HISTORY, tool_choice="auto")),
-        "hermes-qwen3-history": Case(hermes_qwen3, "qwen3", called, chat(messages=HISTORY)),
-        "gpt-oss-answer": Case(gptoss, "gptoss", gpt_oss_answer(words), chat(tools=False)),
-        "gpt-oss-hidden": Case(gptoss, "gptoss", gpt_oss_answer(words), chat(tools=False, include_reasoning=False)),
+        "hermes": OutputCase(_tool_case("hermes"), "qwen3", hermes(calls), chat_body()),
+        "hermes-text-markers": OutputCase(_tool_case("hermes"), "llama3_1", hermes(calls), chat_body()),
+        "hermes-no-call": OutputCase(_tool_case("hermes"), "qwen3", prose(words), chat_body()),
+        "hermes-one-call": OutputCase(
+            _tool_case("hermes"), "qwen3", hermes(calls), chat_body(parallel_tool_calls=False)
+        ),
+        "hermes-cut": OutputCase(_tool_case("hermes"), "qwen3", hermes(calls)[:-120], chat_body(), "length"),
+        "hermes-required": OutputCase(_tool_case("hermes"), "qwen3", hermes(calls), chat_body(tool_choice="required")),
+        "hermes-named": OutputCase(_tool_case("hermes"), "qwen3", hermes(calls[:1]), chat_body(tool_choice=named)),
+        "qwen3_coder": OutputCase(_tool_case("qwen3_coder"), "qwen3", qwen3_coder(calls), chat_body()),
+        "qwen3_coder-none": OutputCase(
+            _tool_case("qwen3_coder"), "qwen3", qwen3_coder(calls), chat_body(tool_choice="none")
+        ),
+        "qwen3_coder-cut": OutputCase(
+            _tool_case("qwen3_coder"), "qwen3", qwen3_coder(calls)[:-90], chat_body(), "length"
+        ),
+        "llama3_json": OutputCase(_tool_case("llama3_json"), "llama3_2", llama3_json(calls), chat_body()),
+        "llama3_json-no-call": OutputCase(_tool_case("llama3_json"), "llama3_2", prose(words), chat_body()),
+        "mistral": OutputCase(_tool_case("mistral"), "mistral_nemo", mistral(calls), chat_body()),
+        "deepseek_v3": OutputCase(_tool_case("deepseek_v3"), "deepseek_v3", deepseek_v3(calls), chat_body()),
+        "pythonic": OutputCase(_tool_case("pythonic"), "llama3_1", pythonic(calls), chat_body()),
+        "pythonic-required": OutputCase(
+            _tool_case("pythonic"), "llama3_1", json_calls(calls), chat_body(tool_choice="required")
+        ),
+        "pythonic-named": OutputCase(
+            _tool_case("pythonic"), "llama3_1", _json(calls[0][1]), chat_body(tool_choice=named)
+        ),
+        "qwen3": OutputCase(only_qwen3, "qwen3", thinking(prose(words)), chat_body(tools=False)),
+        "qwen3-hidden": OutputCase(
+            only_qwen3, "qwen3", thinking(prose(words)), chat_body(tools=False, include_reasoning=False)
+        ),
+        "qwen3-cut": OutputCase(only_qwen3, "qwen3", thinking("")[:-40], chat_body(tools=False), "length"),
+        "deepseek_r1": OutputCase(only_r1, "qwen3", thinking(prose(words)), chat_body(tools=False)),
+        "hermes-qwen3": OutputCase(hermes_qwen3, "qwen3", called, chat_body()),
+        "hermes-qwen3-hidden": OutputCase(hermes_qwen3, "qwen3", called, chat_body(include_reasoning=False)),
+        "hermes-deepseek_r1": OutputCase(_both("hermes", "deepseek_r1"), "qwen3", called, chat_body()),
+        "qwen3_coder-qwen3": OutputCase(
+            _both("qwen3_coder", "qwen3"), "qwen3", thinking(qwen3_coder(calls)), chat_body()
+        ),
+        "gpt-oss": OutputCase(gptoss, "gptoss", gpt_oss(calls), chat_body(reasoning_effort="low")),
+        "gpt-oss-history": OutputCase(
+            gptoss, "gptoss", gpt_oss(calls), chat_body(messages=HISTORY, tool_choice="auto")
+        ),
+        "hermes-qwen3-history": OutputCase(hermes_qwen3, "qwen3", called, chat_body(messages=HISTORY)),
+        "gpt-oss-answer": OutputCase(gptoss, "gptoss", gpt_oss_answer(words), chat_body(tools=False)),
+        "gpt-oss-hidden": OutputCase(
+            gptoss, "gptoss", gpt_oss_answer(words), chat_body(tools=False, include_reasoning=False)
+        ),
     }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.coordinator.parsing import loaded
-from tests.coordinator.parsing.outputs import HISTORY, Case, cases, chat
+from tests.coordinator.parsing.outputs import HISTORY, OutputCase, chat_body, output_cases
 from tests.coordinator.parsing.vllm_server import VllmServer, add_up
 from tests.tokenizers import npm_tokenizer_files
 from tokenwire.coordinator.parsing.batching import ParserBudget
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.npm, pytest.mark.filterwarnings("ignore")]
 
-CASES = cases(60)
+CASES = output_cases(60)
 MODEL_TYPES = {"gptoss": "gpt_oss", "qwen3": "qwen3"}
 END = {"qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "llama3_2": "<|eot_id|>", "mistral_nemo": "</s>"}
 END["deepseek_v3"] = "<｜end▁of▁sentence｜>"
@@ -64,7 +64,7 @@ def vllm_for(name: str) -> VllmServer:
     return VllmServer(case, parsers_for(name, "never").tokenizer, MODEL_TYPES.get(case.tokenizer))
 
 
-def ids_of(case: Case) -> list[int]:
+def ids_of(case: OutputCase) -> list[int]:
     """Return the output's ids, with EOS if the model ended it."""
     tokenizer = tokenizer_for(case.tokenizer)
     text = case.output + (END.get(case.tokenizer, "") if case.reason == "stop" else "")
@@ -198,7 +198,7 @@ def test_reasoning_ended_equals_vllms(name: str, prompt: str) -> None:
 
 def test_planning_does_not_change_the_body() -> None:
     """vLLM's validators rename and fill in fields of their input."""
-    body = chat(messages=HISTORY)
+    body = chat_body(messages=HISTORY)
     before = json.dumps(body)
     assert parsers_for("hermes-qwen3", "never").plan(body) is not None
     assert json.dumps(body) == before
@@ -206,9 +206,9 @@ def test_planning_does_not_change_the_body() -> None:
 
 def test_requests_without_tools_need_no_plan() -> None:
     """Unless a parser must hide its own markup."""
-    assert parsers_for("hermes", "never").plan(chat(tools=False)) is None
-    assert parsers_for("qwen3_coder", "never").plan(chat(tools=False)) is not None
-    assert parsers_for("hermes-qwen3", "never").plan(chat(tools=False)) is not None
+    assert parsers_for("hermes", "never").plan(chat_body(tools=False)) is None
+    assert parsers_for("qwen3_coder", "never").plan(chat_body(tools=False)) is not None
+    assert parsers_for("hermes-qwen3", "never").plan(chat_body(tools=False)) is not None
 
 
 BAD = [
@@ -229,7 +229,7 @@ def test_invalid_tools_are_refused_with_vllms_message(fields: dict[str, Any]) ->
 
     from tokenwire.errors import InvalidRequest
 
-    body = chat() | fields
+    body = chat_body() | fields
     with pytest.raises(VLLMValidationError) as theirs:
         asyncio.run(vllm_for("hermes").render(body))
     with pytest.raises(InvalidRequest) as ours:
@@ -242,7 +242,7 @@ def test_tools_without_a_tool_parser_are_refused_with_vllms_message(choice: Any)
     """Only a reasoning parser is configured."""
     from tokenwire.errors import InvalidRequest
 
-    body = chat(tool_choice=choice)
+    body = chat_body(tool_choice=choice)
     with pytest.raises(ValueError, match="to be set") as theirs:
         asyncio.run(vllm_for("qwen3").render(body))
     with pytest.raises(InvalidRequest) as ours:

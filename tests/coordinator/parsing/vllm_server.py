@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from tests.coordinator.parsing.outputs import Case
+from tests.coordinator.parsing.outputs import OutputCase
 
 
 class VllmServer:
     """One model's route."""
 
-    def __init__(self, case: Case, tokenizer: Any, model_type: str | None) -> None:
+    def __init__(self, case: OutputCase, tokenizer: Any, model_type: str | None) -> None:
         from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
         from vllm.renderers.online_renderer import OnlineRenderer
 

@@ -9,7 +9,7 @@ from tokenwire.coordinator.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Result:
+class ReferenceResult:
     """How a sequence ends."""
 
     text: str
@@ -51,15 +51,15 @@ def find_stop(text: str, stops: Sequence[str], beyond: int) -> tuple[int, str] |
     return None
 
 
-def finish(texts: Sequence[str], stops: Sequence[str], min_tokens: int, include: bool) -> Result:
+def reference_result(texts: Sequence[str], stops: Sequence[str], min_tokens: int, include: bool) -> ReferenceResult:
     """Return the result of a sequence with these texts after each token."""
     count = len(texts) - 1
     found = find_stop(texts[-1], stops, len(texts[min(min_tokens, count)]))
     if found is None:
-        return Result(texts[-1], count, None)
+        return ReferenceResult(texts[-1], count, None)
     end, stop = found
     kept = next(k for k in range(1, count + 1) if len(texts[k]) >= end)
-    return Result(texts[-1][: end if include else end - len(stop)], kept, stop)
+    return ReferenceResult(texts[-1][: end if include else end - len(stop)], kept, stop)
 
 
 def longest_open_prefix(text: str, stops: Sequence[str]) -> int:

@@ -37,7 +37,7 @@ def cut(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     return steps
 
 
-def run(
+def fed(
     stream: TextStream | NullTextStream, steps: Sequence[list[int]], eos: bool = False
 ) -> tuple[list[str], int, str | None]:
     """Feed steps; return the deltas, the tokens kept, and the match."""
@@ -71,7 +71,7 @@ class TestGoldenVectors:
         ids = tokenizer.encode(text, False) + ([2] if eos else [])
         prompt = tokenizer.encode("Q:", False)
         stream = TextStreams(tokenizer, TextRules(**rules), min_tokens).stream(prompt)  # type: ignore[arg-type]
-        return run(stream, cut(ids, [size]), eos)
+        return fed(stream, cut(ids, [size]), eos)
 
     def test_a_stop_string_is_cut_off(self, smollm2: Tokenizer) -> None:
         """The stop string is removed, and so are tokens after the one that completed it."""
@@ -115,9 +115,9 @@ def test_without_stop_strings_no_text_is_kept() -> None:
 def test_eos_is_text_if_the_stop_is_included() -> None:
     """include_stop_str_in_output applies to the token that ended the sequence as well."""
     ids = [*BYTES.encode("a", False), tiny.token_id(BYTES, "<end>")]
-    assert run(TextStream(BYTES, [], skip_special_tokens=False), [ids], eos=True)[0] == ["a"]
+    assert fed(TextStream(BYTES, [], skip_special_tokens=False), [ids], eos=True)[0] == ["a"]
     shown = TextStream(BYTES, [], skip_special_tokens=False, include_stop_str_in_output=True)
-    assert run(shown, [ids], eos=True) == (["a<end>"], 2, None)
+    assert fed(shown, [ids], eos=True) == (["a<end>"], 2, None)
 
 
 def test_a_final_step_without_tokens_flushes() -> None:
@@ -136,7 +136,7 @@ def test_a_match_before_eos_cuts_eos_off() -> None:
 def test_invalid_ids_have_no_text(caplog: pytest.LogCaptureFixture) -> None:
     """An impossible id is logged and has no text; an unknown one has no text."""
     with caplog.at_level(logging.WARNING):
-        assert run(TextStream(BYTES, []), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
+        assert fed(TextStream(BYTES, []), [[-1], [2**40], [9999], BYTES.encode("ok", False)])[0] == ["", "", "", "ok"]
     assert "-1" in caplog.text
 
 
@@ -145,7 +145,7 @@ def test_decoding_continues_after_an_invalid_prefix(size: int) -> None:
     """If a byte invalidates the bytes before it, the decoder restarts and loses nothing after them."""
     broken = [tiny.token_id(FALLBACK, f"<0x{byte:02X}>") for byte in "é".encode() + b"\xff"]
     ids = [*broken, *FALLBACK.encode("one", False)]
-    deltas, kept, _ = run(TextStream(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
+    deltas, kept, _ = fed(TextStream(FALLBACK, FALLBACK.encode("two", False)), cut(ids, [size]))
     assert ("".join(deltas), kept) == ("éone", len(ids))
 
 
@@ -157,8 +157,8 @@ def test_added_tokens_follow_each_other_without_blanks() -> None:
     tokenizer.added_token_ids = {tool: "<tool>"}
     ids = [one, tool, tool, one]
     rules = TextRules(skip_special_tokens=False, spaces_between_special_tokens=False)
-    assert "".join(run(TextStreams(tokenizer, rules).stream([one]), cut(ids, [1]))[0]) == " one <tool><tool> one"
-    assert "".join(run(TextStreams(tokenizer, TextRules()).stream([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
+    assert "".join(fed(TextStreams(tokenizer, rules).stream([one]), cut(ids, [1]))[0]) == " one <tool><tool> one"
+    assert "".join(fed(TextStreams(tokenizer, TextRules()).stream([one]), cut(ids, [1]))[0]) == " one <tool> <tool> one"
 
 
 def test_skipped_tokens_stay_skipped_whatever_separates_others() -> None:
@@ -167,7 +167,7 @@ def test_skipped_tokens_stay_skipped_whatever_separates_others() -> None:
     ids = [*BYTES.encode("one", False), end, end, *BYTES.encode("two", False)]
     for joined in (False, True):
         rules = TextRules(skip_special_tokens=True, spaces_between_special_tokens=not joined)
-        assert "".join(run(TextStreams(BYTES, rules).stream([]), cut(ids, [1]))[0]) == "onetwo"
+        assert "".join(fed(TextStreams(BYTES, rules).stream([]), cut(ids, [1]))[0]) == "onetwo"
 
 
 @pytest.mark.parametrize("kind", TINY)
@@ -178,22 +178,22 @@ def test_a_prompt_that_ends_inside_a_character_is_not_repeated(kind: str, cut_at
     ids = tokenizer.encode("one, two 🙂, one", False)
     start = next(i for i in range(len(ids)) if tokenizer.decode(ids[: i + 1]).endswith("\ufffd"))
     stream = TextStream(tokenizer, ids[: start + cut_at])
-    assert "".join(run(stream, cut(ids[start + cut_at :], [1]))[0]) == "🙂, one"
+    assert "".join(fed(stream, cut(ids[start + cut_at :], [1]))[0]) == "🙂, one"
 
 
 def test_the_whole_part_of_a_cut_token_is_not_repeated(smollm2: Tokenizer) -> None:
     """Of a token with a blank and half a character, the first text has only the character."""
     ids = smollm2.encode("one 🦄 two", False)
     assert smollm2.decode(ids[:2]) == "one \ufffd"
-    assert run(TextStream(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
+    assert fed(TextStream(smollm2, ids[:2]), cut(ids[2:], [1]))[0] == ["", "🦄", " two"]
 
 
 def test_a_prompt_that_stays_broken_is_not_repeated() -> None:
     """If the character is never completed, the replacement character belongs to the prompt."""
     prompt = BYTES.encode("one 🙂", False)[:-1]
-    assert run(TextStream(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
+    assert fed(TextStream(BYTES, prompt), [BYTES.encode("one", False)])[0] == ["one"]
     noise = BYTES.encode("🙂", False)[1:2] * 200
-    assert run(TextStream(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
+    assert fed(TextStream(BYTES, noise), [BYTES.encode("one", False)])[0] == ["one"]
 
 
 @settings(max_examples=200)
@@ -214,9 +214,9 @@ def test_any_steps_equal_decoding_at_once(
     # A visible beginning, because some decoders treat the first blank specially.
     prompt_ids, ids = tokenizer.encode(f"o{prompt}", False), tokenizer.encode(text, False)
     texts = reference.visible_text(tokenizer, prompt_ids, ids)
-    expected = reference.finish(texts, stops, min_tokens, include)
+    expected = reference.reference_result(texts, stops, min_tokens, include)
     stream = TextStreams(tokenizer, TextRules(stops, include), min_tokens).stream(prompt_ids)
-    deltas, kept, matched = run(stream, cut(ids, sizes))
+    deltas, kept, matched = fed(stream, cut(ids, sizes))
     assert ("".join(deltas), kept, matched) == (expected.text, expected.kept, expected.matched)
     assert not any("\ufffd" in delta for delta in deltas)
 
@@ -227,7 +227,7 @@ def test_any_bytes_equal_decoding_at_once(prompt: bytes, generated: bytes, size:
     """Even for random bytes, the text is the whole text without the prompt's."""
     prompt_ids, ids = byte_ids(prompt + b"x"), byte_ids(generated)
     expected = reference.visible_text(BYTES, prompt_ids, ids)[-1]
-    assert "".join(run(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
+    assert "".join(fed(TextStream(BYTES, prompt_ids), cut(ids, [size]))[0]) == expected
 
 
 def byte_ids(raw: bytes) -> list[int]:
@@ -261,7 +261,7 @@ def test_a_suffix_of_the_prompt_primes_like_all_of_it(
     if tokenizer.decode(prompt, skip).endswith("\ufffd"):
         prompt = [*prompt, *tokenizer.encode("one", False)]
     stream = TextStream(tokenizer, prompt, skip_special_tokens=skip)
-    assert run(stream, cut(generated, [1]))[0] == reference.stream_deltas(tokenizer, prompt, generated, skip)
+    assert fed(stream, cut(generated, [1]))[0] == reference.stream_deltas(tokenizer, prompt, generated, skip)
 
 
 def test_a_run_of_bytes_is_not_cut() -> None:
@@ -270,7 +270,7 @@ def test_a_run_of_bytes_is_not_cut() -> None:
     prompt = [*FALLBACK.encode("one" * 5, False), *byte_run[:-1]]
     ids = [byte_run[-1], *FALLBACK.encode("o", False)]
     expected = reference.stream_deltas(FALLBACK, prompt, ids, True)
-    assert run(TextStream(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
+    assert fed(TextStream(FALLBACK, prompt), cut(ids, [1]))[0] == expected == ["", "o"]
 
 
 def test_position_dependent_words_need_the_whole_prompt() -> None:
@@ -279,7 +279,7 @@ def test_position_dependent_words_need_the_whole_prompt() -> None:
     assert [tokenizer.decodes_additively for tokenizer in TINY.values()] == [True, True, True]
     assert not tokenizer.decodes_additively
     ids = tokenizer.encode("one", False) * 50
-    assert run(TextStream(tokenizer, ids), [ids[:2]])[0] == [" one one"]
+    assert fed(TextStream(tokenizer, ids), [ids[:2]])[0] == [" one one"]
 
 
 @pytest.mark.npm
@@ -292,4 +292,4 @@ def test_real_tokenizers_decode_step_by_step(npm_tokenizer: Tokenizer) -> None:
         prompt_ids = npm_tokenizer.encode(prompt, False)
         expected = reference.visible_text(npm_tokenizer, prompt_ids, ids, False)[-1]
         stream = TextStream(npm_tokenizer, prompt_ids, skip_special_tokens=False)
-        assert "".join(run(stream, cut(ids, [1]))[0]) == expected
+        assert "".join(fed(stream, cut(ids, [1]))[0]) == expected

@@ -18,19 +18,19 @@ def tokenizer() -> Tokenizer:
     return small_model().tokenizer
 
 
-def rows(*positions: list[int], ranks: list[int] | None = None) -> pb.LogprobRows:
+def scored_rows(*positions: list[int], ranks: list[int] | None = None) -> pb.LogprobRows:
     """Return rows of tokens with log-probabilities that count down from -1."""
     flat = [token_id for position in positions for token_id in position]
     logprobs = [-float(1 + i) for i in range(len(flat))]
     return pb.LogprobRows(width=len(positions[0]), token_ids=flat, logprobs=logprobs, sampled_ranks=ranks or [])
 
 
-def texts(decoder: LogprobDecoder, *positions: list[int]) -> list[list[str]]:
+def decoded_texts(decoder: LogprobDecoder, *positions: list[int]) -> list[list[str]]:
     """Decode rows; return the texts of each."""
-    return [[token.text for token in position] for position in decoder.decode(rows(*positions))]
+    return [[token.text for token in position] for position in decoder.decode(scored_rows(*positions))]
 
 
-def ids(tokenizer: Tokenizer, text: str) -> list[int]:
+def one_id_per_byte(tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the ids of a text, one for each byte."""
     found = tokenizer.encode(text, add_special_tokens=False)
     assert len(found) == len(text.encode())
@@ -39,9 +39,9 @@ def ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def test_a_position_is_its_token_and_then_the_likeliest(tokenizer: Tokenizer) -> None:
     """The token has its own rank, the others theirs in order; no token appears twice."""
-    a, b, c = ids(tokenizer, "abc")
+    a, b, c = one_id_per_byte(tokenizer, "abc")
 
-    first, second = LogprobDecoder(TokenTexts(tokenizer)).decode(rows([a, b, c], [b, b, a], ranks=[7, 1]))
+    first, second = LogprobDecoder(TokenTexts(tokenizer)).decode(scored_rows([a, b, c], [b, b, a], ranks=[7, 1]))
 
     assert [tuple(token) for token in first] == [(a, "a", -1.0, 7), (b, "b", -2.0, 1), (c, "c", -3.0, 2)]
     assert [(token.token_id, token.text, token.rank) for token in second] == [(b, "b", 1), (a, "a", 2)]
@@ -51,7 +51,7 @@ def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
     """A scored prompt may have no ranks of its own tokens; no rows are no positions."""
     decoder = LogprobDecoder(TokenTexts(tokenizer))
 
-    assert [position[0].rank for position in decoder.decode(rows([1], [2]))] == [0, 0]
+    assert [position[0].rank for position in decoder.decode(scored_rows([1], [2]))] == [0, 0]
     assert decoder.decode(pb.LogprobRows()) == []
 
 
@@ -59,11 +59,14 @@ def test_rows_without_ranks_have_none(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("frames", [1, 2, 8])
 def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, character: str, frames: int) -> None:
     """Those before it have none, whichever frames they are in."""
-    decoder, sequence = LogprobDecoder(TokenTexts(tokenizer)), ids(tokenizer, f"ab{character}c{character}{character}")
+    decoder, sequence = (
+        LogprobDecoder(TokenTexts(tokenizer)),
+        one_id_per_byte(tokenizer, f"ab{character}c{character}{character}"),
+    )
     size = -(-len(sequence) // frames)
     shown = []
     for start in range(0, len(sequence), size):
-        shown += texts(decoder, *([token_id] for token_id in sequence[start : start + size]))
+        shown += decoded_texts(decoder, *([token_id] for token_id in sequence[start : start + size]))
 
     parts = [""] * (len(character.encode()) - 1) + [character]
     assert [text for (text,) in shown] == ["a", "b", *parts, "c", *parts, *parts]
@@ -71,10 +74,10 @@ def test_the_last_token_of_a_character_has_its_text(tokenizer: Tokenizer, charac
 
 def test_alternatives_follow_the_same_text(tokenizer: Tokenizer) -> None:
     """An alternative completes the sequence's incomplete character, not one of its own row."""
-    first, second = ids(tokenizer, "é")
-    other = ids(tokenizer, "è")[1]
+    first, second = one_id_per_byte(tokenizer, "é")
+    other = one_id_per_byte(tokenizer, "è")[1]
 
-    shown = texts(LogprobDecoder(TokenTexts(tokenizer)), [first, second, other], [second, other, first])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(tokenizer)), [first, second, other], [second, other, first])
 
     assert shown == [["", "", ""], ["é", "è", ""]]
 
@@ -82,20 +85,20 @@ def test_alternatives_follow_the_same_text(tokenizer: Tokenizer) -> None:
 def test_sequences_are_independent(tokenizer: Tokenizer) -> None:
     """They share the texts of tokens, but no context."""
     shared = TokenTexts(tokenizer)
-    first, second = ids(tokenizer, "é")
+    first, second = one_id_per_byte(tokenizer, "é")
     one, other = LogprobDecoder(shared), LogprobDecoder(shared)
 
-    assert texts(one, [first]) == [[""]]
-    assert texts(other, [second]) == [[""]]
-    assert texts(one, [second]) == [["é"]]
+    assert decoded_texts(one, [first]) == [[""]]
+    assert decoded_texts(other, [second]) == [[""]]
+    assert decoded_texts(one, [second]) == [["é"]]
 
 
 def test_a_character_of_four_bytes_is_decoded_after_any_text(tokenizer: Tokenizer) -> None:
     """The context is long enough, even after an incomplete character."""
-    broken = ids(tokenizer, "東")[:2]
+    broken = one_id_per_byte(tokenizer, "東")[:2]
     decoder = LogprobDecoder(TokenTexts(tokenizer))
 
-    shown = texts(decoder, *([token_id] for token_id in [*broken, *ids(tokenizer, "👩")]))
+    shown = decoded_texts(decoder, *([token_id] for token_id in [*broken, *one_id_per_byte(tokenizer, "👩")]))
 
     assert shown[-1] == ["👩"]
 
@@ -108,7 +111,7 @@ def test_text_before_an_incomplete_character_belongs_to_its_last_token(tokenizer
     backend.add_tokens([blank + (backend.id_to_token(first) or "")])
     merged = backend.get_vocab_size() - 1
 
-    shown = texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [merged], [second], [third])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [merged], [second], [third])
 
     assert shown == [[""], [""], [" 東"]]
 
@@ -118,17 +121,17 @@ def test_blanks_of_other_tokenizers_are_unchanged(tokenizer: Tokenizer) -> None:
     backend = Backend.from_str(tokenizer.backend.to_str())
     backend.add_tokens(["\n\n"])
 
-    shown = texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [backend.get_vocab_size() - 1])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(Tokenizer(backend, {}))), [backend.get_vocab_size() - 1])
 
     assert shown == [["\n\n"]]
 
 
 def test_special_tokens_are_text(tokenizer: Tokenizer) -> None:
     """Their text is included, and they separate the text before and after them."""
-    first, second = ids(tokenizer, "é")
+    first, second = one_id_per_byte(tokenizer, "é")
     (end,) = tokenizer.encode("<|im_end|>", add_special_tokens=False)
 
-    shown = texts(LogprobDecoder(TokenTexts(tokenizer)), [first], [end], [second])
+    shown = decoded_texts(LogprobDecoder(TokenTexts(tokenizer)), [first], [end], [second])
 
     assert shown == [[""], ["<|im_end|>"], [""]]
 
@@ -144,7 +147,7 @@ def test_blanks_that_a_decoder_drops_are_restored(sequence: bool, prepends: Lite
     backend.decoder = decoders.Metaspace(replacement="_", prepend_scheme=prepends)
     decoder = LogprobDecoder(TokenTexts(Tokenizer(backend, {})))
 
-    shown = texts(decoder, *([i] for i in (0, 1, 2, 3, 999)))
+    shown = decoded_texts(decoder, *([i] for i in (0, 1, 2, 3, 999)))
 
     assert [text for (text,) in shown] == [" ", " Hi", "  x", "Hi", ""], "the last one is no token"
 
@@ -153,4 +156,4 @@ def test_a_tokenizer_without_pre_tokenizer_has_texts_too() -> None:
     """Its tokens are what its vocabulary has."""
     tokenizer = Tokenizer(Backend(models.BPE({"a": 0, "b": 1}, [])), {})
 
-    assert texts(LogprobDecoder(TokenTexts(tokenizer)), [0], [1]) == [["a"], ["b"]]
+    assert decoded_texts(LogprobDecoder(TokenTexts(tokenizer)), [0], [1]) == [["a"], ["b"]]

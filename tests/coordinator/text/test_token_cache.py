@@ -149,7 +149,7 @@ def test_the_cache_evicts_the_least_recently_used_piece() -> None:
     assert cache.get("e" * 9000) is None
 
 
-def texts(real: tokenizer.Tokenizer, seed: int) -> str:
+def random_text(real: tokenizer.Tokenizer, seed: int) -> str:
     """Return a text of words, whole and broken added tokens, blanks and characters of all kinds."""
     chance = random.Random(seed)
     added = list(real.added_token_ids.values())
@@ -184,7 +184,7 @@ def test_real_tokenizers_give_the_ids_of_the_whole(npm_tokenizer: tokenizer.Toke
     """For difficult text, uncached, cached, and cut before every allowed token."""
     backend, tokens = npm_tokenizer.backend, npm_tokenizer._cutting_tokens
     for seed in range(150):
-        text = texts(npm_tokenizer, seed) * (1 + 9 * (seed % 2))
+        text = random_text(npm_tokenizer, seed) * (1 + 9 * (seed % 2))
         expected = backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         for _ in range(2):
             assert npm_tokenizer._encode_pieces(cut(text, tokens)) == expected

@@ -28,7 +28,7 @@ class Described:
             assert "content" not in answer, path
             return
         assert media_type in answer["content"], f"{path}: {media_type}"
-        for value in _values(response, media_type):
+        for value in _bodies(response, media_type):
             self._validate(path, value, answer["content"][media_type]["schema"])
 
     def _validate(self, path: str, value: Any, schema: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ class Described:
         assert not problems, f"{path}: {problems}"
 
 
-def _values(response: httpx.Response, media_type: str) -> list[Any]:
+def _bodies(response: httpx.Response, media_type: str) -> list[Any]:
     if media_type == "text/event-stream":
         lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
         return [json.loads(line) for line in lines if line != "[DONE]"]

@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.fleet.failover.recording_policy import RecordingPolicy
 from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
-from tests.coordinator.output.test_sse import Reader, Shape
+from tests.coordinator.output.test_sse import RecordedSink, Shape
 from tests.workers import Listener, accept
 from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
@@ -72,7 +72,7 @@ def test_a_submit_is_completed_by_what_depends_on_its_worker() -> None:
 
 async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> None:
     """As when its parser does: the client gets the error and the end of the stream."""
-    reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), Reader(), RecordingPolicy()
+    reply, reader, policy = StreamedReply(BreaksAtTheEnd(), 1, 3), RecordedSink(), RecordingPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
     dispatch(pb.StepFrame(slots=[0], token_ids=[1]), slots)
@@ -86,7 +86,7 @@ async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> N
 
 async def test_an_invalid_finish_is_an_error() -> None:
     """As when the transfer parameters for the next stage are not JSON."""
-    reply, reader, policy = StreamedReply(Shape(), 1, 3), Reader(), RecordingPolicy()
+    reply, reader, policy = StreamedReply(Shape(), 1, 3), RecordedSink(), RecordingPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
 

@@ -8,38 +8,40 @@ from tokenwire.coordinator.text.template.messages import developer_as_system, pa
 from tokenwire.errors import InvalidRequest
 
 
-def content(value: Any, role: str = "user", form: Any = "string") -> Any:
+def parsed_content(value: Any, role: str = "user", form: Any = "string") -> Any:
     """Parse one message; return its content."""
     return parse_messages([{"role": role, "content": value}], form)[0]["content"]
 
 
 def test_content_as_a_string() -> None:
     """Text is unchanged, parts are joined by lines, null and missing content are empty."""
-    assert content("a") == "a"
-    assert content(["a", {"type": "text", "text": "b"}, {"type": "refusal", "refusal": "c"}]) == "a\nb\nc"
-    assert content([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}]) == "a\nb"
-    assert content([{"type": "thinking", "thinking": "a"}]) == "a"
-    assert content([]) == ""
-    assert content(None, "assistant") == ""
+    assert parsed_content("a") == "a"
+    assert parsed_content(["a", {"type": "text", "text": "b"}, {"type": "refusal", "refusal": "c"}]) == "a\nb\nc"
+    assert parsed_content([{"type": "input_text", "text": "a"}, {"type": "output_text", "text": "b"}]) == "a\nb"
+    assert parsed_content([{"type": "thinking", "thinking": "a"}]) == "a"
+    assert parsed_content([]) == ""
+    assert parsed_content(None, "assistant") == ""
     assert parse_messages([{"role": "user"}], "string")[0]["content"] == ""
 
 
 def test_content_as_parts() -> None:
     """Everything becomes text parts, which keep fields for templates."""
-    assert content("a", form="openai") == [{"type": "text", "text": "a"}]
+    assert parsed_content("a", form="openai") == [{"type": "text", "text": "a"}]
     part = {"type": "input_text", "text": "a", "cache_control": {"type": "ephemeral"}, "uuid": "1"}
-    assert content([part], form="openai") == [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
-    assert content(None, "assistant", "openai") == []
-    assert content([{"type": "text", "text": None}, "b"], form="openai") == [{"type": "text", "text": "b"}]
+    assert parsed_content([part], form="openai") == [
+        {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    ]
+    assert parsed_content(None, "assistant", "openai") == []
+    assert parsed_content([{"type": "text", "text": None}, "b"], form="openai") == [{"type": "text", "text": "b"}]
 
 
 def test_tool_results_are_text_in_any_format() -> None:
     """Tool results are a string, unless they refer to tools, which only the template can resolve."""
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert content(parts, "tool", "openai") == "a\nb"
+    assert parsed_content(parts, "tool", "openai") == "a\nb"
     reference = [{"type": "tool_reference", "name": "f"}]
-    assert content(reference, "tool", "openai") == reference
-    assert content(reference, "tool") == "f"
+    assert parsed_content(reference, "tool", "openai") == reference
+    assert parsed_content(reference, "tool") == "f"
     message = {"role": "tool", "content": "r", "tool_call_id": "1", "name": "f"}
     assert parse_messages([message], "string") == [message]
 
@@ -49,7 +51,7 @@ def test_media_are_refused(kind: str) -> None:
     """Images, audio and video are refused with the part's position and type, even if the type is omitted."""
     for part in ({"type": kind, kind: {"url": "http://x"}}, {kind: "x"}):
         with pytest.raises(InvalidRequest, match=rf"messages\[0\]\.content\[1\] is of type '{kind}'") as caught:
-            content(["look", part])
+            parsed_content(["look", part])
         assert caught.value.param == "messages"
 
 
@@ -123,9 +125,9 @@ def test_empty_tool_calls_are_omitted() -> None:
 
 def test_the_billing_header_is_dropped() -> None:
     """Some clients begin system prompts with it; it differs each time and would defeat prefix caching."""
-    assert content("x-anthropic-billing-header: 7\nreal", "system") == "real"
-    assert content(["x-anthropic-billing-header: 7", "real"], "system") == "real"
-    assert content("x-anthropic-billing-header: 7", "user") == "x-anthropic-billing-header: 7"
+    assert parsed_content("x-anthropic-billing-header: 7\nreal", "system") == "real"
+    assert parsed_content(["x-anthropic-billing-header: 7", "real"], "system") == "real"
+    assert parsed_content("x-anthropic-billing-header: 7", "user") == "x-anthropic-billing-header: 7"
 
 
 def test_developers_become_one_system_message() -> None:

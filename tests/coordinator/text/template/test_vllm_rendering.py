@@ -60,7 +60,7 @@ class Ours:
         return text, self.tokenizer.encode(text, body.get("add_special_tokens", False))
 
 
-async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, requests.Body]]) -> int:
+async def compare_prompts(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, requests.Body]]) -> int:
     """Render requests by both, text or refusal; return how many rendered."""
     rendered = 0
     for name, body in bodies:
@@ -77,7 +77,7 @@ async def compare(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tuple[str, 
 
 async def test_the_embedded_models_prompts_equal_vllms(smollm2_directory: Path) -> None:
     """Text and ids are equal for any request; requests that vLLM refuses are refused."""
-    assert await compare(Ours(smollm2_directory), VllmRenderer(smollm2_directory), requests.BODIES) > 400
+    assert await compare_prompts(Ours(smollm2_directory), VllmRenderer(smollm2_directory), requests.BODIES) > 400
 
 
 @pytest.mark.npm
@@ -85,7 +85,7 @@ async def test_the_embedded_models_prompts_equal_vllms(smollm2_directory: Path) 
 async def test_prompts_of_real_models_equal_vllms(name: str) -> None:
     """With tools, reasoning effort, documents and all other fields."""
     folder = npm_tokenizer_directory(name)
-    assert await compare(Ours(folder), VllmRenderer(folder), requests.BODIES[MODELS.index(name) % 3 :: 3]) > 60
+    assert await compare_prompts(Ours(folder), VllmRenderer(folder), requests.BODIES[MODELS.index(name) % 3 :: 3]) > 60
 
 
 @pytest.mark.npm
@@ -97,7 +97,7 @@ async def test_prompts_of_many_templates_equal_vllms(smollm2_directory: Path) ->
         # Each template gets other requests; over all templates every request is rendered several times.
         some = bodies[index % 32 :: 32]
         theirs = VllmRenderer(smollm2_directory, chat_template=source)
-        rendered += await compare(Ours(smollm2_directory, source), theirs, some)
+        rendered += await compare_prompts(Ours(smollm2_directory, source), theirs, some)
     assert rendered > 500
 
 
@@ -107,7 +107,7 @@ async def test_a_configured_content_format_equals_vllms(smollm2_directory: Path,
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     theirs = VllmRenderer(smollm2_directory, chat_template=source, content_format=content_format)
     ours = Ours(smollm2_directory, source, content_format=content_format)
-    assert await compare(ours, theirs, requests.BODIES[::4]) > 100
+    assert await compare_prompts(ours, theirs, requests.BODIES[::4]) > 100
 
 
 async def test_the_servers_default_kwargs_apply_as_in_vllm(smollm2_directory: Path) -> None:
@@ -118,7 +118,7 @@ async def test_the_servers_default_kwargs_apply_as_in_vllm(smollm2_directory: Pa
     defaults["documents"] = [{"text": "default"}]
     theirs = VllmRenderer(smollm2_directory, chat_template=source, default_kwargs=defaults)
     ours = Ours(smollm2_directory, source, default_kwargs=defaults)
-    assert await compare(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
+    assert await compare_prompts(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
 
 
 async def test_tools_may_be_excluded_with_tool_choice_none(smollm2_directory: Path) -> None:
@@ -126,7 +126,7 @@ async def test_tools_may_be_excluded_with_tool_choice_none(smollm2_directory: Pa
     source = "{{ tools }}"
     theirs = VllmRenderer(smollm2_directory, chat_template=source, exclude_tools=True)
     ours = Ours(smollm2_directory, source, exclude_tools=True)
-    assert await compare(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
+    assert await compare_prompts(ours, theirs, [(n, b) for n, b in requests.BODIES if n.startswith("hello")]) > 15
 
 
 TOOL_LISTS: list[Any] = [
