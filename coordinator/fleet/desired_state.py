@@ -33,7 +33,7 @@ class DesiredStates:
         """Update the desired state from an announced one; return whether it changed."""
         current = self._desired.get(model, pb.ServingState())
         # Concurrent operations can leave two states of one epoch: all coordinators choose the same.
-        if state.strayed or state.weights_fault or _order(state) <= _order(current):
+        if state.unmanaged or state.weights_fault or _order(state) <= _order(current):
             return False
         self._desired[model] = _shared_part(state)
         return True
@@ -53,7 +53,7 @@ class DesiredStates:
     def has_drifted(self, model: str, state: pb.ServingState) -> bool:
         """Return whether a worker has to be reconciled."""
         desired = self._desired.get(model)
-        return desired is not None and not state.strayed and _shared_part(state) != desired
+        return desired is not None and not state.unmanaged and _shared_part(state) != desired
 
     def out_of_sync(self, model: str, state: pb.ServingState, adapter_id: int = 0) -> str:
         """Return why a worker gets no new requests (for an adapter); empty when it is in sync."""

@@ -112,10 +112,10 @@ class EngineCapabilities(_message.Message):
     def __init__(self, seeds: _Optional[bool] = ..., positional_seeds: _Optional[bool] = ..., batch_invariant: _Optional[bool] = ...) -> None: ...
 
 class ServingState(_message.Message):
-    __slots__ = ("epoch", "revision", "strayed", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")
+    __slots__ = ("epoch", "revision", "unmanaged", "paused", "sleeping", "sleep_level", "awake_parts", "weight_version", "weights_epoch", "weights_path", "weights_fault", "adapters")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
-    STRAYED_FIELD_NUMBER: _ClassVar[int]
+    UNMANAGED_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     SLEEPING_FIELD_NUMBER: _ClassVar[int]
     SLEEP_LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -127,7 +127,7 @@ class ServingState(_message.Message):
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     revision: int
-    strayed: bool
+    unmanaged: bool
     paused: bool
     sleeping: bool
     sleep_level: int
@@ -137,7 +137,7 @@ class ServingState(_message.Message):
     weights_path: str
     weights_fault: str
     adapters: _containers.RepeatedCompositeFieldContainer[LoraAdapter]
-    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., strayed: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ..., unmanaged: _Optional[bool] = ..., paused: _Optional[bool] = ..., sleeping: _Optional[bool] = ..., sleep_level: _Optional[int] = ..., awake_parts: _Optional[_Iterable[str]] = ..., weight_version: _Optional[str] = ..., weights_epoch: _Optional[int] = ..., weights_path: _Optional[str] = ..., weights_fault: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[LoraAdapter, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("names", "root", "max_model_len", "max_token_id", "tokenizer_digest", "default_sampling_params_json", "max_num_seqs", "engine", "model_type", "architecture")

@@ -163,7 +163,7 @@ class ServingStateController:
             result = await verb()
             # If a resume overtook this change, the epoch goes back to an older one: coordinators then reconcile again.
             self._state.epoch = epoch or newest
-            self._state.strayed = not epoch
+            self._state.unmanaged = not epoch
             return result
         finally:
             with contextlib.suppress(TokenwireError):

@@ -246,14 +246,14 @@ async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> Non
             await coordinator.admin.resume(None)
 
 
-async def test_a_strayed_worker_is_not_reconciled(coordinator: Coordinator) -> None:
+async def test_an_unmanaged_worker_is_not_reconciled(coordinator: Coordinator) -> None:
     """It gets no requests while it differs from the others, until the next operation."""
     await coordinator.admin.set_weight_version(None, "v1")
     session = coordinator.pool.sessions[0]
     async with open_channel(session.address) as channel:
         stub = control_pb2_grpc.ControlStub(channel)
         await stub.PauseGeneration(control_pb2.PauseGenerationRequest(mode=control_pb2.PAUSE_MODE_KEEP))
-    await until(lambda: session.serving.strayed)
+    await until(lambda: session.serving.unmanaged)
     assert await coordinator.takers() == {"two", "three"}
 
     await coordinator.admin.resume(None)

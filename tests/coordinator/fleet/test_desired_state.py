@@ -39,8 +39,8 @@ def test_concurrent_operations_lead_to_one_desired_state() -> None:
     assert first.get("m") == second.get("m")
 
 
-@pytest.mark.parametrize("fields", [{"strayed": True}, {"weights_fault": "torn"}])
-def test_strayed_and_faulty_states_are_not_desired(fields: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [{"unmanaged": True}, {"weights_fault": "torn"}])
+def test_unmanaged_and_faulty_states_are_not_desired(fields: dict[str, object]) -> None:
     """Those changed outside fleet operations, or with inconsistent weights."""
     desired = DesiredStates()
 

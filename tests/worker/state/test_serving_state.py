@@ -45,15 +45,15 @@ async def test_an_older_operation_is_superseded(one: ServingWorker) -> None:
     assert one.state.epoch == 5
 
 
-async def test_a_change_outside_fleet_operations_is_marked_as_strayed(one: ServingWorker) -> None:
+async def test_a_change_outside_fleet_operations_is_marked_as_unmanaged(one: ServingWorker) -> None:
     """A change without an epoch keeps the state's epoch and marks it, until the next operation."""
     await one.controller.pause(5, PauseMode.KEEP, clear_cache=False)
     await one.controller.resume(0)
-    assert (one.state.epoch, one.state.strayed, one.state.paused) == (5, True, False)
+    assert (one.state.epoch, one.state.unmanaged, one.state.paused) == (5, True, False)
 
     await one.controller.set_weight_version(6, "v6")
 
-    assert (one.state.epoch, one.state.strayed) == (6, False)
+    assert (one.state.epoch, one.state.unmanaged) == (6, False)
 
 
 async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
@@ -105,7 +105,7 @@ async def test_a_call_that_fails_while_reading_weights_records_a_fault(one: Serv
 
     one.engine.error = ""
     await one.controller.collective_rpc("reload_weights", None, [None, "/other"], {})
-    assert one.state.strayed
+    assert one.state.unmanaged
 
 
 async def test_weights_are_read_only_from_the_roots(tmp_path: Path) -> None:
