@@ -1,4 +1,4 @@
-"""The coordinator's cost of a turn with a known history, and the memory of many conversations."""
+"""The coordinator's cost of a turn with a stored history, and the memory of many conversations."""
 
 import asyncio
 import gc

@@ -31,7 +31,7 @@ class Overload:
     """Requests a second, as a multiple of what the workers can serve."""
     requests: int
     capacity_tokens_per_s: float
-    """Of replies that ended, when as many clients as there is room for ask one after the other."""
+    """Of replies that ended, when as many clients as there is capacity for send one request after the other."""
     goodput: float
     """Tokens of full replies during the overload, as a share of that."""
     statuses: dict[int, int]

@@ -13,7 +13,7 @@ from tokenwire.v1 import control_pb2, control_pb2_grpc
 
 _WINDOW_S = 5.0
 _FLEET, _FLEET_STREAMS = 24, 2000
-# Never matches what the simulated engine says, but makes every character count.
+# Never matches what the simulated engine generates, but makes every character count.
 STOP_STRINGS = ["\n\nHuman:", "<|never|>", "Observation:", "###"]
 
 
@@ -137,12 +137,12 @@ def _chat_body(tokens: int, extra: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _generated(addresses: Sequence[str]) -> int:
-    async def ask(address: str) -> int:
+    async def send_request(address: str) -> int:
         async with grpc.aio.insecure_channel(address) as channel:
             info = await control_pb2_grpc.ControlStub(channel).GetServerInfo(control_pb2.GetServerInfoRequest())
         return int(info.generated_tokens)
 
-    return sum(await asyncio.gather(*map(ask, addresses)))
+    return sum(await asyncio.gather(*map(send_request, addresses)))
 
 
 def _row(

@@ -72,7 +72,7 @@ class Walk:
         return self._names[path]
 
 
-def _ask(port: int, body: dict[str, Any]) -> None:
+def _post_chat(port: int, body: dict[str, Any]) -> None:
     connection = HTTPConnection("127.0.0.1", port)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), _JSON)
     reply = connection.getresponse()
@@ -99,7 +99,7 @@ def walks() -> dict[str, list[Step]]:
         address = f"unix:{folder}/worker.sock"
         server = CoordinatorServer(CoordinatorSettings((address,)), bound)
 
-        def ask() -> None:
+        def send_chats() -> None:
             port = bound.getsockname()[1]
             model = _model(port)
             try:
@@ -107,14 +107,14 @@ def walks() -> dict[str, list[Step]]:
                     taken = []
                     for _ in range(_WARM_UP + _WALKS):
                         walked.begin()
-                        _ask(port, {**_CHAT, **fields, "model": model})
+                        _post_chat(port, {**_CHAT, **fields, "model": model})
                         taken.append(walked.steps)
                     shortest[name] = min(taken[_WARM_UP:], key=len)
             finally:
                 server.should_exit = True
 
         with measured(["worker", "--engine", "sim", "--listen", address]):
-            client = threading.Thread(target=ask)
+            client = threading.Thread(target=send_chats)
             client.start()
             sys.setprofile(walked)  # of this thread alone
             try:

@@ -221,8 +221,8 @@ class WorkerPool(SessionListener[WorkerSession]):
             await asyncio.sleep(_IDLE_CHECK_S)
         del self._members[session.address]
         self._candidates.clear()
-        self._router.forget(session)
-        self._reconciler.forget(session)
+        self._router.remove(session)
+        self._reconciler.remove(session)
         member.running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await member.running

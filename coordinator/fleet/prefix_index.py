@@ -65,7 +65,7 @@ class PrefixIndex:
                     if not blocks[block]:
                         del blocks[block]
 
-    def forget(self, worker: str) -> None:
+    def remove_worker(self, worker: str) -> None:
         """Remove a worker."""
         bit = self._bits.pop(worker, 0)
         self._live &= ~bit

@@ -36,7 +36,7 @@ class Reconciler:
         """Return the last error of reconciling a worker; empty without one."""
         return self._errors.get(session, "")
 
-    def forget(self, session: WorkerSession) -> None:
+    def remove(self, session: WorkerSession) -> None:
         """Stop reconciling a worker that was removed."""
         if task := self._tasks.get(session):
             task.cancel()

@@ -73,7 +73,7 @@ class Decision(Generic[WCo]):
     """Tokens of the prompt that the worker has to compute."""
     ahead: int
     """Work ahead of the request when it was sent."""
-    rivals: int
+    others: int
     """How many other workers could have taken it."""
     policy: Policy
 
@@ -83,7 +83,7 @@ class Decision(Generic[WCo]):
 
     def _why(self) -> str:
         inputs, instance = self.inputs, self.worker.instance_id
-        if not self.rivals:
+        if not self.others:
             return "no other can take it"
         if self.policy != "affinity":
             return "least sequences" if self.policy == "load" else "round-robin"
@@ -143,7 +143,7 @@ class Router:
         inputs = self._inputs(submit)
         chosen = preferred[0] if len(preferred) == 1 else self._cheapest(preferred, inputs)
         cached = min(inputs.cached.get(chosen.instance_id, 0), max(0, inputs.tokens - 1))
-        self._remember(chosen.instance_id, inputs)
+        self._record_conversation(chosen.instance_id, inputs)
         ahead = chosen.workload.ahead()
         return Decision(chosen, inputs, cached, inputs.tokens - cached, ahead, len(preferred) - 1, self._policy)
 
@@ -170,7 +170,7 @@ class Router:
         known = self._caches.get(worker.address)
         if known != cache:
             if known is not None:
-                self._prefixes.forget(known[0])
+                self._prefixes.remove_worker(known[0])
                 if known[0] != worker.instance_id:
                     self._last_turn.pop(known[0], None)
             self._caches[worker.address] = cache
@@ -179,15 +179,15 @@ class Router:
         """Update the prefix index from the blocks that a worker's cache stored and evicted."""
         if self._policy == "affinity":
             if change.cleared:
-                self._prefixes.forget(worker.instance_id)
+                self._prefixes.remove_worker(worker.instance_id)
             self._prefixes.remove(worker.instance_id, change.removed)
             self._prefixes.add(worker.instance_id, change.stored)
 
-    def forget(self, worker: Candidate) -> None:
-        """Forget a removed worker."""
+    def remove(self, worker: Candidate) -> None:
+        """Remove a worker and what it caches."""
         self._caches.pop(worker.address, None)
         self._last_turn.pop(worker.instance_id, None)
-        self._prefixes.forget(worker.instance_id)
+        self._prefixes.remove_worker(worker.instance_id)
 
     def _inputs(self, submit: pb.Submit) -> RoutingInputs:
         tokens, adapter = len(submit.prompt_token_ids), submit.lora.id
@@ -208,7 +208,7 @@ class Router:
             adapter_worker=self._adapters.get(adapter) if adapter else None,
         )
 
-    def _remember(self, instance: str, inputs: RoutingInputs) -> None:
+    def _record_conversation(self, instance: str, inputs: RoutingInputs) -> None:
         self._last_turn[instance] = next(self._turns)
         if inputs.hashes:
             # The prompt is in the worker's cache, or will be before a later request is computed.

@@ -17,7 +17,7 @@ class SlotListener(Protocol):
         """Called before the first tokens with how the prompt was computed."""
 
     def scored(self, rows: pb.LogprobRows) -> None:
-        """Called with the log-probabilities of the next step's tokens, if the request asked for them."""
+        """Called with the log-probabilities of the next step's tokens, if the request has them enabled."""
 
     def weights(self, version: str) -> None:
         """Called with the weight version of the following tokens: before anything else, and when it changes."""

@@ -81,7 +81,7 @@ def check_request(request: GenerationRequest, sampling: pb.SamplingParams, model
 def check_sequences(n: int, prompts: int) -> None:
     """Check the number of sequences of a request, before any work on its prompts. Raises InvalidRequest."""
     if n * prompts > MAX_SEQUENCES:
-        raise InvalidRequest(f"n={n} for {prompts} prompts asks for more than {MAX_SEQUENCES} sequences.", param="n")
+        raise InvalidRequest(f"n={n} for {prompts} prompts exceeds {MAX_SEQUENCES} sequences.", param="n")
 
 
 def _check_texts(stop: Sequence[str], sampling: pb.SamplingParams) -> None:

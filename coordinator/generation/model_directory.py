@@ -63,17 +63,17 @@ class ModelDirectory(PoolListener):
 
     def list(self) -> list[ServedModel]:
         """Return every model once, in order of registration."""
-        self._forget_absent()
+        self._drop_absent()
         return list({id(model): model for model in self._models.values()}.values())
 
     def awaited(self) -> Sequence[str]:
         """Return the names of expected models that no worker has announced yet."""
-        self._forget_absent()
+        self._drop_absent()
         return self._expected.unknown()
 
     async def wait_for(self, name: str | None) -> ServedModel:
         """Find a model as `find` does, but wait for an expected one. Raises NotFound or Unavailable."""
-        self._forget_absent()
+        self._drop_absent()
         if name and name in self._models:
             return self._models[name]
         awaited = self.awaited()
@@ -85,7 +85,7 @@ class ModelDirectory(PoolListener):
 
     def find(self, name: str | None) -> ServedModel:
         """Find a model or adapter by name; without a name, the first model. Raises NotFound or Unavailable."""
-        self._forget_absent()
+        self._drop_absent()
         if not self._models and (not self._ever_connected or not name):
             raise Unavailable("No worker has connected yet; the model may still be loading.", retry_after_s=2)
         if not name:
@@ -104,7 +104,7 @@ class ModelDirectory(PoolListener):
         """Record since when a model, by its first name, has had no worker."""
         self._absent.setdefault(model, self._clock())
 
-    def _forget_absent(self) -> None:
+    def _drop_absent(self) -> None:
         if not self._absent:
             return
         over = self._clock() - self._settings.model_linger_s

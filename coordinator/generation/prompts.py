@@ -26,7 +26,7 @@ class PreparedPrompt:
 
     @property
     def new_ids(self) -> Sequence[int]:
-        """The ids after the last finished reply: reasoning before them says nothing about this reply."""
+        """The ids after the last finished reply: reasoning before them does not concern this reply."""
         continued = None if self.history is None else self.history.new_ids
         return self.token_ids if continued is None else continued
 

@@ -68,8 +68,8 @@ class HistoryWriter:
     def _ending(self, finish: Finish) -> Ending:
         if finish.reason != "stop":
             return "cut"
-        asked = isinstance(finish.stop_reason, str) or finish.stop_reason in self._stop_token_ids
-        return "stop" if asked else "token"
+        requested = isinstance(finish.stop_reason, str) or finish.stop_reason in self._stop_token_ids
+        return "stop" if requested else "token"
 
 
 class _StoredReply:

@@ -8,7 +8,7 @@ from tokenwire.options import Option, Section, option, shared
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """What replies contain where clients do not ask, and what clients may ask."""
+    """What replies contain by default, and what clients may request."""
 
     debug_headers: bool = option(
         False,

@@ -108,7 +108,7 @@ class ParserPlan(Protocol):
 
     @property
     def skip_special_tokens(self) -> bool:
-        """Whether the text omits special tokens: parsers may need them, whatever the client asked for."""
+        """Whether the text omits special tokens: parsers may need them, whatever the client requested."""
 
     @property
     def spaces_between_special_tokens(self) -> bool:

@@ -249,8 +249,8 @@ def _harmony_prompt(request: ChatCompletionRequest) -> list[int]:
 
 
 def _template_kwargs(parsers: VllmParsers, request: ChatCompletionRequest) -> dict[str, Any]:
-    asked = request.build_chat_params(None, "auto").chat_template_kwargs
-    return dict(merge_kwargs(parsers.settings.default_chat_template_kwargs, asked))
+    requested = request.build_chat_params(None, "auto").chat_template_kwargs
+    return dict(merge_kwargs(parsers.settings.default_chat_template_kwargs, requested))
 
 
 def _as_request(work: Callable[[], T]) -> T:

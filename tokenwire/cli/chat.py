@@ -83,7 +83,7 @@ def _read(prompt: str) -> str | None:
 
 def _answer(conversation: "Dialogue", line: str) -> None:
     try:
-        with contextlib.closing(conversation.ask(line)) as pieces:
+        with contextlib.closing(conversation.send(line)) as pieces:
             for piece in pieces:
                 click.echo(_printable(piece), nl=False)
         click.echo()
@@ -150,10 +150,10 @@ class Dialogue:
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Forget all turns."""
+        """Delete all turns."""
         self.messages.clear()
 
-    def ask(self, text: str) -> Generator[str, None, None]:
+    def send(self, text: str) -> Generator[str, None, None]:
         """Yield the reply in pieces. A question without a reply is not kept."""
         question = {"role": "user", "content": text}
         system = [{"role": "system", "content": self.system}] if self.system else []

@@ -13,7 +13,7 @@ def protocol_version() -> pb.ProtocolVersion:
 
 
 def check_peer(peer: pb.ProtocolVersion, peer_name: str) -> None:
-    """Raise InvalidRequest that says which side to upgrade if `peer` has another major version."""
+    """Raise InvalidRequest that names the side to upgrade if `peer` has another major version."""
     if peer.major == MAJOR:
         return
     older = peer_name if peer.major < MAJOR else "this side"

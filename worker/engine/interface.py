@@ -57,7 +57,7 @@ class Engine(Protocol):
     """
 
     async def start(self) -> None:
-        """Load the model and be ready for `submit`. Raises EngineFailed with a message that says what to do."""
+        """Load the model and be ready for `submit`. Raises EngineFailed with a message that names a remedy."""
 
     def describe(self) -> pb.Model:
         """Describe the started model; the tokenizer digest is left empty."""

@@ -1,4 +1,4 @@
-"""Remembers aborts, so that requests that a coordinator resumes because it did not get their end stay aborted."""
+"""Keeps aborts, so that requests that a coordinator resumes because it did not get their end stay aborted."""
 
 import math
 import time

@@ -147,7 +147,7 @@ def _limit_finish(fails: bool) -> pb.Finish:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShape:
-    """The log-probabilities that a request asks for."""
+    """The log-probabilities that a request includes."""
 
     likeliest: int
     exact: tuple[int, ...] = ()

@@ -31,7 +31,7 @@ _CONTEXT_LENGTH = 8192
 def prepare_embedded_model(cache_dir: Path, progress: Callable[[str], None]) -> Path:
     """Return the model's directory under `cache_dir`, creating it first if it is missing.
 
-    Safe to call from several processes at once. Raises EngineFailed with a message that says what to do.
+    Safe to call from several processes at once. Raises EngineFailed with a message that names a remedy.
     """
     target = cache_dir / "models" / EMBEDDED_MODEL_NAME
     if _is_complete(target):

@@ -80,7 +80,7 @@ class VllmEngine(VllmAdmin):
         self._aborted_on_submit: set[Sequence] = set()
 
     async def start(self) -> None:
-        """Load the model. Raises EngineFailed with a message that says what to do."""
+        """Load the model. Raises EngineFailed with a message that names a remedy."""
         self._start_thread = Background(self._build, discard=_shut_down)
         llm = await self._start_thread.result()
         self._start_thread = None  # its result would keep the engine in memory

@@ -8,7 +8,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 
 def columns_wanted(params: Any, vocab_size: int) -> int | None:
-    """Return the columns per row that a request asked for, None if it asked for none."""
+    """Return the columns per row that a request needs, None if it needs none."""
     count: int | None = params.num_logprobs
     if count is None:
         return None

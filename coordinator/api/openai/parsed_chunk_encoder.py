@@ -41,7 +41,7 @@ class ParsedChatChunks(ChatChunks):
         self.shows_empty_deltas = True
         self._plain = False
         self._keep = keep
-        self._said: list[list[MessageDelta]] = [[] for _ in self._parsers]
+        self._deltas: list[list[MessageDelta]] = [[] for _ in self._parsers]
         self._token_ids: list[list[int]] | None = [[] for _ in self._parsers] if counts_reasoning else None
 
     def _full_delta(
@@ -56,10 +56,10 @@ class ParsedChatChunks(ChatChunks):
         if self._token_ids is not None:
             self._token_ids[index] += token_ids
         if self._keep is not None and message is not None:
-            self._said[index].append(message)
+            self._deltas[index].append(message)
         if finish is not None:
             if self._keep is not None:
-                self._keep(index, [joined(self._said[index])])
+                self._keep(index, [joined(self._deltas[index])])
             reason = self._parsers[index].finish_reason(finish.reason)
             finish = replace(finish, reason=reason)
         elif message is None and not self._shows_tokens:

@@ -1,4 +1,4 @@
-"""Metadata of one route in the OpenAPI document beyond what its code says."""
+"""Metadata of one route in the OpenAPI document beyond its code."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

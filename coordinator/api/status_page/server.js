@@ -7,7 +7,7 @@ export const getKey = () => sessionStorage.getItem(KEY) ?? "";
 export const keepKey = (key) => sessionStorage.setItem(KEY, key);
 export const getAdminKey = () => sessionStorage.getItem(ADMIN_KEY) ?? "";
 export const keepAdminKey = (key) => sessionStorage.setItem(ADMIN_KEY, key);
-/** Forget the keys, and the conversation that they paid for. */
+/** Remove the keys, and the conversation that they paid for. */
 export const forgetAll = () => sessionStorage.clear();
 
 /** An error response. */

@@ -10,7 +10,7 @@ export class Traffic {
   constructor() {
     this._processes = new Map();
     this._about = null;
-    /** The period to ask for more samples from. */
+    /** The period to request more samples from. */
     this.since = 0;
   }
 
@@ -30,7 +30,7 @@ export class Traffic {
     const before = this._processes;
     const oldest = response.period - KEPT_S / response.period_s;
     const isWhole = !this.since || response.processes.every(({ process }) => before.has(process));
-    // The latest samples are asked for again, as processes are not simultaneous, and all of a process that is new.
+    // The latest samples are requested again, as processes are not simultaneous, and all of a process that is new.
     this.since = isWhole ? response.period - 3 : 0;
     this._processes = new Map();
     for (const { process, samples } of response.processes) {

@@ -149,12 +149,12 @@ class Failover(PoolListener):
         self._schedule()
 
     def on_ended(self, sequence: ResumableSequence) -> None:
-        """Forget a sequence, and its request with the last one."""
+        """Drop a sequence, and its request with the last one."""
         self.live.pop(sequence, None)
         request = sequence.request
         request.running -= 1
         if not request.running:
-            self._detector.forget(request)
+            self._detector.discard(request)
 
     # Decisions.
 

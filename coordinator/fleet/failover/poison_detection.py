@@ -135,7 +135,7 @@ class PoisonDetector:
         """Whether there is an isolated retry, or requests wait for one or for a decision."""
         return bool(self._waiting) or bool(self._undecided) or self._isolated is not None
 
-    def forget(self, request: ResumableRequest) -> None:
+    def discard(self, request: ResumableRequest) -> None:
         """Remove a request that has ended."""
         self._deaths.pop(request, None)
 

@@ -33,7 +33,7 @@ class TenantMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return all families."""
-        self._forget_removed()
+        self._drop_removed()
         requests = CounterMetricFamily(
             "tokenwire_tenant_requests",
             "Finished HTTP requests with a key of the tenant; `rejected` are those over its limits or the queue's.",
@@ -51,7 +51,7 @@ class TenantMetrics(Collector):
                 tokens.add_metric((tenant,), count)
             yield tokens
 
-    def _forget_removed(self) -> None:
+    def _drop_removed(self) -> None:
         current = self._tenants()
         for key in [key for key in self._requests if key[0] not in current]:
             del self._requests[key]

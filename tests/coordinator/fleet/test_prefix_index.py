@@ -72,7 +72,7 @@ def test_a_removed_worker_leaves_no_entries() -> None:
     index.add("stays", HASHES[:1])
     for number in range(100):
         index.add(f"worker-{number}", HASHES)
-        index.forget(f"worker-{number}")
+        index.remove_worker(f"worker-{number}")
 
     index.add("new", HASHES[1:])
 

@@ -106,10 +106,10 @@ def test_a_restarted_worker_has_an_empty_cache(router: Router, workers: list[Loa
     assert router.choose(workers, request(held), NEW).cached == 0
 
 
-def test_a_removed_worker_is_forgotten(router: Router, workers: list[LoadedWorker]) -> None:
+def test_a_removed_worker_holds_no_prefixes(router: Router, workers: list[LoadedWorker]) -> None:
     """Its address may return with another process."""
     holder = router.choose(workers, request(prompt()), NEW).worker
-    router.forget(holder)
+    router.remove(holder)
     router.on_worker_state(holder, "weights")
     assert router.choose([holder], request(prompt()), NEW).cached == 0
 

@@ -169,7 +169,7 @@ def test_an_ended_request_is_not_classified(careful: PoisonDetector, processes: 
     careful.classify("a", [suspect])
     careful.classify("b", [suspect])
     suspect.abort()
-    careful.forget(suspect.request)
+    careful.discard(suspect.request)
     processes.fates.update(a=False, b=False)
 
     verdict = careful.review()
