@@ -18,7 +18,7 @@ EOS = 258
 
 
 @dataclass(slots=True)
-class Result:
+class SimulatedOutput:
     """The output of one sequence."""
 
     ids: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Harness:
     def __init__(self, engine: SimulatedEngine) -> None:
         self.engine = engine
         self.steps = engine.steps()
-        self.results: dict[Sequence, Result] = {}
+        self.results: dict[Sequence, SimulatedOutput] = {}
         self._open: set[Sequence] = set()
         self._slots = 0
         self._frame_buffer = FrameBuffer()
@@ -53,7 +53,7 @@ class Harness:
         self._slots += n
         await self.engine.submit(submit, sequences)
         for sequence in sequences:
-            self.results[sequence] = Result()
+            self.results[sequence] = SimulatedOutput()
         self._open.update(sequences)
         return sequences
 
@@ -78,7 +78,7 @@ class Harness:
         while self._open:
             await self.step()
 
-    async def run(self, prompt: list[int] | None = None, **fields: object) -> Result:
+    async def run(self, prompt: list[int] | None = None, **fields: object) -> SimulatedOutput:
         """Run one request of one sequence to its end."""
         (sequence,) = await self.submit(prompt, 1, **fields)
         while sequence in self._open:

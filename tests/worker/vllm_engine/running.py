@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Result:
+class RecordedOutput:
     """The output of one sequence."""
 
     ids: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Run:
         self.engine = engine
         self.tokenizer: Tokenizer = Tokenizer.from_str(engine.tokenizer_files()["tokenizer.json"].decode())
         self.load = pb.Load()
-        self._results: dict[Sequence, Result] = {}
+        self._results: dict[Sequence, RecordedOutput] = {}
         self.consumer = asyncio.create_task(self._consume())
 
     async def _consume(self) -> None:
@@ -69,7 +69,7 @@ class Run:
         for sequence in [*step.sequences, *(sequence for sequence, _ in step.finishes)]:
             self._results[sequence].moved.set()
 
-    def _open(self, sequence: Sequence) -> Result:
+    def _open(self, sequence: Sequence) -> RecordedOutput:
         result = self._results[sequence]
         assert result.finish is None, "output after the end of a sequence"
         return result
@@ -77,10 +77,10 @@ class Run:
     def sequences(self, n: int, request_id: str = "request") -> list[Sequence]:
         """Create n sequences and record their output."""
         made = [Sequence(FrameBuffer(lambda _: None), index, request_id, index) for index in range(n)]
-        self._results.update((sequence, Result()) for sequence in made)
+        self._results.update((sequence, RecordedOutput()) for sequence in made)
         return made
 
-    def result(self, sequence: Sequence) -> Result:
+    def result(self, sequence: Sequence) -> RecordedOutput:
         """Return a sequence's output so far."""
         return self._results[sequence]
 
@@ -93,7 +93,7 @@ class Run:
         await self.engine.submit(wire, sequences)
         return sequences
 
-    async def until(self, sequence: Sequence, tokens: int | None = None) -> Result:
+    async def until(self, sequence: Sequence, tokens: int | None = None) -> RecordedOutput:
         """Wait until a sequence has this number of tokens, or has ended."""
         result = self._results[sequence]
         while result.finish is None and (tokens is None or len(result.ids) < tokens):
@@ -101,7 +101,7 @@ class Run:
             await asyncio.wait_for(result.moved.wait(), 60)
         return result
 
-    async def results(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[Result]:
+    async def results(self, prompt: str | list[int], n: int = 1, **params: Any) -> list[RecordedOutput]:
         """Run a request to its end and return its results."""
         return [await self.until(sequence) for sequence in await self.start(prompt, n, **params)]
 

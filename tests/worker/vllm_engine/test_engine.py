@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from tests.lazily import Lazily
 from tests.tiny_model import TINY_MODEL_NAME, tiny_model
-from tests.worker.vllm_engine.running import Result, Run, switch_driver
+from tests.worker.vllm_engine.running import RecordedOutput, Run, switch_driver
 from tests.workers import until
 from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, TokenwireError, Unavailable, Unsupported
 from tokenwire.protocol.prefix_hash import BLOCK_TOKENS, prefix_hashes, scope_of
@@ -161,7 +161,7 @@ async def test_nothing_is_compiled_for_a_request(run: Run, request: pytest.Fixtu
     assert await _compilations(run) == before
 
 
-def _comparable(result: Result) -> dict[str, Any]:
+def _comparable(result: RecordedOutput) -> dict[str, Any]:
     # How many steps are merged depends on timing.
     made = [token_id for rows in result.logprobs for token_id in rows.token_ids]
     ranks = [rank for rows in result.logprobs for rank in rows.sampled_ranks]
@@ -174,11 +174,11 @@ def _ids_and_ranks(rows: pb.LogprobRows) -> tuple[list[int], list[int], int]:
     return list(rows.token_ids), list(rows.sampled_ranks), rows.width
 
 
-def _values(result: Result) -> list[float]:
+def _values(result: RecordedOutput) -> list[float]:
     return [value for rows in _rows(result) for value in rows.logprobs]
 
 
-def _rows(result: Result) -> list[pb.LogprobRows]:
+def _rows(result: RecordedOutput) -> list[pb.LogprobRows]:
     assert result.prefill is not None
     return [*result.logprobs, result.prefill.prompt_logprobs]
 

@@ -59,7 +59,7 @@ class Communicator:
         self.barriers += 1
 
 
-class Worker(NamedParamUpdates):
+class LoadingWorker(NamedParamUpdates):
     """Stands for vLLM's worker: records which weights the model loads."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Worker(NamedParamUpdates):
 @pytest.mark.engine
 def test_a_parameter_is_received_from_the_trainer_and_loaded() -> None:
     """With its type and shape, from the last rank; and everyone waits for everyone."""
-    worker, group = Worker(), Communicator()
+    worker, group = LoadingWorker(), Communicator()
     worker.tokenwire_communicator, worker.tokenwire_source_rank = group, 2
 
     worker.tokenwire_update_named_param("lm_head.weight", "torch.float16", [2, 3])
@@ -89,7 +89,7 @@ def test_a_parameter_is_received_from_the_trainer_and_loaded() -> None:
 @pytest.mark.engine
 def test_a_group_is_joined_before_and_left_after() -> None:
     """Without one nothing can be received; a second one needs the first to be closed."""
-    worker = Worker()
+    worker = LoadingWorker()
     with pytest.raises(RuntimeError, match="not initialized"):
         worker.tokenwire_update_named_param("a", "float32", [1])
     worker.tokenwire_communicator = Communicator()

@@ -12,7 +12,7 @@ from tokenwire.errors import EngineFailed, InvalidRequest, Overloaded, Unavailab
 
 
 @asynccontextmanager
-async def client_of(status: int, *pieces: bytes) -> AsyncIterator[VllmHttpClient]:
+async def served_client(status: int, *pieces: bytes) -> AsyncIterator[VllmHttpClient]:
     """Serve every request with this status and body, a piece at a time."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
@@ -45,7 +45,7 @@ async def client_of(status: int, *pieces: bytes) -> AsyncIterator[VllmHttpClient
 )
 async def test_errors_keep_their_meaning(status: int, kind: type[Exception], message: str) -> None:
     """A wrong key is no fault of the client's."""
-    async with client_of(status, b'{"error": {"message": "because"}}') as client:
+    async with served_client(status, b'{"error": {"message": "because"}}') as client:
         with pytest.raises(kind) as failed:
             await client.post("/x", {})
     assert str(failed.value) == message
@@ -53,7 +53,7 @@ async def test_errors_keep_their_meaning(status: int, kind: type[Exception], mes
 
 async def test_events_are_read_however_they_are_cut() -> None:
     """Up to the end that the server announces."""
-    async with client_of(200, b'data: {"a"', b': 1}\n\ndata: {"b": 2}\n', b"\ndata: [DONE]\n\n") as client:
+    async with served_client(200, b'data: {"a"', b': 1}\n\ndata: {"b": 2}\n', b"\ndata: [DONE]\n\n") as client:
         assert [event async for event in client.stream("/x", {}, {})] == [{"a": 1}, {"b": 2}]
 
 
@@ -68,16 +68,16 @@ async def test_events_are_read_however_they_are_cut() -> None:
 )
 async def test_a_stream_without_its_end_has_failed(body: bytes, kind: type[Exception]) -> None:
     """It broke off, or ends with an error event."""
-    async with client_of(200, body) as client:
+    async with served_client(200, body) as client:
         with pytest.raises(kind):
             [event async for event in client.stream("/x", {}, {})]
 
 
 async def test_an_empty_body_is_nothing_and_text_is_text() -> None:
     """As of /health, and of /metrics."""
-    async with client_of(200) as client:
+    async with served_client(200) as client:
         assert await client.get("/health") is None
-    async with client_of(200, b"x 1") as client:
+    async with served_client(200, b"x 1") as client:
         assert await client.text("/metrics", 5) == "x 1"
         with pytest.raises(EngineFailed, match="not JSON"):
             await client.get("/models")
