@@ -177,6 +177,12 @@ def option_name(of: "Field[object]") -> str:
     return found.name if isinstance(found, Option) else str(found)
 
 
+def name_of(settings: type, field_name: str) -> str:
+    """Return the name of the option that sets a field. Raises ValueError if there is no such field or option."""
+    (name,) = (option_name(each) for each in fields(settings) if each.name == field_name and option_name(each))
+    return name
+
+
 def nested(settings: type) -> Mapping[str, type]:
     """Return the fields that are nested settings, with their types."""
     hints = get_type_hints(settings)

@@ -1,19 +1,18 @@
 """Options are declared once, in the fields that they set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 
 import pytest
 
 from tests.tokenwire.declarations import Outer
 from tokenwire.cli.click_options import build
-from tokenwire.cli.coordinator import COORDINATOR_OPTIONS
-from tokenwire.cli.worker import WORKER_OPTIONS
+from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
+from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
-from tokenwire.options import (
-    declared,
-)
+from tokenwire.options import declared, name_of, nested, option_name
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 
@@ -55,3 +54,25 @@ def test_types_and_defaults_come_from_the_fields() -> None:
     assert (options["--size-mb"].kind, options["--size-mb"].default) == (float, 3.0)
     assert options["--mode"].choices == ("a", "b")
     assert options["--loud"].is_switch
+
+
+def test_names_of_options_come_from_their_fields() -> None:
+    """A field that does not exist, or that no option sets, has none."""
+    assert name_of(AdmissionSettings, "max_queue") == "--max-queue"
+    for missing in (Outer, "nothing"), (Outer, "inner"):
+        with pytest.raises(ValueError, match="not enough values"):
+            name_of(*missing)
+
+
+def _names(settings: type) -> Iterator[str]:
+    yield from filter(None, map(option_name, fields(settings)))
+    for part in nested(settings).values():
+        yield from _names(part)
+
+
+@pytest.mark.parametrize("settings", [CoordinatorOptions, WorkerOptions])
+def test_shared_options_and_conditions_are_declared(settings: type) -> None:
+    """A field set by another field's option, or a default that depends on one, names an option of the command."""
+    options = declared(settings)
+    conditions = {each.option.default_with[0] for each in options.values() if each.option.default_with}
+    assert {*_names(settings), *conditions} <= {*options}

@@ -11,12 +11,25 @@ from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 from tokenwire.cli.model_source import check_model
 from tokenwire.cli.supervisor import ChildProcess, supervise_coordinators
 from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
-from tokenwire.options import Section
-from tokenwire.process.logs import configure_logging
+from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
+from tokenwire.coordinator.fleet.liveness import LivenessSettings
+from tokenwire.coordinator.settings import CoordinatorSettings
+from tokenwire.options import Section, name_of
+from tokenwire.process.logs import LogSettings, configure_logging
 from tokenwire.process.startup import Startup, StartupLine
+from tokenwire.worker.settings import EngineSettings, WorkerSettings
 
 # There is only one worker, so nothing can fail over, and serve stops if it dies.
-_SINGLE_WORKER = {"--failover-attempts": 0, "--heartbeat-timeout": 0.0, "--engine-stall-timeout": 0.0}
+_SINGLE_WORKER = {
+    name_of(FailoverSettings, "attempts"): 0,
+    name_of(LivenessSettings, "heartbeat_timeout_s"): 0.0,
+    name_of(LivenessSettings, "engine_stall_timeout_s"): 0.0,
+}
+_LOG_LEVEL = name_of(LogSettings, "level")
+_LISTEN = name_of(WorkerSettings, "listen")
+_PROGRESS_FD = name_of(WorkerOptions, "progress_fd")
+_WORKERS = name_of(CoordinatorSettings, "workers")
+_ENGINE_ARGUMENTS = WORKER_OPTIONS[name_of(EngineSettings, "arguments")].option.environment_variable
 
 SERVE_OPTIONS = {
     name: each
@@ -35,7 +48,7 @@ def command(given: Given) -> None:
 
     MODEL is a directory or a hub id. Without it a small embedded model is served on the CPU; `make serve` installs it.
     """
-    values = {"--log-level": "warning", **given.values}
+    values = {_LOG_LEVEL: "warning", **given.values}
     with tempfile.TemporaryDirectory(prefix="tokenwire-") as private:
         # A socket in a directory that only this user can access: no port, no credentials, no conflicts.
         code = _serve(values, given.engine_arguments, f"unix:{Path(private, 'worker.sock')}")
@@ -44,23 +57,23 @@ def command(given: Given) -> None:
 
 def _serve(values: Values, engine_arguments: tuple[str, ...], address: str) -> int:
     startup_line = StartupLine(sys.stdout)
-    worker_values = {**values, "--listen": address}
-    coordinator_values = {**values, "--worker": (address,), **_SINGLE_WORKER}
+    worker_values = {**values, _LISTEN: address}
+    coordinator_values = {**values, _WORKERS: (address,), **_SINGLE_WORKER}
     worker = build(WorkerOptions, worker_values)
     coordinator = build(CoordinatorOptions, coordinator_values)
     configure_logging("tokenwire", worker.logs.format, worker.logs.level)
     if worker.engine.model is not None and worker.engine.engine == "vllm":
-        check_model(worker.engine.model, engine_arguments or shlex.split(os.environ.get("TOKENWIRE_ENGINE_ARGS", "")))
+        check_model(worker.engine.model, engine_arguments or shlex.split(os.environ.get(_ENGINE_ARGUMENTS, "")))
     reasoning_parser = coordinator.settings.parsers.reasoning_parser
     if worker.engine.engine == "vllm" and reasoning_parser:
         # The engine needs it too, because grammars start where reasoning ends.
         engine_arguments = ("--reasoning-parser", reasoning_parser, *engine_arguments)
     # Arguments after -- are passed in the environment, which the worker's own parser does not parse.
-    environment = {"TOKENWIRE_ENGINE_ARGS": shlex.join(engine_arguments)} if engine_arguments else {}
+    environment = {_ENGINE_ARGUMENTS: shlex.join(engine_arguments)} if engine_arguments else {}
     startup = Startup(coordinator.settings.processes, startup_line)
     first = ChildProcess(
         "worker",
-        ["worker", *arguments(WORKER_OPTIONS, {**worker_values, "--progress-fd": startup.fd})],
+        ["worker", *arguments(WORKER_OPTIONS, {**worker_values, _PROGRESS_FD: startup.fd})],
         inherit=[startup.fd],
         environment=environment,
     )
