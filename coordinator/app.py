@@ -184,7 +184,6 @@ def build_core(
     queue = AdmissionQueue(pool, settings.admission, expected)
     failover = _failover(settings, queue, pool)
     history = TokenHistory(store or open_store(settings.history))
-    timeout_s, takes_transfers = settings.admission.request_timeout_s, settings.api.kv_transfer_params
     admin = FleetAdmin(pool, desired, settings.admin.timeout_s, failover.abort_running)
     keys = open_keys(settings.auth)
     return Core(
@@ -196,7 +195,7 @@ def build_core(
         queue=queue,
         failover=failover,
         history=history,
-        generation=GenerationService(failover, history, timeout_s, takes_transfers=takes_transfers),
+        generation=GenerationService(failover, history, takes_transfers=settings.api.kv_transfer_params),
         admin=admin,
         aborts=FleetAborts(lambda: pool.sessions, lambda ids: queue.abort(ids) + failover.abort(ids)),
         status=FleetStatus(pool, admin),
@@ -295,4 +294,5 @@ def _add_middleware(
         max_body_bytes=settings.max_body_bytes,
         records_prompts=settings.observability.log_prompts,
         names_workers=settings.api.debug_headers,
+        request_timeout_s=settings.admission.request_timeout_s,
     )

@@ -2,8 +2,9 @@
 
 import asyncio
 import ipaddress
+import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,10 +17,11 @@ from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.http.connection import CONNECTION_EXTENSION, AsgiConnection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestListener, RequestRecord, StartListener, trace_headers
-from tokenwire.errors import Forbidden, TokenwireError, TooLarge
+from tokenwire.errors import Forbidden, InvalidRequest, TokenwireError, TooLarge
 from tokenwire.process.for_each import for_each
 
 WORKER_HEADER = "X-Tokenwire-Worker"
+_TIMEOUT_HEADER = b"x-request-timeout"
 _CLIENT_CLOSED_REQUEST = 499
 _SMALL_BODY_BYTES = 64 * 1024
 _LOCAL_DOMAINS = (".localhost", ".internal")
@@ -83,9 +85,12 @@ class RequestMiddleware:
         max_body_bytes: int | None = None,
         records_prompts: bool = False,
         names_workers: bool = False,
+        request_timeout_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`listeners` get each record when its request has ended, a StartListener also when it begins.
 
+        request_timeout_s: the maximum time of a request from its arrival; its client may set a shorter one.
         names_workers: add a header that names the request's worker and the reason for its choice.
         """
         self._app = app
@@ -97,17 +102,19 @@ class RequestMiddleware:
         self._max_body_bytes = max_body_bytes
         self._records_prompts = records_prompts
         self._names_workers = names_workers
+        self._request_timeout_s = request_timeout_s
+        self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(reversed(list(scope["headers"])))
-        record = RequestRecord(scope["method"], keeps_prompt=self._records_prompts)
+        record = RequestRecord(scope["method"], self._clock(), keeps_prompt=self._records_prompts)
         if b"traceparent" in headers:
             record.trace_headers = trace_headers(scope["headers"])
         connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION) or AsgiConnection(receive, send)
-        context = RequestContext(connection, record, headers, self._readiness, self._max_body_bytes)
+        context = RequestContext(connection, record, headers, self._readiness, self._max_body_bytes, clock=self._clock)
         scope[CONTEXT] = context
         self._readiness.in_flight += 1
         if self._start_listeners:
@@ -119,7 +126,7 @@ class RequestMiddleware:
             raise
         finally:
             self._readiness.in_flight -= 1
-            record.ended_at = time.monotonic()
+            record.ended_at = self._clock()
             record.status = record.status or _CLIENT_CLOSED_REQUEST
             record.route = getattr(scope.get("route"), "path", record.route)
             record.tenant = context.caller.tenant
@@ -154,17 +161,29 @@ class RequestMiddleware:
                 account.leave()
 
     def _admit(self, context: RequestContext, scope: Scope) -> Account | None:
-        """Check the headers; return the account to charge. Raises Forbidden, Unauthorized or TooLarge."""
+        """Check the headers; return the account to charge.
+
+        Raises Forbidden, Unauthorized, InvalidRequest or TooLarge.
+        """
         if self._allowed_hosts is not None:
             self._allowed_hosts.check(scope)
         account = None
         if self._authenticator is not None:
             context.caller, account = self._authenticator.authenticate(scope)
+        timeout_s = self._timeout_s(context.headers)
+        if timeout_s is not None:
+            context.deadline = context.record.began_at + timeout_s
         declared = context.headers.get(b"content-length", b"0")
         limit = self._max_body_bytes
         if limit is not None and declared.isdigit() and int(declared) > limit:
             raise TooLarge(f"The request's body is larger than {limit} bytes.")
         return account
+
+    def _timeout_s(self, headers: Mapping[bytes, bytes]) -> float | None:
+        """Return the shorter of the client's timeout and the server's; None without either. Raises InvalidRequest."""
+        if _TIMEOUT_HEADER not in headers:
+            return self._request_timeout_s
+        return min(_seconds(headers[_TIMEOUT_HEADER]), self._request_timeout_s or math.inf)
 
     def _add_headers(self, message: Message, context: RequestContext, account: Account | None) -> None:
         headers = MutableHeaders(scope=message)
@@ -174,6 +193,19 @@ class RequestMiddleware:
             headers[RESUMED_HEADER] = "true"
         if self._names_workers and context.handle is not None:
             headers[WORKER_HEADER] = context.handle.explain()  # final only now
+
+
+def _seconds(header: bytes) -> float:
+    text = header.decode("latin-1")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise InvalidRequest(
+            f"X-Request-Timeout must be a positive number of seconds, got {text[:100]!r}.", param="X-Request-Timeout"
+        )
+    return seconds
 
 
 async def _reject(error: TokenwireError, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,7 +8,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, timeout_of
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import GenerationService, PreparedRequest
 from tokenwire.coordinator.output.collect import CollectedChoice, CollectedReply
@@ -36,8 +35,7 @@ async def _start(
     record.submitted_at = time.monotonic()
     if record.keeps_prompt:
         record.prompt = prepared.text_of(0)
-    timeout_s = timeout_of(context.headers) if TIMEOUT_HEADER in context.headers else None
-    context.handle = await generation.start(prepared, reply, context, timeout_s)
+    context.handle = await generation.start(prepared, reply, context)
 
 
 def _end(context: RequestContext, prepared: PreparedRequest, reply: CollectedReply | StreamedReply) -> None:

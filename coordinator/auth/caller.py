@@ -1,12 +1,9 @@
-"""The caller of a request: what its key allows, and the timeout that it sets."""
+"""The caller of a request: what its key allows."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tokenwire.errors import Forbidden, InvalidRequest
-
-TIMEOUT_HEADER = b"x-request-timeout"
+from tokenwire.errors import Forbidden
 
 
 def _nothing(tokens: int) -> None:
@@ -33,20 +30,3 @@ class Caller:
 
 
 ANYBODY = Caller()
-
-
-def timeout_of(headers: Mapping[bytes, bytes]) -> float | None:
-    """Return the client's timeout for the whole request in seconds; None without one. Raises InvalidRequest."""
-    value = headers.get(TIMEOUT_HEADER)
-    if value is None:
-        return None
-    text = value.decode("latin-1")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise InvalidRequest(
-            f"X-Request-Timeout must be a positive number of seconds, got {text[:100]!r}.", param="X-Request-Timeout"
-        )
-    return seconds

@@ -1,6 +1,8 @@
 """The context of one HTTP request: made by the middleware, read and filled in by routes and generation."""
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
@@ -8,7 +10,7 @@ from tokenwire.coordinator.fleet.request_handle import RequestHandle
 from tokenwire.coordinator.http.connection import Connection
 from tokenwire.coordinator.http.readiness import Readiness
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.errors import Unavailable
+from tokenwire.errors import DeadlineExceeded, Unavailable
 
 CONTEXT = "tokenwire.context"
 """The key of the context in an ASGI scope, where the middleware puts it."""
@@ -16,7 +18,7 @@ CONTEXT = "tokenwire.context"
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request's headers, caller, record and connection, and the handle of its generation."""
+    """One request's headers, caller, deadline, record and connection, and the handle of its generation."""
 
     connection: Connection
     """The client's connection. Before it is watched, the request's body must have been read."""
@@ -27,8 +29,24 @@ class RequestContext:
     max_body_bytes: int | None = None
     """Maximum size of the body; None: unlimited."""
     caller: Caller = ANYBODY
+    deadline: float | None = None
+    """When its generation ends at the latest, by the clock, however long it took until then; None: no limit."""
+    clock: Callable[[], float] = time.monotonic
     handle: RequestHandle | None = None
     """The handle to abort it; None before its submission."""
+
+    def time_left_s(self) -> float:
+        """Return the time until the deadline, infinite without one. Raises DeadlineExceeded after it."""
+        left_s = math.inf if self.deadline is None else self.deadline - self.clock()
+        if left_s <= 0:
+            raise self.deadline_error
+        return left_s
+
+    @property
+    def deadline_error(self) -> DeadlineExceeded:
+        """The error for a request that is aborted at its deadline."""
+        allowed_s = 0.0 if self.deadline is None else self.deadline - self.record.began_at
+        return DeadlineExceeded(f"The request took longer than {allowed_s:g} s.")
 
     @property
     def drain_error(self) -> Unavailable | None:

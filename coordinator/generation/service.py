@@ -85,14 +85,13 @@ class GenerationHandle:
         """Return which workers have the parts and why, for a debug header."""
         return ", ".join(filter(None, (handle.explain() for handle in self.handles)))
 
-    def start_timer(self, seconds: float, reply: Reply) -> None:
-        """Abort the request after so many seconds, unless it has ended."""
-        self.timer = asyncio.get_running_loop().call_later(seconds, self._time_out, seconds, reply)
+    def start_timer(self, seconds: float, reply: Reply, error: DeadlineExceeded) -> None:
+        """Abort the request after so many seconds, unless it has ended, and fail its reply."""
+        self.timer = asyncio.get_running_loop().call_later(seconds, self._time_out, reply, error)
 
-    def _time_out(self, seconds: float, reply: Reply) -> None:
-        """Abort after a timeout in seconds, and fail the reply."""
+    def _time_out(self, reply: Reply, error: DeadlineExceeded) -> None:
         self.abort()
-        reply.fail(DeadlineExceeded(f"The request took longer than {seconds:g} s."))
+        reply.fail(error)
 
 
 class GenerationService:
@@ -102,14 +101,9 @@ class GenerationService:
         self,
         fleet: Fleet,
         history: TokenHistory,
-        timeout_s: float | None = None,
         takes_transfers: bool = False,
     ) -> None:
-        """`timeout_s` is the maximum time of a request; its client may set a shorter one.
-
-        `takes_transfers`: whether requests may have KV transfer parameters.
-        """
-        self._timeout_s = timeout_s
+        """`takes_transfers`: whether requests may have KV transfer parameters."""
         self._takes_transfers = takes_transfers
         self._fleet = fleet
         self._history = history
@@ -151,11 +145,10 @@ class GenerationService:
         prepared: PreparedRequest,
         reply: Reply,
         context: RequestContext,
-        timeout_s: float | None = None,
     ) -> GenerationHandle:
-        """Submit every prompt; the reply gets all choices, or a timeout. Their workers are added to the record.
+        """Submit every prompt; the reply gets all choices until the deadline. Their workers are added to the record.
 
-        Raises Unavailable, Overloaded or Forbidden after aborting what was submitted.
+        Raises DeadlineExceeded, Unavailable, Overloaded or Forbidden after aborting what was submitted.
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
         if caller.models is not None:
@@ -163,6 +156,8 @@ class GenerationService:
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         handle = GenerationHandle()
+        if context.deadline is not None:
+            handle.start_timer(context.time_left_s(), reply, context.deadline_error)
         texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
@@ -175,9 +170,6 @@ class GenerationService:
         except BaseException:
             handle.abort()
             raise
-        limits_s = [seconds for seconds in (timeout_s, self._timeout_s) if seconds is not None]
-        if limits_s:
-            handle.start_timer(min(limits_s), reply)
         caller.charge(prepared.prompt_tokens)
         return handle
 

@@ -57,8 +57,9 @@ _HTTP = [
 ]
 _TIMEOUTS = """## Timeouts
 
-A client may limit the whole time of a request, queue included: `X-Request-Timeout: 30`. `--request-timeout` is the
-maximum for all (no limit by default). Timeouts that SDKs announce (`x-stainless-timeout`) are ignored: a client that
+A client may limit the whole time of a request: `X-Request-Timeout: 30`. `--request-timeout` is the maximum for all (no
+limit by default). The time counts from the arrival of the request: reading its body, rendering its prompt and queueing
+are included. Timeouts that SDKs announce (`x-stainless-timeout`) are ignored: a client that
 gives up disconnects, which is detected at once."""
 
 

@@ -1,7 +1,8 @@
 """Fakes shared by tests."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.types import Message
@@ -49,8 +50,10 @@ def token_history() -> TokenHistory:
     return TokenHistory(MemoryStore(1 << 20, 60.0))
 
 
-def request_context(record: RequestRecord | None = None, caller: Caller = ANYBODY) -> RequestContext:
-    """Return the context of a request without a client."""
+def request_context(
+    record: RequestRecord | None = None, caller: Caller = ANYBODY, clock: Callable[[], float] = time.monotonic
+) -> RequestContext:
+    """Return the context of a request without a client, which arrives now by the clock."""
 
     async def receive() -> Message:
         raise AssertionError("nothing is received")
@@ -58,7 +61,8 @@ def request_context(record: RequestRecord | None = None, caller: Caller = ANYBOD
     async def send(message: Message) -> None:
         raise AssertionError("nothing is sent")
 
-    return RequestContext(AsgiConnection(receive, send), record or RequestRecord(), caller=caller)
+    record = record or RequestRecord(began_at=clock())
+    return RequestContext(AsgiConnection(receive, send), record, caller=caller, clock=clock)
 
 
 def ids(text: str) -> Sequence[int]:

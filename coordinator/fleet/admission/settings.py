@@ -56,7 +56,8 @@ class AdmissionSettings:
         None,
         Option(
             "--request-timeout",
-            "Maximum total time of a request in seconds; its header X-Request-Timeout may set less.",
+            "Maximum total time of a request in seconds, counted from its arrival; its header X-Request-Timeout may "
+            "set less.",
             Section.ADMISSION,
             bounds=Bounds(above=0),
             default_text="no limit",

@@ -1,6 +1,7 @@
 """The middleware: records, hosts, drains and headers; keys are tested in auth."""
 
 import asyncio
+import math
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.clock import Clock
 from tokenwire.coordinator.api.middleware import AllowedHosts, RequestMiddleware
 from tokenwire.coordinator.generation.context import CONTEXT
 from tokenwire.coordinator.http.readiness import Readiness
@@ -181,6 +183,42 @@ async def test_a_started_response_is_not_started_again() -> None:
     await RequestMiddleware(app, readiness=readiness)({**SCOPE, "headers": []}, _receive, sent)
 
     assert [message["type"] for message in sent.messages] == ["http.response.start"]
+
+
+@pytest.mark.parametrize(
+    ("header", "server_s", "allowed_s"),
+    [(None, None, None), (b"2.5", None, 2.5), (None, 60.0, 60.0), (b"2.5", 60.0, 2.5), (b"90", 60.0, 60.0)],
+)
+async def test_a_deadline_counts_from_the_arrival(
+    header: bytes | None, server_s: float | None, allowed_s: float | None, time: Clock
+) -> None:
+    """It is the earlier one of the client's and the server's; reading the body or waiting moves neither."""
+    arrival, lefts = time.now, []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        time.now += 2
+        context = scope[CONTEXT]
+        lefts.append((context.deadline, context.time_left_s()))
+
+    headers = [] if header is None else [(b"x-request-timeout", header)]
+    middleware = RequestMiddleware(app, request_timeout_s=server_s, clock=time)
+    await middleware({**SCOPE, "headers": headers}, _receive, _send)
+
+    assert lefts == [(None, math.inf) if allowed_s is None else (arrival + allowed_s, allowed_s - 2)]
+
+
+@pytest.mark.parametrize("value", [b"", b"0", b"-1", b"inf", b"nan", b"soon", b"\xff"])
+async def test_a_timeout_that_is_no_time_is_rejected(value: bytes) -> None:
+    """By the name of the header, before the application is called."""
+    sent, listener = Sent(), RecordListener()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("called")
+
+    headers = [(b"x-request-timeout", value)]
+    await RequestMiddleware(app, [listener])({**SCOPE, "headers": headers}, _receive, sent)
+
+    assert [(record.status, record.param) for record in listener.records] == [(400, "X-Request-Timeout")]
 
 
 async def _ok(request: Request) -> Response:

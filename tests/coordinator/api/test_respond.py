@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from tests.coordinator.api.openai.chunks import chat_chunks, prepared_digits
 from tokenwire.coordinator.api.respond import EventStream, collect
-from tokenwire.coordinator.auth.caller import TIMEOUT_HEADER, Caller
+from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.service import PreparedRequest
 from tokenwire.coordinator.output.choice import Reply
@@ -72,13 +72,9 @@ class ScriptedGeneration:
     def __init__(self, script: Callable[[Any], None]) -> None:
         self._script = script
         self.handle = RecordedHandle()
-        self.timeout_s: float | None = None
 
-    async def start(
-        self, prepared: PreparedRequest, reply: Reply, context: RequestContext, timeout_s: float | None
-    ) -> RecordedHandle:
+    async def start(self, prepared: PreparedRequest, reply: Reply, context: RequestContext) -> RecordedHandle:
         """Run the script."""
-        self.timeout_s = timeout_s
         self._script(reply)
         return self.handle
 
@@ -143,17 +139,6 @@ async def test_a_failed_reply_is_raised_and_recorded() -> None:
 
     assert context.record.completion_tokens == 1
     assert isinstance(context.record.error, WorkerLost)
-
-
-async def test_the_clients_timeout_is_passed_on() -> None:
-    """In seconds; without one the server's applies."""
-    generation, context = ScriptedGeneration(generate_two_choices), RequestContext(RecordedConnection())
-    await collected(generation, context)
-    assert generation.timeout_s is None
-
-    context.headers = {TIMEOUT_HEADER: b"2.5"}
-    await collected(generation, context)
-    assert generation.timeout_s == 2.5
 
 
 async def test_a_stream_starts_with_its_first_token() -> None:

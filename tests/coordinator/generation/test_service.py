@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.clock import Clock
 from tests.coordinator.api.replies import ScriptedPlan
 from tests.coordinator.fakes import ids, request_context, served_model, token_history
 from tests.coordinator.generation.fakes import Fleet
@@ -218,18 +219,35 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
     assert len(fleet.parts) == 1
 
 
-async def test_a_request_times_out() -> None:
-    """The shorter of the client's timeout and the server's counts; what runs or is queued is aborted."""
+async def test_a_request_ends_at_its_deadline(time: Clock) -> None:
+    """What it did before its submission counts: only the rest is left. What runs or is queued is aborted."""
     fleet = Fleet()
-    generation = GenerationService(fleet, token_history(), timeout_s=60.0)
-    reply = CollectedReply(1)
-
+    generation = GenerationService(fleet, token_history())
+    reply, context = CollectedReply(1), request_context(clock=time)
+    context.deadline = time.now + 60
     prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
-    await generation.start(prepared, reply, request_context(), timeout_s=0.01)
 
-    with pytest.raises(DeadlineExceeded, match="took longer"):
-        await reply.wait()
+    time.now += 59.99
+    await generation.start(prepared, reply, context)
+
+    with pytest.raises(DeadlineExceeded, match="took longer than 60 s"):
+        await asyncio.wait_for(reply.wait(), 10)
     assert fleet.parts[0].aborted
+
+
+async def test_nothing_is_submitted_after_the_deadline(time: Clock) -> None:
+    """A body that arrived slowly, or a prompt that took long to render, may have used all of the time."""
+    fleet = Fleet()
+    generation = GenerationService(fleet, token_history())
+    context = request_context(clock=time)
+    context.deadline = time.now + 60
+    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
+
+    time.now += 60
+    with pytest.raises(DeadlineExceeded, match="took longer than 60 s"):
+        await generation.start(prepared, CollectedReply(1), context)
+
+    assert fleet.parts == []
 
 
 async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
