@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.load import StreamResult, http_request, percentile, stream
 from benchmarks.processes import Measured, simulated_pair
 
-_SEATS = 32
+_MAX_NUM_SEQS = 32
 _STEP_MS = 20.0
 _TOKENS = 50
 """Of a reply, which so takes a second."""
@@ -52,7 +52,7 @@ class Overload:
 
 def run(seconds: float = 60.0, load: float = 10.0, *coordinator_options: str) -> dict[str, Any]:
     """Measure one coordinator in front of one simulated worker."""
-    options = ("--sim-step-ms", str(_STEP_MS), "--sim-max-num-seqs", str(_SEATS))
+    options = ("--sim-step-ms", str(_STEP_MS), "--sim-max-num-seqs", str(_MAX_NUM_SEQS))
     with simulated_pair(*options, coordinator_options=coordinator_options) as (_, coordinator, url, _):
         return asdict(asyncio.run(_measure(coordinator, url, seconds, load)))
 
@@ -98,7 +98,7 @@ async def _saturate(url: str, request: bytes) -> float:
         while time.monotonic() < started + _SETTLE_S + _SATURATE_S:
             results.append(await stream(url, request))
 
-    await asyncio.gather(*(client() for _ in range(2 * _SEATS)))
+    await asyncio.gather(*(client() for _ in range(2 * _MAX_NUM_SEQS)))
     return _tokens_per_s(results, started + _SETTLE_S, started + _SETTLE_S + _SATURATE_S)
 
 

@@ -69,9 +69,9 @@ class Engine:
         if self._scheduler.active_sequences:
             step = self._scheduler.step()
             frames = {session: pb.StepFrame(load=step.load) for session in self.sessions}
-            self._deal(step, frames, now)
+            self._dispatch(step, frames, now)
 
-    def _deal(self, step: Step, frames: "dict[Session, pb.StepFrame]", now: float) -> None:
+    def _dispatch(self, step: Step, frames: "dict[Session, pb.StepFrame]", now: float) -> None:
         for sequence, token_ids in zip(step.sequences, step.token_ids, strict=True):
             self._requests[sequence][1].reply += token_ids
         for sequence, info in step.prefills:

@@ -54,14 +54,14 @@ async def _measure(worker: Measured, coordinator: Measured, url: str, seconds: f
     return rows
 
 
-async def _chat_on(url: str, dice: random.Random, replies: list[int]) -> None:
+async def _chat_on(url: str, rng: random.Random, replies: list[int]) -> None:
     """Hold one conversation after the other; disconnect within every eighth reply."""
     while True:
-        session, messages = f"{dice.getrandbits(64):x}", []
-        for _ in range(dice.randint(1, _TURNS)):
-            messages.append({"role": "user", "content": "word " * dice.randint(5, 100)})
-            body = {"messages": messages, "session_id": session, "max_tokens": dice.randint(10, 200), "stream": True}
-            text = await _reply(url, body, leave=dice.random() < 1 / 8)
+        session, messages = f"{rng.getrandbits(64):x}", []
+        for _ in range(rng.randint(1, _TURNS)):
+            messages.append({"role": "user", "content": "word " * rng.randint(5, 100)})
+            body = {"messages": messages, "session_id": session, "max_tokens": rng.randint(10, 200), "stream": True}
+            text = await _reply(url, body, leave=rng.random() < 1 / 8)
             replies[0] += 1
             if text is None:
                 break

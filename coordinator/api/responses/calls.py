@@ -16,7 +16,7 @@ _TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HALF_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
-_LONGEST_RUMP = len(r"\ud83d\ude0")
+_LONGEST_CUT_ESCAPE = len(r"\ud83d\ude0")
 """Length of the longest incomplete escape."""
 
 
@@ -72,7 +72,7 @@ class InputReader:
     def rest(self) -> str:
         """Return arguments in another format unchanged. An incomplete escape at the end is dropped."""
         if self._began:
-            return "" if self._ended or len(self._unread) <= _LONGEST_RUMP else self._unread
+            return "" if self._ended or len(self._unread) <= _LONGEST_CUT_ESCAPE else self._unread
         try:
             given = json.loads(self._unread, strict=False)
         except (ValueError, RecursionError):

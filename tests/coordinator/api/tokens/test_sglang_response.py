@@ -68,7 +68,7 @@ def test_prompt_logprobs_start_at_the_requested_position() -> None:
 
 
 def test_chunks_repeat_all_output_so_far() -> None:
-    """As SGLang's do: the last one is the whole response."""
+    """As SGLang's do: the last one is the full response."""
     chunks = SglangChunks([streamed := sglang_choice(return_logprob=True)])
     chunks.delta(0, "a\n", [5], None, [POSITION])
     last = chunks.delta(0, "“", [6], DONE, [POSITION])
