@@ -30,7 +30,7 @@ FULL = CHUNKED + delta("Hello") + delta(" you", "length") + USAGE + DONE
 
 
 @asynccontextmanager
-async def serving(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
+async def answering_with(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
     """Answer every request with these pieces, each sent by itself, and keep the connection open or close it."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def serving(*pieces: bytes, close: bool = False) -> AsyncIterator[str]:
 
 async def result_of(*pieces: bytes, close: bool = False) -> StreamResult:
     """Stream one request from a server that sends this."""
-    async with serving(*pieces, close=close) as url:
+    async with answering_with(*pieces, close=close) as url:
         return await asyncio.wait_for(stream(url, REQUEST), 10)
 
 
@@ -122,7 +122,7 @@ async def test_a_head_alone_is_no_arrival() -> None:
 
 async def test_a_server_that_is_not_there_is_an_error() -> None:
     """Nobody listening is not a slow server: it is raised."""
-    async with serving(FULL) as url:
+    async with answering_with(FULL) as url:
         pass
 
     with pytest.raises(OSError, match="Connect call failed"):

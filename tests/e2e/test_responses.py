@@ -184,7 +184,7 @@ def test_a_disconnected_client_is_aborted(folder: Path) -> None:
         service.wait_slots(0)
 
 
-def _output(items: Any) -> list[dict[str, Any]]:
+def _output_without_ids(items: Any) -> list[dict[str, Any]]:
     return [item.model_dump(exclude={"id", "call_id"}) for item in items]
 
 
@@ -197,7 +197,7 @@ def test_streams_equal_full_responses(scripted_client: OpenAI, model: str) -> No
     events = list(create_response(scripted_client, stream=True, **options))
 
     assert events[-1].type == "response.completed"
-    assert _output(events[-1].response.output) == _output(full.output)
+    assert _output_without_ids(events[-1].response.output) == _output_without_ids(full.output)
     done = [event.item for event in events if event.type == "response.output_item.done"]
     assert done == events[-1].response.output
 
@@ -273,7 +273,7 @@ def test_a_custom_tool_is_called_with_text(scripted_client: OpenAI) -> None:
     assert "".join(event.delta for event in deltas) == call.input
     (done,) = (event for event in events if event.type == "response.custom_tool_call_input.done")
     assert (done.input, done.item_id) == (call.input, events[-1].response.output[-1].id)
-    assert _output(events[-1].response.output) == _output(full.output)
+    assert _output_without_ids(events[-1].response.output) == _output_without_ids(full.output)
     output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done."}
     items: list[Any] = [{"role": "user", "content": "Patch."}, call.model_dump(), output]
     assert create_response(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"
@@ -294,7 +294,7 @@ def test_the_local_shell_is_called_with_a_command(scripted_client: OpenAI) -> No
     assert [event.type.removeprefix("response.") for event in events[-3:]] == [
         *("output_item.added", "output_item.done", "completed")
     ]
-    assert _output(events[-1].response.output) == _output(full.output)
+    assert _output_without_ids(events[-1].response.output) == _output_without_ids(full.output)
     output = {"type": "local_shell_call_output", "id": call.call_id, "output": "total 0"}
     items: list[Any] = [{"role": "user", "content": "List."}, call.model_dump(), output]
     assert create_response(scripted_client, **{**options, "model": "thinks"}, input=items).status == "completed"

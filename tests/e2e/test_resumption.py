@@ -23,7 +23,7 @@ ROUTES: dict[str, dict[str, Any]] = {
 }
 
 
-async def send(client: httpx.AsyncClient, path: str, stream: bool) -> httpx.Response:
+async def send_to_route(client: httpx.AsyncClient, path: str, stream: bool) -> httpx.Response:
     """Send a request and return its response."""
     response = await client.post(path, json={**ROUTES[path], "stream": stream})
     assert response.status_code == 200, response.text
@@ -48,13 +48,13 @@ async def test_resumed_replies_are_marked(tmp_path: Path) -> None:
         service = Service(process, url, [first], [address])
         kinds = [(path, stream) for path in ROUTES for stream in (True, False)]
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-            requests = [asyncio.create_task(send(client, *kind)) for kind in kinds]
+            requests = [asyncio.create_task(send_to_route(client, *kind)) for kind in kinds]
             await asyncio.to_thread(service.wait_slots, len(kinds))
             listed.write_text(f"{address}\n{other}")
             await asyncio.to_thread(process.wait_for, rf"worker {other}: .*, ready")
             first.signal(signal.SIGKILL)
             resumed = dict(zip(kinds, await asyncio.gather(*requests), strict=True))
-            plain = {kind: await send(client, *kind) for kind in kinds}
+            plain = {kind: await send_to_route(client, *kind) for kind in kinds}
 
     for kind in kinds:
         _, stream = kind

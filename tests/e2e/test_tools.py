@@ -64,7 +64,7 @@ def body(model: str, **fields: Any) -> dict[str, Any]:
     return {**common, "logprobs": True, "return_token_ids": True, **fields}
 
 
-def choice_of(service: Service, model: str, **fields: Any) -> dict[str, Any]:
+def replied_choice(service: Service, model: str, **fields: Any) -> dict[str, Any]:
     """Return the choice of a full response."""
     response = httpx.post(service.url + CHAT, json=body(model, **fields), timeout=30)
     assert response.status_code == 200, response.text
@@ -100,7 +100,7 @@ def test_the_client_gets_a_tool_call(scripted_client: OpenAI) -> None:
 @pytest.mark.parametrize("model", REPLIES)
 def test_streams_equal_full_responses(scripted: Service, model: str) -> None:
     """Content, reasoning, calls, ids, log-probabilities and finish reason."""
-    full, streamed = choice_of(scripted, model), assembled_stream(scripted, model)
+    full, streamed = replied_choice(scripted, model), assembled_stream(scripted, model)
 
     message = full["message"]
     calls = [call["function"] for call in message.get("tool_calls") or []]
@@ -135,11 +135,11 @@ def test_reasoning_is_counted(scripted: Service) -> None:
 def test_hidden_reasoning_stays_hidden(scripted: Service) -> None:
     """Neither its text nor its tokens are returned."""
     for shown in (
-        choice_of(scripted, "thinks", include_reasoning=False),
+        replied_choice(scripted, "thinks", include_reasoning=False),
         assembled_stream(scripted, "thinks", include_reasoning=False),
     ):
         assert "Two and two" not in str(vars(shown) if isinstance(shown, Assembled) else shown)
-    full = choice_of(scripted, "thinks", include_reasoning=False)
+    full = replied_choice(scripted, "thinks", include_reasoning=False)
     assert (full["logprobs"], full["token_ids"]) == (None, None)
     assert full["message"]["content"].strip() == "It is “four”."
 
@@ -175,7 +175,7 @@ def test_invalid_choices_are_named(scripted: Service, service: Service) -> None:
 def test_a_truncated_call_equals_vllms(scripted: Service, limit: int) -> None:
     """Streamed up to the limit, and text in full responses; no traceback is logged."""
     options = {"logprobs": False, "return_token_ids": False, "max_tokens": limit}
-    full = choice_of(scripted, "only-calls", **options)
+    full = replied_choice(scripted, "only-calls", **options)
     streamed = assembled_stream(scripted, "only-calls", **options)
 
     assert (full["finish_reason"], streamed.finish_reason) == ("length", "length")
