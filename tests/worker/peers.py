@@ -154,7 +154,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Peer]:
+async def connected_peer(address: str) -> AsyncIterator[Peer]:
     """Connect to a worker without opening a session."""
     async with open_channel(address) as channel:
         peer = Peer(channel)
@@ -167,6 +167,6 @@ async def connected(address: str) -> AsyncIterator[Peer]:
 @asynccontextmanager
 async def in_session(address: str) -> AsyncIterator[Peer]:
     """Connect to a worker and open a session."""
-    async with connected(address) as peer:
+    async with connected_peer(address) as peer:
         await peer.hello()
         yield peer

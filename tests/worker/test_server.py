@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.worker.peers import TIMEOUT_S, ScriptedEngine, connected, in_session
+from tests.worker.peers import TIMEOUT_S, ScriptedEngine, connected_peer, in_session
 from tests.workers import running_worker, submission, until
 from tokenwire.errors import EngineFailed
 from tokenwire.v1 import inference_pb2 as pb
@@ -72,7 +72,7 @@ async def test_an_open_port_is_logged(listen: str, warned: bool, caplog: pytest.
 
 async def test_a_started_worker_is_healthy(address: str) -> None:
     """Every service is SERVING, and all counters are zero."""
-    async with running_worker(address) as worker, connected(address) as peer:
+    async with running_worker(address) as worker, connected_peer(address) as peer:
         assert [await peer.health(service) for service in SERVICES] == ["SERVING"] * len(SERVICES)
         info = worker.server_info()
         assert (info.open_slots, info.steps, info.generated_tokens) == (0, 0, 0)
@@ -133,7 +133,7 @@ async def test_a_draining_worker_finishes_and_refuses_new_requests(address: str)
 
 async def test_a_draining_worker_is_alive_but_not_ready(address: str) -> None:
     """Only its liveness stays SERVING, so it is neither routed to nor restarted. New sessions are notified too."""
-    async with running_worker(address) as worker, connected(address) as peer:
+    async with running_worker(address) as worker, connected_peer(address) as peer:
         await worker.drain(0)
 
         health = {service: await peer.health(service) for service in SERVICES}
@@ -203,7 +203,7 @@ async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None
         running_worker(address, engine) as worker,
         in_session(address) as one,
         in_session(address) as two,
-        connected(address) as prober,
+        connected_peer(address) as prober,
     ):
         serving = asyncio.create_task(worker.serve(asyncio.Event()))
         await one.send(submit=submission(LONG, slots=[0, 1]))
@@ -226,7 +226,7 @@ async def test_a_dead_engine_ends_every_slot_with_an_error(address: str) -> None
 async def test_an_engine_that_fails_without_finishes_ends_serving(address: str) -> None:
     """Steps that fail end `serve` with the engine's reason and turn all health to NOT_SERVING."""
     engine = ScriptedEngine()
-    async with running_worker(address, engine) as worker, connected(address) as prober:
+    async with running_worker(address, engine) as worker, connected_peer(address) as prober:
         serving = asyncio.create_task(worker.serve(asyncio.Event()))
         engine.die("out of memory")
 

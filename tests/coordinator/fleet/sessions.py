@@ -12,7 +12,7 @@ Requests = AsyncIterator[pb.SessionRequest]
 
 
 @asynccontextmanager
-async def connecting(
+async def session_with(
     address: str, prepare: Callable[[pb.Model, FetchFiles], Awaitable[None]] = accept
 ) -> AsyncIterator[WorkerSession]:
     """Run a session, connected or not."""
@@ -21,8 +21,8 @@ async def connecting(
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[WorkerSession]:
+async def ready_session(address: str) -> AsyncIterator[WorkerSession]:
     """Run a session that takes requests."""
-    async with connecting(address) as session:
+    async with session_with(address) as session:
         await until(lambda: session.state is SessionState.READY)
         yield session

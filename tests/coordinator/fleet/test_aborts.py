@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.sessions import connected
+from tests.coordinator.fleet.sessions import ready_session
 from tests.workers import Listener, accept, running_worker, submission, unix_address
 from tokenwire.coordinator.fleet.aborts import FleetAborts
 from tokenwire.coordinator.fleet.session import WorkerSession
@@ -12,7 +12,7 @@ from tokenwire.errors import Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
-async def running(session: WorkerSession, request_id: str, sequences: int = 1) -> list[Listener]:
+async def running_request(session: WorkerSession, request_id: str, sequences: int = 1) -> list[Listener]:
     """Start a request that does not end by itself, and wait for its first tokens."""
     listeners = [Listener() for _ in range(sequences)]
     session.submit(submission(100_000, request_id), listeners)
@@ -34,12 +34,12 @@ async def test_ids_are_aborted_on_all_workers(tmp_path: Path) -> None:
     async with (
         running_worker(first, max_model_len=200_000),
         running_worker(second, max_model_len=200_000),
-        connected(first) as theirs,
-        connected(first) as one,
-        connected(second) as two,
+        ready_session(first) as theirs,
+        ready_session(first) as one,
+        ready_session(second) as two,
     ):
-        wanted = await running(theirs, "x", 2)
-        spared = await running(two, "y")
+        wanted = await running_request(theirs, "x", 2)
+        spared = await running_request(two, "y")
 
         count = await FleetAborts(lambda: [one, two]).by_id(["x", "unknown"])
 
@@ -54,11 +54,15 @@ async def test_everything_is_aborted(tmp_path: Path) -> None:
     async with (
         running_worker(first, max_model_len=200_000),
         running_worker(second, max_model_len=200_000),
-        connected(first) as theirs,
-        connected(first) as one,
-        connected(second) as two,
+        ready_session(first) as theirs,
+        ready_session(first) as one,
+        ready_session(second) as two,
     ):
-        listeners = [*await running(theirs, "x"), *await running(one, "y"), *await running(two, "z")]
+        listeners = [
+            *await running_request(theirs, "x"),
+            *await running_request(one, "y"),
+            *await running_request(two, "z"),
+        ]
 
         assert await FleetAborts(lambda: [one, two]).everything() == 3
         assert await aborted(*listeners)
@@ -68,8 +72,8 @@ async def test_a_disconnected_worker_is_skipped(tmp_path: Path) -> None:
     """The other workers are called; without any it is an error."""
     address = unix_address(tmp_path)
     away = WorkerSession(unix_address(tmp_path, "away"), "test", accept)
-    async with running_worker(address, max_model_len=200_000), connected(address) as session:
-        listeners = await running(session, "x")
+    async with running_worker(address, max_model_len=200_000), ready_session(address) as session:
+        listeners = await running_request(session, "x")
 
         assert await FleetAborts(lambda: [away, session]).by_id(["x"]) == 1
         assert await aborted(*listeners)

@@ -75,7 +75,7 @@ class RestartableWorkers:
 
 
 @asynccontextmanager
-async def coordinating(folder: Path) -> AsyncIterator[Coordinator]:
+async def running_admin(folder: Path) -> AsyncIterator[Coordinator]:
     """Run the fleet operations of a coordinator."""
     coordinator = Coordinator(folder)
     coordinator.pool.update(unix_address(folder, name) for name in NAMES)
@@ -97,7 +97,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[RestartableWorkers]:
 @pytest.fixture
 async def coordinator(tmp_path: Path, fleet: RestartableWorkers) -> AsyncIterator[Coordinator]:
     """A coordinator connected to all three."""
-    async with coordinating(tmp_path) as coordinator:
+    async with running_admin(tmp_path) as coordinator:
         await coordinator.wait_ready(3)
         yield coordinator
 
@@ -132,11 +132,11 @@ async def test_the_desired_state_outlives_all_workers(
 
 async def test_another_coordinator_derives_the_same_state(coordinator: Coordinator, tmp_path: Path) -> None:
     """One coordinator's operation is the other's desired state, even for one that starts later."""
-    async with coordinating(tmp_path) as other:
+    async with running_admin(tmp_path) as other:
         await other.wait_ready(3)
         await coordinator.admin.load_lora(None, "red", "/red")
         await until(lambda: other.desired.adapter("red") is not None)
-        async with coordinating(tmp_path) as later:
+        async with running_admin(tmp_path) as later:
             await later.wait_ready(3)
 
             assert (
@@ -241,7 +241,7 @@ async def test_an_invalid_operation_is_the_callers_error(coordinator: Coordinato
 
 async def test_operations_without_workers_are_unavailable(tmp_path: Path) -> None:
     """Without a connected worker an operation is unavailable, not a success."""
-    async with coordinating(tmp_path) as coordinator:
+    async with running_admin(tmp_path) as coordinator:
         with pytest.raises(Unavailable, match="No worker"):
             await coordinator.admin.resume(None)
 
@@ -263,7 +263,7 @@ async def test_an_unmanaged_worker_is_not_reconciled(coordinator: Coordinator) -
 
 async def test_concurrent_operations_leave_all_workers_alike(coordinator: Coordinator, tmp_path: Path) -> None:
     """Concurrent operations of two coordinators may both report failures, but the workers converge."""
-    async with coordinating(tmp_path) as other:
+    async with running_admin(tmp_path) as other:
         await other.wait_ready(3)
         await asyncio.gather(
             coordinator.admin.load_lora(None, "red", "/red"),

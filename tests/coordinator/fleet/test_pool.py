@@ -23,7 +23,7 @@ LONG = 20_000
 
 
 @asynccontextmanager
-async def connected(*addresses: str, ready: int | None = None) -> AsyncIterator[WorkerPool]:
+async def ready_pool(*addresses: str, ready: int | None = None) -> AsyncIterator[WorkerPool]:
     """Run a pool; wait until the given number of its workers, or all of them, are ready."""
     pool = WorkerPool("test", accept)
     pool.update(addresses)
@@ -46,11 +46,11 @@ async def workers(tmp_path: Path) -> AsyncIterator[list[WorkerServer]]:
 @pytest.fixture
 async def pool(workers: list[WorkerServer]) -> AsyncIterator[WorkerPool]:
     """A pool of the three workers."""
-    async with connected(*(worker.address for worker in workers)) as pool:
+    async with ready_pool(*(worker.address for worker in workers)) as pool:
         yield pool
 
 
-def start(
+def submit_to(
     pool: WorkerPool, max_tokens: int = LONG, n: int = 1, model: str = MODEL
 ) -> tuple[PlacedRequest, list[Listener]]:
     """Submit a request; return it with its listeners."""
@@ -60,20 +60,20 @@ def start(
 
 async def test_the_least_loaded_worker_is_taken(pool: WorkerPool) -> None:
     """Load is counted in sequences, not requests."""
-    first, _ = start(pool, n=3)
-    second, _ = start(pool, n=1)
-    third, _ = start(pool, n=2)
+    first, _ = submit_to(pool, n=3)
+    second, _ = submit_to(pool, n=1)
+    third, _ = submit_to(pool, n=2)
     assert {first.session, second.session, third.session} == set(pool.sessions)
 
-    assert start(pool)[0].session is second.session
-    assert {start(pool)[0].session, start(pool)[0].session} == {second.session, third.session}
+    assert submit_to(pool)[0].session is second.session
+    assert {submit_to(pool)[0].session, submit_to(pool)[0].session} == {second.session, third.session}
 
 
 async def test_equally_loaded_workers_alternate(pool: WorkerPool) -> None:
     """Requests rotate through an idle fleet, so that no worker stays cold."""
     turns = []
     for _ in range(6):
-        placed, (listener,) = start(pool, max_tokens=1)
+        placed, (listener,) = submit_to(pool, max_tokens=1)
         turns.append(placed.session.address)
         await listener.ended.wait()
 
@@ -83,7 +83,7 @@ async def test_equally_loaded_workers_alternate(pool: WorkerPool) -> None:
 
 async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers: list[WorkerServer]) -> None:
     """An aborted request counts as load until its worker has ended it."""
-    placed, (listener,) = start(pool)
+    placed, (listener,) = submit_to(pool)
     await listener.moved.wait()
 
     placed.abort()
@@ -95,13 +95,13 @@ async def test_slots_count_until_their_terminal_event(pool: WorkerPool, workers:
 
 async def test_a_draining_worker_gets_no_new_requests(pool: WorkerPool, workers: list[WorkerServer]) -> None:
     """Once it has announced that it drains, new requests go to the others; its own request finishes."""
-    running, (listener,) = start(pool, max_tokens=50)
+    running, (listener,) = submit_to(pool, max_tokens=50)
     await listener.moved.wait()
     (stopping,) = [worker for worker in workers if worker.address == running.session.address]
     draining = asyncio.create_task(stopping.drain(30))
     await until(lambda: running.session.state is SessionState.DRAINING)
 
-    others = {start(pool)[0].session for _ in range(20)}
+    others = {submit_to(pool)[0].session for _ in range(20)}
 
     assert others == set(pool.sessions) - {running.session}
     assert pool.is_ready()
@@ -116,11 +116,11 @@ async def test_only_workers_of_the_model_are_taken(tmp_path: Path) -> None:
     async with (
         running_worker(one, served_model_names=("red", "crimson")),
         running_worker(two, served_model_names=("blue",)),
-        connected(one, two) as pool,
+        ready_pool(one, two) as pool,
     ):
-        assert {start(pool, model="red")[0].session.address for _ in range(5)} == {one}
-        assert {start(pool, model="crimson")[0].session.address for _ in range(5)} == {one}
-        assert {start(pool, model="blue")[0].session.address for _ in range(5)} == {two}
+        assert {submit_to(pool, model="red")[0].session.address for _ in range(5)} == {one}
+        assert {submit_to(pool, model="crimson")[0].session.address for _ in range(5)} == {one}
+        assert {submit_to(pool, model="blue")[0].session.address for _ in range(5)} == {two}
         assert pool.try_submit("green", submission(), [Listener()]) is None
         assert pool.unavailable_reason("green").startswith("No worker serves green")
 
@@ -130,7 +130,7 @@ async def test_without_a_ready_worker_the_reasons_are_named(tmp_path: Path) -> N
     missing, draining = unix_address(tmp_path, "missing"), unix_address(tmp_path, "draining")
     async with running_worker(draining) as worker:
         await worker.drain(0)
-        async with connected(missing, draining, ready=0) as pool:
+        async with ready_pool(missing, draining, ready=0) as pool:
             await until(lambda: pool.sessions[1].state is SessionState.DRAINING)
 
             assert not pool.is_ready()
@@ -143,18 +143,18 @@ async def test_without_a_ready_worker_the_reasons_are_named(tmp_path: Path) -> N
 async def test_a_pool_is_ready_with_its_first_worker(tmp_path: Path) -> None:
     """One worker of two is enough."""
     missing, present = unix_address(tmp_path, "missing"), unix_address(tmp_path, "present")
-    async with running_worker(present), connected(missing, present, ready=1) as pool:
+    async with running_worker(present), ready_pool(missing, present, ready=1) as pool:
         await asyncio.wait_for(pool.wait_ready(), 10)
 
         assert pool.is_ready()
-        assert start(pool)[0].session.address == present
+        assert submit_to(pool)[0].session.address == present
 
 
 async def test_an_abort_does_not_affect_the_next_request_of_a_slot(pool: WorkerPool) -> None:
     """A handle aborts only its own sequences, once, however late it is called."""
-    placed, (listener,) = start(pool, max_tokens=1)
+    placed, (listener,) = submit_to(pool, max_tokens=1)
     await listener.ended.wait()
-    others = [start(pool) for _ in range(3)]
+    others = [submit_to(pool) for _ in range(3)]
     (next_one,) = [later for later, _ in others if later.session is placed.session]
     assert next_one.slots == placed.slots
 
@@ -168,8 +168,8 @@ async def test_an_abort_does_not_affect_the_next_request_of_a_slot(pool: WorkerP
 
 async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
     """When a pool stops, listeners fail and workers have no requests left."""
-    async with connected(*(worker.address for worker in workers)) as pool:
-        listeners = [start(pool)[1][0] for _ in range(6)]
+    async with ready_pool(*(worker.address for worker in workers)) as pool:
+        listeners = [submit_to(pool)[1][0] for _ in range(6)]
         for listener in listeners:
             await listener.moved.wait()
 
@@ -181,7 +181,7 @@ async def test_stopping_ends_every_request(workers: list[WorkerServer]) -> None:
 async def test_workers_come_and_go(workers: list[WorkerServer]) -> None:
     """A worker that is added gets requests; one that is removed gets none, and its session closes."""
     first, second, _ = (worker.address for worker in workers)
-    async with connected() as pool:
+    async with ready_pool() as pool:
         assert "no workers found" in pool.unavailable_reason(MODEL)
         assert not pool.is_ready()
 
@@ -189,10 +189,10 @@ async def test_workers_come_and_go(workers: list[WorkerServer]) -> None:
         await asyncio.wait_for(pool.wait_ready(), 10)
         pool.update([first, second])
         await until(lambda: sum(session.state is SessionState.READY for session in pool.sessions) == 2)
-        assert {start(pool, max_tokens=1)[0].session.address for _ in range(4)} == {first, second}
+        assert {submit_to(pool, max_tokens=1)[0].session.address for _ in range(4)} == {first, second}
 
         pool.update([second])
-        assert {start(pool, max_tokens=1)[0].session.address for _ in range(4)} == {second}
+        assert {submit_to(pool, max_tokens=1)[0].session.address for _ in range(4)} == {second}
         await until(lambda: [session.address for session in pool.sessions] == [second])
         await until(lambda: workers[0].server_info().sessions == 0)
 
@@ -200,8 +200,8 @@ async def test_workers_come_and_go(workers: list[WorkerServer]) -> None:
 async def test_a_removed_worker_finishes_its_requests(workers: list[WorkerServer]) -> None:
     """Its session stays until the last slot has ended."""
     address = workers[0].address
-    async with connected(address) as pool:
-        _, (listener,) = start(pool, max_tokens=100)
+    async with ready_pool(address) as pool:
+        _, (listener,) = submit_to(pool, max_tokens=100)
         await listener.moved.wait()
 
         pool.update([])
@@ -217,14 +217,14 @@ async def test_a_removed_worker_finishes_its_requests(workers: list[WorkerServer
 async def test_a_worker_that_is_listed_again_keeps_its_session(workers: list[WorkerServer]) -> None:
     """A worker removed by mistake and listed again while its requests still run continues unaffected."""
     address = workers[0].address
-    async with connected(address) as pool:
-        placed, (listener,) = start(pool)
+    async with ready_pool(address) as pool:
+        placed, (listener,) = submit_to(pool)
         await listener.moved.wait()
         pool.update([])
 
         pool.update([address])
 
-        again, _ = start(pool)
+        again, _ = submit_to(pool)
         assert again.session is placed.session
         placed.abort()
         again.abort()
@@ -236,8 +236,8 @@ async def test_a_worker_that_is_listed_again_keeps_its_session(workers: list[Wor
 async def test_a_draining_worker_is_not_readmitted_when_it_is_listed_again(workers: list[WorkerServer]) -> None:
     """It refuses requests, whether it is listed or not."""
     address = workers[0].address
-    async with connected(address) as pool:
-        placed, (listener,) = start(pool)
+    async with ready_pool(address) as pool:
+        placed, (listener,) = submit_to(pool)
         await listener.moved.wait()
         draining = asyncio.create_task(workers[0].drain(30))
         await until(lambda: not pool.is_ready())
@@ -250,7 +250,7 @@ async def test_a_draining_worker_is_not_readmitted_when_it_is_listed_again(worke
         await draining
 
 
-class Broken(PoolListener):
+class BrokenListener(PoolListener):
     """Raises when it is called."""
 
     def on_capacity(self) -> None:
@@ -286,9 +286,9 @@ class Recorder(PoolListener):
 async def test_a_listener_that_raises_affects_no_other(pool: WorkerPool) -> None:
     """The others are still called when sequences end, and the session continues."""
     recorder = Recorder()
-    pool.subscribe(Broken())
+    pool.subscribe(BrokenListener())
     pool.subscribe(recorder)
-    _, (listener,) = start(pool, max_tokens=1)
+    _, (listener,) = submit_to(pool, max_tokens=1)
     await listener.ended.wait()
 
     await asyncio.wait_for(recorder.capacity.wait(), 10)
@@ -304,11 +304,11 @@ async def test_listeners_are_called_for_each_lost_worker_and_once_for_its_model(
         for each, address in zip(running, addresses, strict=True):
             await each.enter_async_context(running_worker(address))
             stack.push_async_callback(each.aclose)
-        pool = await stack.enter_async_context(connected(*addresses))
-        pool.subscribe(Broken())
+        pool = await stack.enter_async_context(ready_pool(*addresses))
+        pool.subscribe(BrokenListener())
         pool.subscribe(recorder)
         for _ in addresses:
-            placed, _ = start(pool, max_tokens=LONG)
+            placed, _ = submit_to(pool, max_tokens=LONG)
             losses.append((MODEL, placed.session.instance_id))
             await running[addresses.index(placed.session.address)].aclose()
             await until(lambda: len(recorder.lost) == len(losses))
@@ -320,16 +320,16 @@ async def test_listeners_are_called_for_each_lost_worker_and_once_for_its_model(
 async def test_a_worker_has_capacity_for_its_maximum_and_a_few_more(tmp_path: Path) -> None:
     """Submitted sequences count at once; capacity is freed when they end, and listeners are called."""
     address = unix_address(tmp_path)
-    async with running_worker(address, max_num_seqs=4), connected(address) as pool:
+    async with running_worker(address, max_num_seqs=4), ready_pool(address) as pool:
         assert (pool.free_capacity(MODEL), pool.capacity(MODEL)) == (6, 4)
         assert pool.free_capacity("another") == 0
         recorder = Recorder()
         pool.subscribe(recorder)
 
-        placed, _ = start(pool, n=4)
-        _, (short,) = start(pool, max_tokens=5)
+        placed, _ = submit_to(pool, n=4)
+        _, (short,) = submit_to(pool, max_tokens=5)
         assert pool.free_capacity(MODEL) == 1
-        start(pool, n=5)
+        submit_to(pool, n=5)
         assert pool.free_capacity(MODEL) == 0
         assert pool.try_submit(MODEL, submission(), [Listener()]) is None
 
@@ -344,10 +344,10 @@ async def test_a_full_kv_cache_leaves_no_capacity(tmp_path: Path) -> None:
     address = unix_address(tmp_path)
     async with (
         running_worker(address, max_num_seqs=64, kv_tokens=32_768, max_model_len=16_384) as _,
-        connected(address) as pool,
+        ready_pool(address) as pool,
     ):
         (session,) = pool.sessions
-        start(pool, max_tokens=LONG)
+        submit_to(pool, max_tokens=LONG)
         await until(lambda: session.workload.load.running == 1)
         assert pool.free_capacity(MODEL) == 67
 
@@ -363,7 +363,7 @@ async def test_requests_go_to_a_worker_with_capacity(tmp_path: Path) -> None:
     async with (
         running_worker(one, max_num_seqs=1),
         running_worker(two, max_num_seqs=1),
-        connected(one, two) as pool,
+        ready_pool(one, two) as pool,
     ):
         first = Listener()
         chosen = [send(pool, prompt, [first]).session.address]

@@ -4,7 +4,7 @@ from tokenwire.coordinator.fleet.recent_starts import RecentStarts
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def submit(name: str) -> pb.Submit:
+def named_submit(name: str) -> pb.Submit:
     """Return a request."""
     return pb.Submit(request_id=name)
 
@@ -14,7 +14,7 @@ def prefill(*slots: int) -> pb.StepFrame:
     return pb.StepFrame(slots=slots, token_ids=[1] * len(slots), prefills=[pb.PrefillInfo(slot=slot) for slot in slots])
 
 
-def finish(slot: int, reason: "pb.FinishReason" = pb.FINISH_REASON_LENGTH) -> pb.StepFrame:
+def finish_frame(slot: int, reason: "pb.FinishReason" = pb.FINISH_REASON_LENGTH) -> pb.StepFrame:
     """Return the end of a slot."""
     return pb.StepFrame(finishes=[pb.Finish(slot=slot, reason=reason)])
 
@@ -23,7 +23,7 @@ def test_requests_are_recent_until_a_few_frames_after_their_first_token() -> Non
     """Also those whose slots were aborted, until they end."""
     survivors: list[pb.Submit] = []
     recent_starts = RecentStarts(survivors.append)
-    old, young, waiting = submit("old"), submit("young"), submit("waiting")
+    old, young, waiting = named_submit("old"), named_submit("young"), named_submit("waiting")
     for slot, each in enumerate((old, young, waiting)):
         recent_starts.on_submit([slot], each)
     recent_starts.on_frame(prefill(0))
@@ -41,22 +41,22 @@ def test_finishes() -> None:
     survivors: list[pb.Submit] = []
     recent_starts = RecentStarts(survivors.append)
     for slot in range(3):
-        recent_starts.on_submit([slot], submit(str(slot)))
-    recent_starts.on_frame(finish(0))
-    recent_starts.on_frame(finish(1, pb.FINISH_REASON_ABORT))
+        recent_starts.on_submit([slot], named_submit(str(slot)))
+    recent_starts.on_frame(finish_frame(0))
+    recent_starts.on_frame(finish_frame(1, pb.FINISH_REASON_ABORT))
     recent_starts.on_refusal([2])
 
     assert recent_starts.take_all() == []
-    assert survivors == [submit("0")]
+    assert survivors == [named_submit("0")]
 
 
 def test_a_reused_slot_is_another_request() -> None:
     """The first request does not affect the second."""
     recent_starts = RecentStarts()
-    recent_starts.on_submit([0], submit("first"))
+    recent_starts.on_submit([0], named_submit("first"))
     recent_starts.on_frame(prefill(0))
-    recent_starts.on_frame(finish(0))
-    second = submit("second")
+    recent_starts.on_frame(finish_frame(0))
+    second = named_submit("second")
     recent_starts.on_submit([0], second)
     for _ in range(5):
         recent_starts.on_frame(pb.StepFrame())
@@ -67,6 +67,6 @@ def test_a_reused_slot_is_another_request() -> None:
 def test_a_request_of_several_sequences_is_one_request() -> None:
     """It is recent as long as one of them is."""
     recent_starts = RecentStarts()
-    recent_starts.on_submit([0, 1], submit("several"))
-    recent_starts.on_frame(finish(0))
-    assert recent_starts.take_all() == [submit("several")]
+    recent_starts.on_submit([0, 1], named_submit("several"))
+    recent_starts.on_frame(finish_frame(0))
+    assert recent_starts.take_all() == [named_submit("several")]

@@ -14,7 +14,7 @@ def prompt(tokens: int = 1024, first: int = 0) -> list[int]:
     return [first, *range(1, tokens)]
 
 
-def request(token_ids: list[int], **fields: object) -> pb.Submit:
+def submit_of(token_ids: list[int], **fields: object) -> pb.Submit:
     """Return a request."""
     return pb.Submit(prompt_token_ids=token_ids, **fields)  # type: ignore[arg-type]
 
@@ -36,9 +36,9 @@ def router(workers: list[LoadedWorker]) -> Router:
 
 def test_a_prompt_goes_to_the_worker_with_its_prefix(router: Router, workers: list[LoadedWorker]) -> None:
     """Others go to the workers chosen least recently; cached tokens are not counted as work."""
-    first = router.choose(workers, request(prompt(first=1)), NEW)
-    other = router.choose(workers, request(prompt(first=2)), NEW)
-    again = router.choose(workers, request([*prompt(first=1), *range(500)]), NEW)
+    first = router.choose(workers, submit_of(prompt(first=1)), NEW)
+    other = router.choose(workers, submit_of(prompt(first=2)), NEW)
+    again = router.choose(workers, submit_of([*prompt(first=1), *range(500)]), NEW)
 
     assert other.worker is not first.worker
     assert again.worker is first.worker
@@ -48,18 +48,18 @@ def test_a_prompt_goes_to_the_worker_with_its_prefix(router: Router, workers: li
 
 def test_a_cached_prompt_still_costs_a_token(router: Router, workers: list[LoadedWorker]) -> None:
     """The engine always computes the last one."""
-    router.choose(workers, request(prompt()), NEW)
-    assert router.choose(workers, request(prompt()), NEW).new == 1
+    router.choose(workers, submit_of(prompt()), NEW)
+    assert router.choose(workers, submit_of(prompt()), NEW).new == 1
 
 
 def test_affinity_ends_where_it_costs_more_than_it_saves(router: Router, workers: list[LoadedWorker]) -> None:
     """When the worker with the prefix has more work than the prefix saves, another one computes it again."""
-    holder = router.choose(workers, request(prompt()), NEW).worker
+    holder = router.choose(workers, submit_of(prompt()), NEW).worker
 
     holder.take(prompt=900)
-    assert router.choose(workers, request(prompt()), NEW).worker is holder
+    assert router.choose(workers, submit_of(prompt()), NEW).worker is holder
     holder.take(prompt=900)
-    decision = router.choose(workers, request(prompt()), NEW)
+    decision = router.choose(workers, submit_of(prompt()), NEW)
 
     assert decision.worker is not holder
     assert (decision.cached, decision.ahead) == (0, 0)
@@ -75,19 +75,19 @@ def test_caches_that_are_not_shared_do_not_match(
     router: Router, workers: list[LoadedWorker], fields: dict[str, object]
 ) -> None:
     """The same ids with another salt, adapter or rank are another prompt."""
-    router.choose(workers, request(prompt()), NEW)
+    router.choose(workers, submit_of(prompt()), NEW)
 
-    assert router.choose(workers, request(prompt(), **fields), NEW).cached == 0
-    assert router.choose(workers, request(prompt(), **fields), NEW).cached == 1023
-    assert router.choose(workers, request(prompt()), NEW).cached == 1023
+    assert router.choose(workers, submit_of(prompt(), **fields), NEW).cached == 0
+    assert router.choose(workers, submit_of(prompt(), **fields), NEW).cached == 1023
+    assert router.choose(workers, submit_of(prompt()), NEW).cached == 1023
 
 
 def test_a_request_that_skips_the_cache_saves_nothing(router: Router, workers: list[LoadedWorker]) -> None:
     """But its own prompt is in the cache for the next one."""
     unread = pb.SamplingParams(prompt_logprobs=1)
 
-    holder = router.choose(workers, request(prompt()), NEW).worker
-    decision = router.choose(workers, request(prompt(), sampling_params=unread), NEW)
+    holder = router.choose(workers, submit_of(prompt()), NEW).worker
+    decision = router.choose(workers, submit_of(prompt(), sampling_params=unread), NEW)
 
     assert decision.cached == 0
     assert decision.worker is not holder
@@ -96,31 +96,31 @@ def test_a_request_that_skips_the_cache_saves_nothing(router: Router, workers: l
 def test_a_restarted_worker_has_an_empty_cache(router: Router, workers: list[LoadedWorker]) -> None:
     """So has one with other weights; entries of other workers stay."""
     held = prompt(first=1)
-    holder = router.choose(workers[:1], request(held), NEW).worker
-    router.choose(workers[1:2], request(held), NEW)
+    holder = router.choose(workers[:1], submit_of(held), NEW).worker
+    router.choose(workers[1:2], submit_of(held), NEW)
 
     router.on_worker_state(workers[1], "new weights")
     holder.instance_id = "restarted"
     router.on_worker_state(holder, "weights")
 
-    assert router.choose(workers, request(held), NEW).cached == 0
+    assert router.choose(workers, submit_of(held), NEW).cached == 0
 
 
 def test_a_removed_worker_holds_no_prefixes(router: Router, workers: list[LoadedWorker]) -> None:
     """Its address may return with another process."""
-    holder = router.choose(workers, request(prompt()), NEW).worker
+    holder = router.choose(workers, submit_of(prompt()), NEW).worker
     router.remove(holder)
     router.on_worker_state(holder, "weights")
-    assert router.choose([holder], request(prompt()), NEW).cached == 0
+    assert router.choose([holder], submit_of(prompt()), NEW).cached == 0
 
 
 def test_avoided_workers_come_last(router: Router, workers: list[LoadedWorker]) -> None:
     """They are chosen only if there is no other, whatever they hold."""
-    holder = router.choose(workers, request(prompt()), NEW).worker
+    holder = router.choose(workers, submit_of(prompt()), NEW).worker
     lost = Placement(avoid=frozenset({holder.instance_id}), resumed=True)
 
-    assert router.choose(workers, request(prompt()), lost).worker is not holder
-    decision = router.choose([holder], request(prompt()), lost)
+    assert router.choose(workers, submit_of(prompt()), lost).worker is not holder
+    decision = router.choose([holder], submit_of(prompt()), lost)
     assert decision.worker is holder
     assert 'why="no other can take it"' in decision.explain()
 
@@ -129,21 +129,21 @@ def test_a_conversation_keeps_its_worker_unless_another_is_clearly_better(
     router: Router, workers: list[LoadedWorker]
 ) -> None:
     """Even if nothing of the prompt is cached; the discount is limited."""
-    first = router.choose(workers, request(prompt(first=1), session_id="s"), NEW).worker
+    first = router.choose(workers, submit_of(prompt(first=1), session_id="s"), NEW).worker
 
     first.take(prompt=CONVERSATION_TOKENS - 100)
-    stayed = router.choose(workers, request(prompt(first=2), session_id="s"), NEW)
+    stayed = router.choose(workers, submit_of(prompt(first=2), session_id="s"), NEW)
     assert stayed.worker is first
     assert "had the conversation last" in stayed.explain()
     first.take(prompt=100)
-    assert router.choose(workers, request(prompt(first=3), session_id="s"), NEW).worker is not first
+    assert router.choose(workers, submit_of(prompt(first=3), session_id="s"), NEW).worker is not first
 
 
 def test_an_adapter_is_used_on_the_worker_that_used_it_last(router: Router, workers: list[LoadedWorker]) -> None:
     """Another worker might have to load it first."""
     red = pb.LoraAdapter(name="red", id=3)
-    first = router.choose(workers, request([1], lora=red), NEW).worker
-    again = router.choose(workers, request([2], lora=red), NEW)
+    first = router.choose(workers, submit_of([1], lora=red), NEW).worker
+    again = router.choose(workers, submit_of([2], lora=red), NEW)
     assert again.worker is first
     assert "used the adapter last" in again.explain()
 
@@ -157,7 +157,7 @@ def test_other_policies_ignore_prefixes(workers: list[LoadedWorker], policy: str
     workers[0].take(sequences=2)
     workers[1].take(sequences=1, prompt=5000)
 
-    chosen = [router.choose(workers, request(prompt()), NEW).worker.address for _ in range(3)]
+    chosen = [router.choose(workers, submit_of(prompt()), NEW).worker.address for _ in range(3)]
 
     assert chosen == (["three"] * 3 if policy == "load" else ["one", "two", "three"])
 
@@ -181,7 +181,7 @@ def test_a_restarted_worker_process_leaves_no_entries() -> None:
     for number in range(5):
         worker = LoadedWorker("one", f"instance {number}")
         router.on_worker_state(worker, "weights")
-        router.choose([worker], request(prompt()), NEW)
+        router.choose([worker], submit_of(prompt()), NEW)
         sizes.add(_size(router))
 
     router.on_worker_state(LoadedWorker("one", "instance 4"), "other weights")

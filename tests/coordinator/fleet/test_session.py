@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.coordinator.fleet.sessions import Requests, connected
+from tests.coordinator.fleet.sessions import Requests, ready_session
 from tests.workers import (
     Listener,
     SessionContext,
@@ -41,7 +41,7 @@ class Satisfied(Listener):
 
 async def test_a_request_runs_to_its_end(address: str) -> None:
     """Each listener gets the prefill info, its tokens and one finish; then both slots are free."""
-    async with running_worker(address) as worker, connected(address) as session:
+    async with running_worker(address) as worker, ready_session(address) as session:
         first, second = Listener(), Listener()
         session.submit(submission(max_tokens=20), [first, second])
         assert session.open_slots == 2
@@ -61,7 +61,7 @@ async def test_a_request_runs_to_its_end(address: str) -> None:
 async def test_listeners_get_new_weight_versions_once(address: str) -> None:
     """Each gets the version before its first token, and again only when it changes, before the next token."""
     engine = SimulatedEngine(SimulationSettings(step_ms=5))
-    async with running_worker(address, engine), connected(address) as session:
+    async with running_worker(address, engine), ready_session(address) as session:
         listener = Listener()
         session.submit(submission(max_tokens=60), [listener])
         await listener.moved.wait()
@@ -80,7 +80,7 @@ async def test_listeners_get_new_weight_versions_once(address: str) -> None:
 
 async def test_requests_do_not_mix(address: str) -> None:
     """Many requests in one session: each gets the tokens of its own prompt, as if it were alone."""
-    async with running_worker(address, step_ms=0) as _, connected(address) as session:
+    async with running_worker(address, step_ms=0) as _, ready_session(address) as session:
         alone, together = {}, {}
         for seed in range(10):
             alone[seed] = Listener()
@@ -112,7 +112,7 @@ async def test_the_slots_are_set_in_what_is_sent_alone(address: str) -> None:
             await context.write(_frame((await anext(requests)).submit.slots[0], [token_id]))
         await anext(requests)
 
-    async with scripted_worker(address, script), connected(address) as session:
+    async with scripted_worker(address, script), ready_session(address) as session:
         listeners, submit = [Listener(), Listener()], submission()
         slots = [session.submit(submit, [listener]) for listener in listeners]
         for listener in listeners:
@@ -141,7 +141,7 @@ async def test_an_aborted_slot_is_free_only_after_its_terminal_event(address: st
         await context.write(_frame(third.slots[0], [4]))
         await anext(requests)
 
-    async with scripted_worker(address, script), connected(address) as session:
+    async with scripted_worker(address, script), ready_session(address) as session:
         first, second, third = Listener(), Listener(), Listener()
         (slot,) = session.submit(submission(), [first])
         await first.moved.wait()
@@ -166,7 +166,7 @@ def _frame(slot: int, token_ids: list[int], *finishes: pb.Finish) -> pb.SessionR
 
 async def test_a_listener_that_stops_is_aborted(address: str) -> None:
     """The worker stops the sequence; the slot is freed by its terminal event."""
-    async with running_worker(address) as worker, connected(address) as session:
+    async with running_worker(address) as worker, ready_session(address) as session:
         listener = Satisfied()
         session.submit(submission(max_tokens=20_000), [listener])
 
@@ -179,7 +179,7 @@ async def test_a_listener_that_stops_is_aborted(address: str) -> None:
 
 async def test_a_refusal_reaches_every_listener_of_the_request(address: str) -> None:
     """A request that the engine rejects fails all listeners with the engine's message, and frees their slots."""
-    async with running_worker(address), connected(address) as session:
+    async with running_worker(address), ready_session(address) as session:
         first, second, other = Listener(), Listener(), Listener()
         wrong = submission()
         wrong.prompt_token_ids[:] = [10**6]
@@ -201,7 +201,7 @@ async def test_a_listener_that_raises_fails_only_its_own_slot(
     address: str, max_tokens: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reply that cannot be processed fails alone, in mid-stream or with its last token; the session continues."""
-    async with running_worker(address), connected(address) as session:
+    async with running_worker(address), ready_session(address) as session:
         broken, full = BreakingOnTokens(), Listener()
         session.submit(submission(max_tokens), [broken])
         session.submit(submission(max_tokens=50), [full])
@@ -219,7 +219,7 @@ async def test_a_listener_that_raises_fails_only_its_own_slot(
 
 async def test_the_load_is_updated_by_frames(address: str) -> None:
     """A session does not query its worker for it."""
-    async with running_worker(address, max_num_seqs=1) as _, connected(address) as session:
+    async with running_worker(address, max_num_seqs=1) as _, ready_session(address) as session:
         first, second = Listener(), Listener()
         session.submit(submission(max_tokens=20_000), [first])
         session.submit(submission(max_tokens=20_000), [second])
@@ -229,7 +229,7 @@ async def test_the_load_is_updated_by_frames(address: str) -> None:
 
 async def test_a_slot_belongs_to_its_listener_until_it_has_ended(address: str) -> None:
     """A late abort must not affect the slot's next sequence."""
-    async with running_worker(address), connected(address) as session:
+    async with running_worker(address), ready_session(address) as session:
         first, second = Listener(), Listener()
         (slot,) = session.submit(submission(), [first])
         assert session.listens(slot, first)

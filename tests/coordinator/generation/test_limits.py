@@ -15,7 +15,7 @@ MODEL = served_model(max_model_len=10)
 DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
 
 
-def request(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
+def request_with_defaults(n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
     """Return a request with defaults filled in."""
     params = pb.SamplingParams(**{**DEFAULTS, **sampling})
     return GenerationRequest("r", "digits", [], params, n=n, text=TextRules(stop=stop))
@@ -28,46 +28,49 @@ def check(request: GenerationRequest) -> None:
 
 def test_ordinary_requests_pass() -> None:
     """The limits are inclusive."""
-    check(request(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]))
-    check(request(stop=("a" * 4096,) * 4))
-    check(request(stop=("a" * 128,) * 128))
-    check(request(n=limits.MAX_N))
-    check(request(n=2, seed=2**63 - 2))
-    check(request(seed=2**63 - 1))
+    check(request_with_defaults(temperature=2.0, top_k=-1, min_p=1.0, max_tokens=10, stop_token_ids=[0, 9]))
+    check(request_with_defaults(stop=("a" * 4096,) * 4))
+    check(request_with_defaults(stop=("a" * 128,) * 128))
+    check(request_with_defaults(n=limits.MAX_N))
+    check(request_with_defaults(n=2, seed=2**63 - 2))
+    check(request_with_defaults(seed=2**63 - 1))
     limits.check_length(9, MODEL)
 
 
 @pytest.mark.parametrize(
     ("wrong", "param"),
     [
-        (request(n=0), "n"),
-        (request(n=limits.MAX_N + 1), "n"),
-        (request(n=2, temperature=0.0), "n"),
-        (request(n=2, seed=2**63 - 1), "seed"),
-        (request(stop=("a", "")), "stop"),
-        (request(max_tokens=11), "max_tokens"),
-        (request(temperature=2.1), "temperature"),
-        (request(temperature=float("nan")), "temperature"),
-        (request(temperature=-0.1), "temperature"),
-        (request(top_p=0.0), "top_p"),
-        (request(top_k=-2), "top_k"),
-        (request(min_p=1.5), "min_p"),
-        (request(presence_penalty=2.5), "presence_penalty"),
-        (request(frequency_penalty=float("nan")), "frequency_penalty"),
-        (request(repetition_penalty=0.0), "repetition_penalty"),
-        (request(repetition_penalty=float("inf")), "repetition_penalty"),
-        (request(stop_token_ids=[10]), "stop_token_ids"),
-        (request(allowed_token_ids=[10]), "allowed_token_ids"),
-        (request(logit_bias={10: 1.0}), "logit_bias"),
-        (request(logit_bias=dict.fromkeys(range(10_001), 1.0)), "logit_bias"),
-        (request(stop_token_ids=[1] * 1025), "stop_token_ids"),
-        (request(logprob_token_ids=[1] * 129), "logprob_token_ids"),
-        (request(bad_words=["a"] * 129), "bad_words"),
-        (request(bad_words=["a" * 1025]), "bad_words"),
-        (request(stop=("a" * 4097,)), "stop"),
-        (request(stop=(*("a" * 4096,) * 4, "a")), "stop"),
-        (request(stop=("a" * 129,) * 128), "stop"),
-        (request(structured_outputs=pb.StructuredOutputs(regex="a{1,100001}")), "structured_outputs.regex"),
+        (request_with_defaults(n=0), "n"),
+        (request_with_defaults(n=limits.MAX_N + 1), "n"),
+        (request_with_defaults(n=2, temperature=0.0), "n"),
+        (request_with_defaults(n=2, seed=2**63 - 1), "seed"),
+        (request_with_defaults(stop=("a", "")), "stop"),
+        (request_with_defaults(max_tokens=11), "max_tokens"),
+        (request_with_defaults(temperature=2.1), "temperature"),
+        (request_with_defaults(temperature=float("nan")), "temperature"),
+        (request_with_defaults(temperature=-0.1), "temperature"),
+        (request_with_defaults(top_p=0.0), "top_p"),
+        (request_with_defaults(top_k=-2), "top_k"),
+        (request_with_defaults(min_p=1.5), "min_p"),
+        (request_with_defaults(presence_penalty=2.5), "presence_penalty"),
+        (request_with_defaults(frequency_penalty=float("nan")), "frequency_penalty"),
+        (request_with_defaults(repetition_penalty=0.0), "repetition_penalty"),
+        (request_with_defaults(repetition_penalty=float("inf")), "repetition_penalty"),
+        (request_with_defaults(stop_token_ids=[10]), "stop_token_ids"),
+        (request_with_defaults(allowed_token_ids=[10]), "allowed_token_ids"),
+        (request_with_defaults(logit_bias={10: 1.0}), "logit_bias"),
+        (request_with_defaults(logit_bias=dict.fromkeys(range(10_001), 1.0)), "logit_bias"),
+        (request_with_defaults(stop_token_ids=[1] * 1025), "stop_token_ids"),
+        (request_with_defaults(logprob_token_ids=[1] * 129), "logprob_token_ids"),
+        (request_with_defaults(bad_words=["a"] * 129), "bad_words"),
+        (request_with_defaults(bad_words=["a" * 1025]), "bad_words"),
+        (request_with_defaults(stop=("a" * 4097,)), "stop"),
+        (request_with_defaults(stop=(*("a" * 4096,) * 4, "a")), "stop"),
+        (request_with_defaults(stop=("a" * 129,) * 128), "stop"),
+        (
+            request_with_defaults(structured_outputs=pb.StructuredOutputs(regex="a{1,100001}")),
+            "structured_outputs.regex",
+        ),
     ],
 )
 def test_wrong_parameters_are_named(wrong: GenerationRequest, param: str) -> None:

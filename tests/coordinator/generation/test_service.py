@@ -24,7 +24,7 @@ from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overlo
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def request(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
+def request_for(*prompts: Prompt, n: int = 1, stop: tuple[str, ...] = (), **sampling: Any) -> GenerationRequest:
     """Return a request for the digits."""
     return GenerationRequest("r", "digits", prompts, pb.SamplingParams(**sampling), n=n, text=TextRules(stop=stop))
 
@@ -34,7 +34,7 @@ async def test_prompts_of_every_kind_become_ids() -> None:
     generation = GenerationService(Fleet(), token_history())
     chat = ChatPrompt([{"role": "user", "content": "one two"}])
 
-    prepared = await generation.prepare(request(chat, TextPrompt("three"), TokenPrompt([4])), served_model())
+    prepared = await generation.prepare(request_for(chat, TextPrompt("three"), TokenPrompt([4])), served_model())
 
     assert [list(prompt.token_ids) for prompt in prepared.prompts] == [[1, 2], [3], [4]]
     assert (prepared.choices, prepared.prompt_tokens) == (3, 4)
@@ -46,7 +46,7 @@ async def test_defaults_come_from_the_generation_config_then_from_vllm() -> None
     model = served_model(defaults={"temperature": 0.6, "top_p": 0.9, "stop_token_ids": [7]})
     generation = GenerationService(fleet, token_history())
 
-    prepared = await generation.prepare(request(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]), model)
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), top_p=0.5, stop_token_ids=[8]), model)
     await generation.start(prepared, CollectedReply(1), request_context())
 
     sampling = fleet.parts[0].submit.sampling_params
@@ -64,12 +64,12 @@ async def test_preparing_a_request_does_not_change_it() -> None:
 
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
-    given = replace(request(TokenPrompt([1]), top_k=5), plan=Plan([]))
+    given = replace(request_for(TokenPrompt([1]), top_k=5), plan=Plan([]))
 
     prepared = await generation.prepare(given, served_model(defaults={"stop_token_ids": [7]}))
     await generation.start(prepared, CollectedReply(1), request_context())
 
-    assert given == replace(request(TokenPrompt([1]), top_k=5), plan=given.plan)
+    assert given == replace(request_for(TokenPrompt([1]), top_k=5), plan=given.plan)
     submit = fleet.parts[0].submit
     assert (list(submit.sampling_params.stop_token_ids), submit.reasoning_ended) == ([7], True)
     assert not prepared.sampling.HasField("max_tokens")
@@ -87,7 +87,7 @@ async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: py
     monkeypatch.setattr("tokenwire.coordinator.text.stops.StopAutomaton", Counted)
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
-    wanted = request(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
+    wanted = request_for(TokenPrompt([1]), TokenPrompt([2]), n=10, stop=("long" * 1000, "three"))
 
     await generation.start(await generation.prepare(wanted, served_model()), CollectedReply(20), request_context())
 
@@ -101,7 +101,7 @@ async def test_stop_strings_are_not_sent_to_workers() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
     reply = CollectedReply(1)
-    prepared = await generation.prepare(request(TokenPrompt([1]), stop=("three",)), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), stop=("three",)), served_model())
     await generation.start(prepared, reply, request_context())
 
     stopped = [fleet.parts[0].listeners[0].step([token_id], None) for token_id in ids("two three")]
@@ -117,7 +117,7 @@ async def test_choices_are_numbered_over_prompts_and_n() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
     reply = CollectedReply(4)
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2]), n=2), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2]), n=2), served_model())
     await generation.start(prepared, reply, request_context())
 
     tokens = iter(range(4))
@@ -133,7 +133,7 @@ async def test_a_part_without_a_worker_aborts_the_others() -> None:
     """All prompts run or none."""
     fleet = Fleet(capacity=1)
     generation = GenerationService(fleet, token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
 
     with pytest.raises(Unavailable):
         await generation.start(prepared, CollectedReply(2), request_context())
@@ -147,7 +147,7 @@ async def test_an_invalid_prompt_is_found_before_any_is_submitted() -> None:
     generation = GenerationService(fleet, token_history())
 
     with pytest.raises(InvalidRequest, match="out of vocabulary"):
-        await generation.prepare(request(TokenPrompt([1]), TokenPrompt([99])), served_model())
+        await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([99])), served_model())
 
     assert fleet.parts == []
 
@@ -158,7 +158,7 @@ async def test_of_two_errors_the_one_that_vllm_finds_first_is_raised() -> None:
 
     for prompt, param in ((TokenPrompt([49152]), "min_tokens"), (TokenPrompt([0] * 5000), "input_tokens")):
         with pytest.raises(InvalidRequest) as caught:
-            await generation.prepare(request(prompt, min_tokens=3, max_tokens=1), served_model())
+            await generation.prepare(request_for(prompt, min_tokens=3, max_tokens=1), served_model())
         assert caught.value.param == param
 
 
@@ -166,7 +166,7 @@ async def test_aborting_a_request_aborts_its_parts() -> None:
     """All submissions are aborted together."""
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     run = await generation.start(prepared, CollectedReply(2), request_context())
 
     run.abort()
@@ -181,7 +181,7 @@ async def test_the_caller_is_passed_to_the_fleet() -> None:
     charged: list[int] = []
     caller = Caller("search", min_priority=3, charge=charged.append)
 
-    prepared = await generation.prepare(request(TokenPrompt([1]), TokenPrompt([2])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([2])), served_model())
     await generation.start(prepared, CollectedReply(2), request_context(caller=caller))
 
     assert [part.placement.tenant for part in fleet.parts] == ["search", "search"]
@@ -195,7 +195,7 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
     record = RequestRecord(trace_headers={"traceparent": "00-1-2-01"})
-    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
     await generation.start(prepared, CollectedReply(1), request_context(record=record))
 
     (part,) = fleet.parts
@@ -209,7 +209,7 @@ async def test_a_caller_may_be_restricted_to_models() -> None:
     """It may use a model by any allowed name; else nothing runs."""
     fleet = Fleet()
     generation = GenerationService(fleet, token_history())
-    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
 
     allowed, other = (request_context(caller=Caller(models=frozenset({name}))) for name in ("alias", "letters"))
     await generation.start(prepared, CollectedReply(1), allowed)
@@ -225,7 +225,7 @@ async def test_a_request_ends_at_its_deadline(time: Clock) -> None:
     generation = GenerationService(fleet, token_history())
     reply, context = CollectedReply(1), request_context(clock=time)
     context.deadline = time.now + 60
-    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
 
     time.now += 59.99
     await generation.start(prepared, reply, context)
@@ -241,7 +241,7 @@ async def test_nothing_is_submitted_after_the_deadline(time: Clock) -> None:
     generation = GenerationService(fleet, token_history())
     context = request_context(clock=time)
     context.deadline = time.now + 60
-    prepared = await generation.prepare(request(TokenPrompt([1])), served_model())
+    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
 
     time.now += 60
     with pytest.raises(DeadlineExceeded, match="took longer than 60 s"):
@@ -260,7 +260,7 @@ async def test_a_request_that_would_be_rejected_is_not_prepared() -> None:
     generation = GenerationService(Full(), token_history())
 
     with pytest.raises(Overloaded, match="no capacity for digits 0"):
-        await generation.prepare(request(TokenPrompt([99])), served_model())
+        await generation.prepare(request_for(TokenPrompt([99])), served_model())
 
 
 async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
@@ -277,7 +277,7 @@ async def test_a_thousand_prompts_do_not_block_the_event_loop() -> None:
             await asyncio.sleep(0)
 
     streaming = asyncio.create_task(stream())
-    prepared = await generation.prepare(request(*[TokenPrompt([1])] * 1000), served_model())
+    prepared = await generation.prepare(request_for(*[TokenPrompt([1])] * 1000), served_model())
     turns_of_preparing = turns
     await generation.start(prepared, CollectedReply(1000), request_context())
     streaming.cancel()

@@ -11,7 +11,7 @@ from tokenwire.coordinator.types import Finish
 from tokenwire.errors import EngineFailed, InvalidRequest
 
 
-def _record(**changes: object) -> RequestRecord:
+def _request_record(**changes: object) -> RequestRecord:
     known: dict[str, object] = {
         "method": "POST",
         "route": "/v1/completions",
@@ -31,7 +31,7 @@ def _record(**changes: object) -> RequestRecord:
 
 def test_a_request_is_one_line_with_its_times() -> None:
     """Times that it did not reach are omitted, and so is its prompt."""
-    assert fields_of(_record()) == {
+    assert fields_of(_request_record()) == {
         "outcome": "ok",
         "status": 200,
         "route": "/v1/completions",
@@ -49,16 +49,16 @@ def test_a_request_is_one_line_with_its_times() -> None:
 
 def test_a_recorded_prompt_is_logged() -> None:
     """Up to a limit."""
-    assert fields_of(_record(prompt="one two"))["prompt"] == "one two"
-    assert len(fields_of(_record(prompt="x" * 100_000))["prompt"]) < 20_000
+    assert fields_of(_request_record(prompt="one two"))["prompt"] == "one two"
+    assert len(fields_of(_request_record(prompt="x" * 100_000))["prompt"]) < 20_000
 
 
 def test_reads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Probes and scrapers would fill the log."""
     caplog.set_level(logging.INFO)
-    RequestLog().on_end(_record(method="GET"))
+    RequestLog().on_end(_request_record(method="GET"))
     assert not caplog.records
-    RequestLog().on_end(_record())
+    RequestLog().on_end(_request_record())
     assert [record.message for record in caplog.records] == ["request"]
 
 
@@ -86,7 +86,7 @@ def test_reads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_a_rejection_has_the_reason_without_the_clients_text(reason: str, logged: str) -> None:
     """Quoted text may be a prompt. Fields, their options and symbols are shown."""
-    record = _record(request_id="", model="", status=400, requested_model="m")
+    record = _request_record(request_id="", model="", status=400, requested_model="m")
     record.set_rejection(reason, "role")
 
     fields = fields_of(record)
@@ -96,7 +96,7 @@ def test_a_rejection_has_the_reason_without_the_clients_text(reason: str, logged
 
 def test_a_workers_rejection_omits_the_clients_text_too() -> None:
     """Engines quote rejected input; their internal errors have no text of clients."""
-    refused = fields_of(_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
-    failed = fields_of(_record(error=EngineFailed("'rank 3' died")))
+    refused = fields_of(_request_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
+    failed = fields_of(_request_record(error=EngineFailed("'rank 3' died")))
 
     assert (refused["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")

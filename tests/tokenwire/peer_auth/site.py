@@ -55,7 +55,7 @@ def guarded_worker(peer_auth: PeerAuthSettings, **settings: str) -> AbstractAsyn
 
 
 @asynccontextmanager
-async def coordinating(address: str, peer_auth: PeerAuthClientSettings) -> AsyncIterator[WorkerPool]:
+async def running_pool(address: str, peer_auth: PeerAuthClientSettings) -> AsyncIterator[WorkerPool]:
     """Run a coordinator's pool."""
 
     async def fetch(model: pb.Model, files: FetchFiles) -> None:
@@ -71,7 +71,7 @@ async def coordinating(address: str, peer_auth: PeerAuthClientSettings) -> Async
 
 async def works(address: str, peer_auth: PeerAuthClientSettings) -> None:
     """Assert that a coordinator opens a session, fetches the tokenizer and makes control calls."""
-    async with coordinating(address, peer_auth) as pool:
+    async with running_pool(address, peer_auth) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         request = control_pb2.GetServerInfoRequest()
@@ -79,9 +79,9 @@ async def works(address: str, peer_auth: PeerAuthClientSettings) -> None:
         assert answer.sessions
 
 
-async def problem(address: str, peer_auth: PeerAuthClientSettings) -> str:
+async def connection_error(address: str, peer_auth: PeerAuthClientSettings) -> str:
     """Return the error of a coordinator that cannot connect."""
-    async with coordinating(address, peer_auth) as pool:
+    async with running_pool(address, peer_auth) as pool:
         session = pool.sessions[0]
         await until(lambda: session.last_error != "not connected yet")
         assert session.state is SessionState.CONNECTING

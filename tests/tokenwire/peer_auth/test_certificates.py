@@ -11,7 +11,7 @@ from tokenwire.peer_auth.certificates import Role, read_authorities, read_certif
 FLAGS = ("--cert", "--key")
 
 
-def problem(pair: Pair, role: Role = "server") -> str:
+def reading_error(pair: Pair, role: Role = "server") -> str:
     """Return the error of reading files."""
     with pytest.raises(InvalidRequest) as refused:
         read_certificate(pair.cert, pair.key, FLAGS, role)
@@ -31,21 +31,21 @@ def test_a_certificate_for_both_roles_is_accepted(authority: Authority, tmp_path
 
 def test_a_certificate_is_rejected_in_the_other_role(authority: Authority, tmp_path: Path) -> None:
     """Client certificates are not for servers, nor server certificates for clients."""
-    assert "purpose" in problem(authority.issue(tmp_path, "client", usage=CLIENT), "server")
-    assert "purpose" in problem(authority.issue(tmp_path, "server", usage=SERVER), "client")
+    assert "purpose" in reading_error(authority.issue(tmp_path, "client", usage=CLIENT), "server")
+    assert "purpose" in reading_error(authority.issue(tmp_path, "server", usage=SERVER), "client")
 
 
 @pytest.mark.parametrize("role", ["server", "client"])
 def test_an_expired_certificate_is_rejected(authority: Authority, tmp_path: Path, role: Role) -> None:
     """In either role."""
-    assert "has expired" in problem(authority.issue(tmp_path, "old", days=-1), role)
+    assert "has expired" in reading_error(authority.issue(tmp_path, "old", days=-1), role)
 
 
 def test_a_key_of_another_certificate_is_rejected(authority: Authority, tmp_path: Path) -> None:
     """Both files are named."""
     one, other = authority.issue(tmp_path, "one"), authority.issue(tmp_path, "other")
 
-    message = problem(Pair(one.cert, other.key))
+    message = reading_error(Pair(one.cert, other.key))
 
     assert message == f"--key: {other.key} is not the key of {one.cert} (--cert)"
 
@@ -55,9 +55,9 @@ def test_files_with_other_contents_are_rejected(authority: Authority, tmp_path: 
     good = authority.issue(tmp_path, "good")
     (junk := tmp_path / "junk").write_text("junk")
 
-    assert problem(Pair(junk, good.key)).startswith(f"--cert: {junk} holds no certificate")
-    assert problem(Pair(good.cert, junk)).startswith(f"--key: {junk} holds no key")
-    assert problem(Pair(good.cert, tmp_path / "none")).startswith("--key: cannot read")
+    assert reading_error(Pair(junk, good.key)).startswith(f"--cert: {junk} holds no certificate")
+    assert reading_error(Pair(good.cert, junk)).startswith(f"--key: {junk} holds no key")
+    assert reading_error(Pair(good.cert, tmp_path / "none")).startswith("--key: cannot read")
 
 
 def test_all_authorities_of_a_file_are_read(authority: Authority, tmp_path: Path) -> None:

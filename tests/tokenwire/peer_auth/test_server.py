@@ -12,12 +12,12 @@ from tests.tokenwire.peer_auth.site import (
     METHODS,
     Site,
     call,
-    coordinating,
     guarded_worker,
     refused_status,
+    running_pool,
     works,
 )
-from tests.worker.peers import connected
+from tests.worker.peers import connected_peer
 from tests.workers import until
 from tokenwire.coordinator.fleet.session_listener import SessionState
 from tokenwire.errors import InvalidRequest
@@ -111,7 +111,7 @@ async def test_a_worker_cannot_pose_as_a_coordinator(site: Site) -> None:
 
 async def test_health_needs_no_token(site: Site) -> None:
     """Probes have none."""
-    async with guarded_worker(site.token) as worker, connected(worker.address) as prober:
+    async with guarded_worker(site.token) as worker, connected_peer(worker.address) as prober:
         assert await prober.health() == "SERVING"
 
 
@@ -124,7 +124,7 @@ async def test_certificates_and_authorities_are_rotated_without_an_interruption(
     following = Authority("next")
     old_ca = site.authority.write(site.folder / "former-ca.crt")
     old = site.authority.issue(site.folder, "old", usage=CLIENT)
-    async with guarded_worker(site.worker) as worker, coordinating(worker.address, site.coordinator) as pool:
+    async with guarded_worker(site.worker) as worker, running_pool(worker.address, site.coordinator) as pool:
         session = pool.sessions[0]
         await until(lambda: session.state is SessionState.READY)
         site.ca.write_bytes(site.authority.pem + following.pem)

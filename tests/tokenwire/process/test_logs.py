@@ -9,7 +9,7 @@ import pytest
 from tokenwire.process.logs import JsonFormatter, TextFormatter
 
 
-def _record(fields: dict[str, object] | None = None, broken: bool = False) -> logging.LogRecord:
+def _log_record(fields: dict[str, object] | None = None, broken: bool = False) -> logging.LogRecord:
     error = None
     if broken:
         try:
@@ -24,7 +24,7 @@ def _record(fields: dict[str, object] | None = None, broken: bool = False) -> lo
 
 def test_text_has_fields_after_the_message() -> None:
     """A client's value cannot look like another field, or another line."""
-    line = TextFormatter("part").format(_record({"a": 1, "b": "x y", "c": 'z"\nd=2', "e": ""}))
+    line = TextFormatter("part").format(_log_record({"a": 1, "b": "x y", "c": 'z"\nd=2', "e": ""}))
     assert line.partition(" ")[2] == 'I part: said this a=1 b="x y" c="z\\"\\nd=2" e=""'
 
 
@@ -48,7 +48,7 @@ def test_a_traceback_is_indented() -> None:
 
 def test_json_is_one_object_per_line() -> None:
     """With the record's fields, and the traceback inside."""
-    line = JsonFormatter("part").format(_record({"a": 1}, broken=True))
+    line = JsonFormatter("part").format(_log_record({"a": 1}, broken=True))
     assert "\n" not in line
     fields = json.loads(line)
     assert fields.pop("time").endswith("+00:00")
@@ -59,4 +59,4 @@ def test_json_is_one_object_per_line() -> None:
 @pytest.mark.parametrize("formatter", [TextFormatter("p"), JsonFormatter("p")])
 def test_records_without_fields_are_formatted_too(formatter: logging.Formatter) -> None:
     """Most have none."""
-    assert "said this" in formatter.format(_record())
+    assert "said this" in formatter.format(_log_record())

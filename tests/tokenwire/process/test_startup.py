@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def start(stream: io.StringIO, *reports: bytes, parts: int = 1) -> bool:
+def start_with(stream: io.StringIO, *reports: bytes, parts: int = 1) -> bool:
     """Process these reports to the end of the startup; return whether the service was announced."""
     startup, announced = Startup(parts, StartupLine(stream)), threading.Event()
     startup.begin(announced.set)
@@ -30,7 +30,7 @@ def test_without_a_terminal_each_phase_is_a_line() -> None:
     """Plain text, for logs and pipes."""
     stream = io.StringIO()
 
-    assert start(stream, b"loading x\n", b"warming", b" up\n", b"\n")
+    assert start_with(stream, b"loading x\n", b"warming", b" up\n", b"\n")
 
     assert stream.getvalue() == "tokenwire: starting\ntokenwire: loading x\ntokenwire: warming up\n"
 
@@ -39,7 +39,7 @@ def test_on_a_terminal_one_line_is_updated_and_cleared() -> None:
     """It is cleared when the service is announced."""
     stream = Terminal()
 
-    assert start(stream, b"loading x\n", b"\n")
+    assert start_with(stream, b"loading x\n", b"\n")
 
     assert "\n" not in stream.getvalue()
     assert "loading x …" in stream.getvalue()
@@ -50,7 +50,7 @@ def test_all_parts_have_to_be_ready() -> None:
     """One of two is not enough; if one ends before, nothing is announced and the line is cleared."""
     stream = Terminal()
 
-    assert not start(stream, b"\n", parts=2)
+    assert not start_with(stream, b"\n", parts=2)
 
     assert stream.getvalue().endswith("\r\x1b[K")
 

@@ -82,7 +82,7 @@ class RecordingRouter(Router):
 
 
 @asynccontextmanager
-async def coordinator(*addresses: str) -> AsyncIterator[tuple[WorkerPool, RecordingRouter]]:
+async def pool_with_router(*addresses: str) -> AsyncIterator[tuple[WorkerPool, RecordingRouter]]:
     """Run a pool with ready sessions."""
     router = RecordingRouter()
     pool = WorkerPool("test", accept, router=router)
@@ -107,11 +107,11 @@ async def test_coordinators_receive_what_others_have_computed(tmp_path: Path) ->
     async with (
         running_worker(addresses[0], kv_events=True),
         running_worker(addresses[1], kv_events=True),
-        coordinator(*addresses) as (first, observed),
+        pool_with_router(*addresses) as (first, observed),
     ):
         earlier = await compute(first, PROMPT)
         await until(lambda: observed.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
-        async with coordinator(*addresses) as (second, received):
+        async with pool_with_router(*addresses) as (second, received):
             await until(lambda: received.stored.get(earlier.session.address) == set(prefix_hashes(PROMPT)))
             later = await compute(first, PROMPT[::-1])
             assert later.session.address != earlier.session.address

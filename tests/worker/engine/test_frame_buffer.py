@@ -8,7 +8,7 @@ from tokenwire.worker.engine.frame_buffer import FrameBuffer
 LOAD = pb.Load(running=1)
 
 
-def rows(*token_ids: int) -> pb.LogprobRows:
+def one_column(*token_ids: int) -> pb.LogprobRows:
     """Return rows of one column each."""
     return pb.LogprobRows(width=1, token_ids=token_ids, logprobs=[-0.5] * len(token_ids), sampled_ranks=token_ids)
 
@@ -45,13 +45,13 @@ async def test_unsent_steps_are_merged() -> None:
     buffer = FrameBuffer()
     for step in range(3):
         buffer.add_tokens(1, [10 + step])
-        buffer.add_logprobs(1, rows(10 + step))
+        buffer.add_logprobs(1, one_column(10 + step))
         buffer.add_tokens(2 + step, [20])
         buffer.flush(pb.Load(running=step), f"v{step}")
     frame = await take_frame(buffer)
     assert (list(frame.slots), list(frame.counts)) == ([1, 2, 3, 4], [3, 1, 1, 1])
     assert list(frame.token_ids) == [10, 11, 12, 20, 20, 20]
-    assert list(frame.logprobs) == [pb.Logprobs(slot=1, rows=rows(10, 11, 12))]
+    assert list(frame.logprobs) == [pb.Logprobs(slot=1, rows=one_column(10, 11, 12))]
     assert (frame.load.running, frame.weight_version) == (2, "v2")
 
 
@@ -75,7 +75,7 @@ async def test_output_is_sent_exactly_once() -> None:
     buffer = FrameBuffer()
     buffer.add_tokens(1, [10])
     buffer.add_prefill(1, pb.PrefillInfo(cached_tokens=16))
-    buffer.add_logprobs(1, rows(10))
+    buffer.add_logprobs(1, one_column(10))
     buffer.add_finish(1, pb.Finish(reason=pb.FINISH_REASON_LENGTH))
     buffer.flush(LOAD, "")
     first = await take_frame(buffer)

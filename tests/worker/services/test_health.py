@@ -13,7 +13,7 @@ from tests.tokenwire.peer_auth.site import (
     call,
     guarded_worker,
 )
-from tests.worker.peers import connected
+from tests.worker.peers import connected_peer
 from tokenwire.peer_auth.settings import PeerAuthClientSettings
 from tokenwire.worker.services.health import HealthServer
 
@@ -23,7 +23,7 @@ async def test_the_health_port_serves_only_health(tmp_path: Path) -> None:
     site = Site(tmp_path)
     async with guarded_worker(site.worker, health_listen="127.0.0.1:0") as worker:
         assert worker.health_address is not None
-        async with connected(worker.health_address) as prober:
+        async with connected_peer(worker.health_address) as prober:
             assert await prober.health() == "SERVING"
         for method in METHODS:
             status = await call(worker.health_address, method, PeerAuthClientSettings())
@@ -48,7 +48,7 @@ async def test_a_health_port_may_be_a_socket(address: str) -> None:
     server = HealthServer(address, health)
     await server.startup()
     try:
-        async with connected(address) as prober:
+        async with connected_peer(address) as prober:
             assert (server.address, await prober.health()) == (address, "NOT_SERVING")
     finally:
         await server.stop()

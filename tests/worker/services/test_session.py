@@ -10,7 +10,7 @@ from typing import cast
 import grpc
 import pytest
 
-from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected, in_session
+from tests.worker.peers import TIMEOUT_S, Peer, ScriptedEngine, connected_peer, in_session
 from tests.workers import SessionContext, running_worker, submission, until
 from tokenwire.errors import InvalidRequest, Overloaded
 from tokenwire.protocol.version import MAJOR, protocol_version
@@ -31,7 +31,7 @@ async def refused(peer: Peer) -> str:
 
 async def test_a_hello_is_answered_with_a_welcome(address: str) -> None:
     """The welcome has the protocol version, the model with its tokenizer's digest, and the instance id."""
-    async with running_worker(address) as worker, connected(address) as peer:
+    async with running_worker(address) as worker, connected_peer(address) as peer:
         welcome = await peer.hello()
 
         assert welcome.protocol == protocol_version()
@@ -46,7 +46,7 @@ async def test_a_hello_is_answered_with_a_welcome(address: str) -> None:
 async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequest | None) -> None:
     """Anything else, or nothing, ends the session with a reason and does not reach the engine."""
     engine = ScriptedEngine()
-    async with running_worker(address, engine), connected(address) as peer:
+    async with running_worker(address, engine), connected_peer(address) as peer:
         if first is not None:
             await peer.call.write(first)
         await peer.call.done_writing()
@@ -58,7 +58,7 @@ async def test_a_session_begins_with_a_hello(address: str, first: pb.SessionRequ
 @pytest.mark.parametrize(("major", "older"), [(MAJOR + 1, "this side"), (0, "coordinator peer")])
 async def test_another_major_version_is_refused(address: str, major: int, older: str) -> None:
     """The error names the side to upgrade."""
-    async with running_worker(address), connected(address) as peer:
+    async with running_worker(address), connected_peer(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=major), coordinator_id="peer"))
 
         assert f"upgrade tokenwire on {older}" in await refused(peer)
@@ -66,7 +66,7 @@ async def test_another_major_version_is_refused(address: str, major: int, older:
 
 async def test_another_minor_version_is_accepted(address: str) -> None:
     """Only major versions must be equal."""
-    async with running_worker(address), connected(address) as peer:
+    async with running_worker(address), connected_peer(address) as peer:
         await peer.send(hello=pb.Hello(protocol=pb.ProtocolVersion(major=MAJOR, minor=99)))
         event = await asyncio.wait_for(peer.call.read(), TIMEOUT_S)
 
@@ -292,7 +292,7 @@ async def test_a_resumed_request_that_was_aborted_ends_at_once(
     resumed = submission(LONG, slots=[0, 1])
     resumed.resumed_after_ms = 60_000
     engine = ScriptedEngine()
-    async with running_worker(address, engine) as worker, connected(address) as peer:
+    async with running_worker(address, engine) as worker, connected_peer(address) as peer:
         await peer.hello()
         await abort(peer.control)
         await peer.send(submit=resumed)
@@ -309,7 +309,7 @@ async def test_a_pause_that_keeps_requests_ends_no_resumed_one(address: str) -> 
     resumed = submission(LONG, slots=[0])
     resumed.resumed_after_ms = 60_000
     engine = ScriptedEngine()
-    async with running_worker(address, engine), connected(address) as peer:
+    async with running_worker(address, engine), connected_peer(address) as peer:
         await peer.hello()
         await peer.control.PauseGeneration(control.PauseGenerationRequest(mode=control.PAUSE_MODE_KEEP))
         await peer.send(submit=resumed)

@@ -147,7 +147,7 @@ async def test_both_drivers_agree(run: Run, case: str) -> None:
     """Both give the same ids, finishes and log-probabilities for the same request."""
     results = await run.results(SUM, **CASES[case])
     seen = [_comparable(result) for result in results]
-    values = [_values(result) for result in results]
+    values = [_logprobs_of(result) for result in results]
     expected, expected_values = _first_output.setdefault(case, (seen, values))
     assert seen == expected
     assert values == [pytest.approx(each, abs=1e-4) for each in expected_values]
@@ -174,7 +174,7 @@ def _ids_and_ranks(rows: pb.LogprobRows) -> tuple[list[int], list[int], int]:
     return list(rows.token_ids), list(rows.sampled_ranks), rows.width
 
 
-def _values(result: RecordedOutput) -> list[float]:
+def _logprobs_of(result: RecordedOutput) -> list[float]:
     return [value for rows in _rows(result) for value in rows.logprobs]
 
 

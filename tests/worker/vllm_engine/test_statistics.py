@@ -33,7 +33,7 @@ class RecordingLogger:
         self.traced.append((request.external_req_id, list(request.prompt_token_ids)))
 
 
-def request(name: str) -> Any:
+def engine_request(name: str) -> Any:
     """Return a request of one sequence."""
     return SimpleNamespace(
         request_id=name,
@@ -61,7 +61,7 @@ def counting(logger: RecordingLogger | None, *names: str) -> Any:
     tracer = logger or RecordingLogger()
     made = statistics.Statistics(SimpleNamespace(logger_manager=logger, output_processor=tracer))
     for name in names:
-        made.track(request(name))
+        made.track(engine_request(name))
     return made
 
 

@@ -72,7 +72,7 @@ class Cluster:
     def send(self, n: int = 1, **sampling: Any) -> tuple[RequestHandle, list[Listener]]:
         """Submit a request."""
         listeners = [Listener() for _ in range(n)]
-        return self.failover.submit("simulated", request(**sampling), listeners), listeners
+        return self.failover.submit("simulated", greedy_submit(**sampling), listeners), listeners
 
     async def undisturbed(self, **sampling: Any) -> list[int]:
         """Return the tokens of a request without a loss."""
@@ -82,7 +82,7 @@ class Cluster:
         return listener.token_ids
 
 
-def request(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
+def greedy_submit(max_tokens: int = 120, **sampling: Any) -> pb.Submit:
     """Return a request, by default a greedy one."""
     params = pb.SamplingParams(**{"temperature": 0.0, "max_tokens": max_tokens, **sampling})
     return pb.Submit(request_id="request", prompt_token_ids=PROMPT, sampling_params=params)

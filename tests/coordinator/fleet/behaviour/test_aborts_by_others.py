@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.behaviour.cluster import request, some_tokens
+from tests.coordinator.fleet.behaviour.cluster import greedy_submit, some_tokens
 from tests.faults.proxy import Proxy
 from tests.workers import Listener, accept, running_worker, unix_address, until
 from tokenwire.coordinator.fleet.aborts import FleetAborts
@@ -73,7 +73,7 @@ async def test_an_abort_holds_when_its_event_is_lost(
 ) -> None:
     """The worker ended the sequence, and the connection to its own coordinator was lost with the event of that."""
     listener = Listener()
-    coordinators.failover.submit("simulated", request(max_tokens=20_000), [listener])
+    coordinators.failover.submit("simulated", greedy_submit(max_tokens=20_000), [listener])
     await some_tokens(listener)
     number = coordinators.holder()
     assert number is not None

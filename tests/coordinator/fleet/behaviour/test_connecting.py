@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.coordinator.fleet.sessions import Requests, connected, connecting
+from tests.coordinator.fleet.sessions import Requests, ready_session, session_with
 from tests.workers import Listener, SessionContext, running_worker, scripted_worker, submission, until, welcome
 from tokenwire.coordinator.fleet.session import FetchFiles
 from tokenwire.coordinator.fleet.session_listener import SessionState
@@ -18,7 +18,7 @@ from tokenwire.v1 import inference_pb2 as pb
 
 async def test_a_session_reconnects_to_its_worker(address: str) -> None:
     """When the worker ends, open requests fail with the reason; when it is back, requests work again."""
-    async with connecting(address) as session:
+    async with session_with(address) as session:
         async with running_worker(address):
             await until(lambda: session.state is SessionState.READY)
             lost = Listener()
@@ -42,7 +42,7 @@ async def test_a_lost_session_leaves_no_task_behind(address: str) -> None:
     """gRPC's task that reads commands ends with the session; collected while it waits, it would be logged."""
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
-    async with connecting(address) as session:
+    async with session_with(address) as session:
         async with running_worker(address):
             await until(lambda: session.state is SessionState.READY)
         await until(lambda: session.state is SessionState.CONNECTING)
@@ -63,7 +63,7 @@ async def test_a_lost_session_has_a_reason(address: str) -> None:
         await anext(requests)
         await context.abort(grpc.StatusCode.INTERNAL, "the engine melted")
 
-    async with scripted_worker(address, script), connected(address) as session:
+    async with scripted_worker(address, script), ready_session(address) as session:
         listener = Listener()
         session.submit(submission(), [listener])
 
@@ -89,7 +89,7 @@ async def test_the_backoff_is_short_again_after_a_session_that_worked(address: s
         await context.write(welcome())
         await context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
 
-    async with scripted_worker(address, script), connecting(address):
+    async with scripted_worker(address, script), session_with(address):
         await until(lambda: sessions == 4)
         # The next backoff would be at least 2.5 s if it were doubled too.
         await asyncio.wait_for(enough.wait(), 2)
@@ -103,7 +103,7 @@ async def test_another_major_version_is_reported(address: str) -> None:
         await context.write(welcome(major=2))
         await asyncio.Event().wait()
 
-    async with scripted_worker(address, script), connecting(address) as session:
+    async with scripted_worker(address, script), session_with(address) as session:
         await until(lambda: "upgrade tokenwire on this side" in session.last_error)
 
         assert session.state is SessionState.CONNECTING
@@ -115,7 +115,7 @@ async def test_a_worker_that_rejects_our_version_is_reported(address: str) -> No
     async def script(requests: Requests, context: SessionContext) -> None:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "upgrade tokenwire on coordinator test.")
 
-    async with scripted_worker(address, script), connecting(address) as session:
+    async with scripted_worker(address, script), session_with(address) as session:
         await until(lambda: session.last_error == "upgrade tokenwire on coordinator test.")
 
 
@@ -133,7 +133,7 @@ async def test_a_worker_that_does_not_start_with_a_welcome_is_reported(
             await context.write(first)
             await asyncio.Event().wait()
 
-    async with scripted_worker(address, script), connecting(address) as session:
+    async with scripted_worker(address, script), session_with(address) as session:
         await until(lambda: "welcome" in session.last_error)
         assert session.state is SessionState.CONNECTING
 
@@ -151,7 +151,7 @@ async def test_a_model_is_prepared_before_its_worker_is_ready(address: str) -> N
         fetched.update(await fetch())
         await prepared.wait()
 
-    async with running_worker(address), connecting(address, prepare) as session:
+    async with running_worker(address), session_with(address, prepare) as session:
         await until(lambda: bool(fetched))
         assert session.state is SessionState.CONNECTING
         assert tokenizer_digest(fetched) == seen[0].tokenizer_digest
@@ -169,7 +169,7 @@ async def test_a_model_that_cannot_be_prepared_is_reported_and_retried(address: 
         if len(errors) == 1:
             raise InvalidRequest("no such tokenizer")
 
-    async with running_worker(address), connecting(address, prepare) as session:
+    async with running_worker(address), session_with(address, prepare) as session:
         await until(lambda: session.state is SessionState.READY)
 
         assert errors[1:] == ["no such tokenizer"]
@@ -177,7 +177,7 @@ async def test_a_model_that_cannot_be_prepared_is_reported_and_retried(address: 
 
 async def test_a_draining_worker_is_not_ready_but_finishes(address: str) -> None:
     """After the announcement a worker gets no new requests; running ones continue, and a late one is refused."""
-    async with running_worker(address) as worker, connected(address) as session:
+    async with running_worker(address) as worker, ready_session(address) as session:
         running, late = Listener(), Listener()
         session.submit(submission(max_tokens=100), [running])
         await running.moved.wait()
@@ -198,7 +198,7 @@ async def test_a_worker_that_is_draining_already_is_never_ready(address: str) ->
     """Its welcome reports it."""
     async with running_worker(address) as worker:
         await worker.drain(0)
-        async with connecting(address) as session:
+        async with session_with(address) as session:
             await until(lambda: session.state is SessionState.DRAINING)
 
             assert session.state is not SessionState.READY

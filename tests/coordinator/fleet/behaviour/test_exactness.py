@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, request, some_tokens
+from tests.coordinator.fleet.behaviour.cluster import SEEDED, Cluster, greedy_submit, some_tokens
 from tests.workers import Listener, accept, send
 from tokenwire.coordinator.fleet.admission.queue import AdmissionQueue
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
@@ -26,10 +26,10 @@ async def lose_to_another_model(cluster: Cluster, placement: Placement) -> Liste
     await cluster.lose("two")
     await cluster.start("two", step_ms=4, seeds="generator", seed=99)
     listener = Listener()
-    handle = cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+    handle = cluster.failover.submit("simulated", greedy_submit(**SEEDED), [listener], placement)
     if handle.explain().endswith("two.sock"):
         listener = Listener()
-        cluster.failover.submit("simulated", request(**SEEDED), [listener], placement)
+        cluster.failover.submit("simulated", greedy_submit(**SEEDED), [listener], placement)
     await some_tokens(listener)
     await cluster.lose("one")
     await listener.ended.wait()
@@ -82,7 +82,7 @@ async def test_the_policy_determines_which_replies_are_of_one_run(
     queue = AdmissionQueue(cluster.pool, AdmissionSettings())
     failover = Failover(queue, FailoverSettings(resume=policy), Unpromising("test", accept))
     listener = Listener()
-    failover.submit("simulated", request(**sampling), [listener], Placement(exact=exact))
+    failover.submit("simulated", greedy_submit(**sampling), [listener], Placement(exact=exact))
     await some_tokens(listener)
 
     await cluster.lose(await cluster.holder())
@@ -109,6 +109,6 @@ async def test_an_unseeded_request_with_penalties_gets_a_seed(cluster: Cluster) 
     failover = Failover(Below(), FailoverSettings(), cluster.pool)
     kinds: list[dict[str, Any]] = [{"frequency_penalty": 0.5}, {}, {"repetition_penalty": 1.2}]
     for sampling in kinds:
-        failover.submit("simulated", request(temperature=1.0, **sampling), [Listener()])
+        failover.submit("simulated", greedy_submit(temperature=1.0, **sampling), [Listener()])
 
     assert [submit.sampling_params.HasField("seed") for submit in sent] == [True, False, False]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.fleet.sessions import connected
+from tests.coordinator.fleet.sessions import ready_session
 from tests.workers import (
     PROMPT,
     Listener,
@@ -35,7 +35,7 @@ def frame(**fields: object) -> pb.SessionResponse:
     return pb.SessionResponse(frame=pb.StepFrame(**fields))  # type: ignore[arg-type]
 
 
-def finish(slot: int) -> pb.SessionResponse:
+def finish_event(slot: int) -> pb.SessionResponse:
     """Return the end of a slot."""
     return frame(finishes=[pb.Finish(slot=slot, reason=pb.FINISH_REASON_LENGTH)])
 
@@ -48,7 +48,7 @@ def refusal(*slots: int) -> pb.SessionResponse:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda slot: finish(slot + 1),
+        lambda slot: finish_event(slot + 1),
         lambda slot: frame(slots=[slot], token_ids=[1, 2]),
         lambda slot: frame(slots=[slot + 1], token_ids=[1]),
         lambda slot: refusal(slot + 1),
@@ -71,7 +71,7 @@ async def test_a_worker_that_violates_the_protocol_is_lost(tmp_path: Path, wrong
         await anext(requests)
 
     address = unix_address(tmp_path)
-    async with scripted_worker(address, script), connected(address) as session:
+    async with scripted_worker(address, script), ready_session(address) as session:
         listener = Listener()
         session.submit(submission(), [listener])
 
@@ -89,13 +89,13 @@ async def test_a_slot_that_finishes_twice_is_not_reused(tmp_path: Path) -> None:
         await anext(requests)
         await context.write(welcome())
         (slot,) = (await anext(requests)).submit.slots
-        await context.write(finish(slot))
-        await context.write(finish(slot))
+        await context.write(finish_event(slot))
+        await context.write(finish_event(slot))
         async for _ in requests:
             pass
 
     address = unix_address(tmp_path)
-    async with scripted_worker(address, script), connected(address) as session:
+    async with scripted_worker(address, script), ready_session(address) as session:
         first = Listener()
         session.submit(submission(), [first])
         await first.ended.wait()
@@ -114,7 +114,7 @@ async def test_requests_of_a_worker_that_violates_the_protocol_are_resumed(tmp_p
         await context.write(welcome(names=("simulated",)))
         (slot,) = (await anext(requests)).submit.slots
         await context.write(frame(slots=[slot], token_ids=[65]))
-        await context.write(finish(slot + 1))
+        await context.write(finish_event(slot + 1))
         async for _ in requests:
             pass
 

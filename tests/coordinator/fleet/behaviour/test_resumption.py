@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.fleet.behaviour.cluster import NAMES, SEEDED, Cluster, request, some_tokens
+from tests.coordinator.fleet.behaviour.cluster import NAMES, SEEDED, Cluster, greedy_submit, some_tokens
 from tests.workers import Listener, accept, until
 from tokenwire.coordinator.fleet.failover.failover import Failover
 from tokenwire.coordinator.fleet.failover.settings import FailoverSettings
@@ -38,7 +38,7 @@ async def test_a_lost_request_continues_as_if_nothing_had_happened(cluster: Clus
     assert listener.finish is not None
     assert full.finish is not None
     assert listener.finish.reason == full.finish.reason
-    assert [_values(rows) for rows in _split(listener)] == [_values(rows) for rows in _split(full)]
+    assert [_ids_and_logprobs(rows) for rows in _split(listener)] == [_ids_and_logprobs(rows) for rows in _split(full)]
     assert len(listener.prefills) == 1
     assert listener.prefills[0].prompt_logprobs == full.prefills[0].prompt_logprobs
     assert listener.steps_after_end == 0
@@ -58,7 +58,7 @@ def _split(listener: Listener) -> list[pb.LogprobRows]:
     return split
 
 
-def _values(rows: pb.LogprobRows) -> tuple[list[int], list[float]]:
+def _ids_and_logprobs(rows: pb.LogprobRows) -> tuple[list[int], list[float]]:
     return list(rows.token_ids), list(rows.logprobs)
 
 
@@ -261,7 +261,7 @@ async def test_an_error_before_placement_is_final() -> None:
     failover = Failover(Sessionless(error), FailoverSettings(), WorkerPool("test", accept))
     listener = Listener()
 
-    failover.submit("m", request(), [listener])
+    failover.submit("m", greedy_submit(), [listener])
 
     assert listener.error is error
     assert failover.stats.resumed == 0

@@ -7,7 +7,7 @@ from tokenwire.coordinator.fleet.discovery.discovery import Discovery
 from tokenwire.coordinator.fleet.discovery.source import DiscoverySource, StaticSource, Update
 
 
-class Broken:
+class BrokenSource:
     """Fails after its first update."""
 
     async def run(self, update: Update) -> None:
@@ -21,7 +21,7 @@ async def test_addresses_of_all_sources_are_merged(caplog: pytest.LogCaptureFixt
     updates = Updates()
     named: dict[str, DiscoverySource] = {
         "a": StaticSource("one:1", "two:2"),
-        "b": Broken(),
+        "b": BrokenSource(),
         "c": StaticSource("two:2", "three:3"),
         "d": StaticSource(),
     }

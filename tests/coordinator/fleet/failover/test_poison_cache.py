@@ -12,13 +12,13 @@ from tokenwire.errors import PoisonRequest, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def submit(prompt: int = 1, request_id: str = "r", **sampling: Any) -> pb.Submit:
+def short_submit(prompt: int = 1, request_id: str = "r", **sampling: Any) -> pb.Submit:
     """Return a request."""
     params = pb.SamplingParams(max_tokens=10, **sampling)
     return pb.Submit(request_id=request_id, slots=[0], prompt_token_ids=[prompt], sampling_params=params)
 
 
-POISON, OTHER = submit(66), submit(5)
+POISON, OTHER = short_submit(66), short_submit(5)
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def test_a_request_that_killed_twice_is_rejected_for_a_while(cache: PoisonCache,
     """However often it is sent; others are served, and after ten minutes it is admitted again."""
     lose(cache, "a", POISON, OTHER)
     cache.check("m", POISON)
-    lose(cache, "b", submit(66, request_id="again", seed=None))
+    lose(cache, "b", short_submit(66, request_id="again", seed=None))
 
     with pytest.raises(PoisonRequest, match="Two workers died"):
-        cache.check("m", submit(66, request_id="and again"))
+        cache.check("m", short_submit(66, request_id="and again"))
     cache.check("m", OTHER)
     cache.check("another model", POISON)
     time.now += 601
@@ -94,12 +94,12 @@ def test_a_request_that_kills_in_its_isolated_retry_is_rejected_alone(cache: Poi
     lose(cache, "a", POISON, OTHER)
     lose(cache, "b", POISON, OTHER)
     cache.check("m", POISON)
-    cache.on_worker_lost("m", "c", True, [POISON, submit(7)])
+    cache.on_worker_lost("m", "c", True, [POISON, short_submit(7)])
 
     with pytest.raises(PoisonRequest):
         cache.check("m", POISON)
     cache.check("m", OTHER)
-    cache.check("m", submit(7))
+    cache.check("m", short_submit(7))
 
 
 def test_an_isolated_retry_without_an_end_expires(cache: PoisonCache, time: Clock) -> None:
@@ -114,10 +114,10 @@ def test_an_isolated_retry_without_an_end_expires(cache: PoisonCache, time: Cloc
 def test_the_cache_is_bounded(cache: PoisonCache) -> None:
     """However many workers die, of however many requests."""
     for number in range(200):
-        lose(cache, f"a{number}", submit(number))
+        lose(cache, f"a{number}", short_submit(number))
     assert len(cache.deaths) == 64
     for number in range(3000):
-        cache.add("m", submit(number))
+        cache.add("m", short_submit(number))
     assert len(cache.poison) == 1024
 
 
@@ -180,13 +180,13 @@ def test_a_process_without_a_journal_keeps_its_own_events(tmp_path: Path, time: 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        (submit(), submit(request_id="other"), True),
-        (submit(seed=1), submit(seed=2), True),
-        (submit(seed=1), submit(), False),
-        (submit(presence_penalty=1.0, seed=1), submit(presence_penalty=1.0), True),
-        (submit(), submit(2), False),
-        (submit(), submit(temperature=0.5), False),
-        (submit(logit_bias={1: 2.0, 3: 4.0}), submit(logit_bias={3: 4.0, 1: 2.0}), True),
+        (short_submit(), short_submit(request_id="other"), True),
+        (short_submit(seed=1), short_submit(seed=2), True),
+        (short_submit(seed=1), short_submit(), False),
+        (short_submit(presence_penalty=1.0, seed=1), short_submit(presence_penalty=1.0), True),
+        (short_submit(), short_submit(2), False),
+        (short_submit(), short_submit(temperature=0.5), False),
+        (short_submit(logit_bias={1: 2.0, 3: 4.0}), short_submit(logit_bias={3: 4.0, 1: 2.0}), True),
     ],
 )
 def test_fingerprints_distinguish_what_affects_an_engine(one: pb.Submit, other: pb.Submit, same: bool) -> None:
@@ -196,7 +196,7 @@ def test_fingerprints_distinguish_what_affects_an_engine(one: pb.Submit, other: 
 
 def test_fingerprints_include_adapter_and_model() -> None:
     """The adapter may be the cause."""
-    adapted = submit()
+    adapted = short_submit()
     adapted.lora.name = "red"
-    prints = {fingerprint_of("m", submit()), fingerprint_of("m", adapted), fingerprint_of("n", submit())}
+    prints = {fingerprint_of("m", short_submit()), fingerprint_of("m", adapted), fingerprint_of("n", short_submit())}
     assert len(prints) == 3

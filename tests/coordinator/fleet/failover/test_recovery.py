@@ -23,7 +23,7 @@ SEEDED = {"temperature": 1.0, "seed": 7}
 DETECTION = pb.RepetitionDetection(max_pattern_size=4, min_count=3)
 
 
-def submit(**sampling: Any) -> pb.Submit:
+def submit_of_three(**sampling: Any) -> pb.Submit:
     """Return a request of three sequences."""
     return pb.Submit(
         request_id="r",
@@ -116,7 +116,7 @@ def test_common_capabilities_are_those_of_all_engines() -> None:
 
 def test_the_remainder_is_a_request_of_one_sequence() -> None:
     """The tokens are in its prompt, limits are reduced, everything else is unchanged, and so is the original."""
-    full = submit(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
+    full = submit_of_three(temperature=0.0, max_tokens=10, min_tokens=6, prompt_logprobs=2, stop_token_ids=[9])
     before = full.SerializeToString()
 
     rest = remainder(full, 1, [7, 8], prompt_scored=True)
@@ -131,35 +131,35 @@ def test_the_remainder_is_a_request_of_one_sequence() -> None:
 
 def test_prompt_log_probabilities_that_were_not_sent_are_requested_again() -> None:
     """A request that was lost before its first token is sent unchanged."""
-    rest = remainder(submit(prompt_logprobs=2, min_tokens=3), 0, [], prompt_scored=False)
+    rest = remainder(submit_of_three(prompt_logprobs=2, min_tokens=3), 0, [], prompt_scored=False)
     assert (rest.sampling_params.prompt_logprobs, rest.sampling_params.min_tokens) == (2, 3)
 
 
 def test_min_tokens_are_not_negative() -> None:
     """Once there are enough, any token may end it."""
-    assert remainder(submit(min_tokens=2), 0, [7, 8, 9], prompt_scored=True).sampling_params.min_tokens == 0
+    assert remainder(submit_of_three(min_tokens=2), 0, [7, 8, 9], prompt_scored=True).sampling_params.min_tokens == 0
 
 
 def test_each_sequence_has_its_own_seed() -> None:
     """Sequence i samples with seed + i, and never with -1, which means none; a greedy one does not sample."""
-    assert remainder(submit(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
-    assert remainder(submit(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
-    alone = remainder(submit(temperature=1.0, seed=-2), 1, [], prompt_scored=True)
+    assert remainder(submit_of_three(temperature=1.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 9
+    assert remainder(submit_of_three(temperature=0.0, seed=7), 2, [], prompt_scored=True).sampling_params.seed == 7
+    alone = remainder(submit_of_three(temperature=1.0, seed=-2), 1, [], prompt_scored=True)
     assert recovery_of(alone.sampling_params, INVARIANT, exact=True) is Recovery.REPLAY
 
 
 def test_a_seed_is_set_only_where_it_is_needed() -> None:
     """For an unseeded sampled request that can only be replayed, on an engine with safe seeds."""
     penalized = {"temperature": 1.0, "presence_penalty": 1.0}
-    request = submit(**penalized)
+    request = submit_of_three(**penalized)
     seed_for_replay(request, UNKNOWN)
     assert not request.sampling_params.HasField("seed")
     seed_for_replay(request, INVARIANT)
     assert request.sampling_params.HasField("seed")
     for sampling in ({"temperature": 1.0}, {"temperature": 0.0, "presence_penalty": 1.0}):
-        request = submit(**sampling)
+        request = submit_of_three(**sampling)
         seed_for_replay(request, INVARIANT)
         assert not request.sampling_params.HasField("seed")
-    seeded = submit(**penalized, seed=3)
+    seeded = submit_of_three(**penalized, seed=3)
     seed_for_replay(seeded, INVARIANT)
     assert seeded.sampling_params.seed == 3

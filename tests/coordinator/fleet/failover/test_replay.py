@@ -34,7 +34,7 @@ def replay(*known: int) -> tuple[Replay, Behind]:
     return Replay(behind, array("I", known)), behind
 
 
-def rows(*token_ids: int) -> pb.LogprobRows:
+def two_columns(*token_ids: int) -> pb.LogprobRows:
     """Return rows of two columns for these tokens."""
     columns = [column for token_id in token_ids for column in (token_id, token_id + 100)]
     return pb.LogprobRows(
@@ -46,16 +46,16 @@ def test_a_frame_with_known_and_new_tokens_is_split() -> None:
     """Tokens and their rows are passed on from the first new one, with their version."""
     listener, behind = replay(1, 2, 3)
     listener.weights("new")
-    listener.scored(rows(1, 2))
+    listener.scored(two_columns(1, 2))
     assert not listener.step([1, 2], None)
-    listener.scored(rows(3, 4, 5))
+    listener.scored(two_columns(3, 4, 5))
     assert behind.rows == []
     assert behind.versions == []
 
     listener.step([3, 4, 5], END)
 
     assert (behind.token_ids, behind.finish, behind.checked) == ([4, 5], END, 3)
-    assert behind.rows == [rows(4, 5)]
+    assert behind.rows == [two_columns(4, 5)]
     assert behind.versions == [(0, "new")]
 
 
@@ -65,10 +65,10 @@ def test_new_frames_are_passed_on_unchanged() -> None:
     listener.step([1, 2], None)
     assert not behind.moved.is_set()
 
-    listener.scored(rows(3))
+    listener.scored(two_columns(3))
     listener.step([3], None)
 
-    assert (behind.token_ids, behind.rows) == ([3], [rows(3)])
+    assert (behind.token_ids, behind.rows) == ([3], [two_columns(3)])
 
 
 def test_another_token_ends_it() -> None:

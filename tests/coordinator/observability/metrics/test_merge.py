@@ -14,7 +14,7 @@ def _process(fill: Callable[[CollectorRegistry], None]) -> list[Metric]:
     return list(registry.collect())
 
 
-def _values(families: list[Metric]) -> dict[tuple[str, str], float]:
+def _values_by_labels(families: list[Metric]) -> dict[tuple[str, str], float]:
     return {
         (sample.name, ",".join(sample.labels.values())): sample.value
         for family in families
@@ -35,7 +35,7 @@ def test_counts_are_summed_for_each_set_of_labels() -> None:
         tokens.labels("b").inc(5)
         Histogram("wait", "w", registry=registry, buckets=(1.0, 2.0)).observe(0.5)
 
-    values = _values(merged([_process(first), _process(second)]))
+    values = _values_by_labels(merged([_process(first), _process(second)]))
     assert values[("tokens_total", "a")] == 7
     assert values[("tokens_total", "b")] == 5
     assert [values[("wait_bucket", bound)] for bound in ("1.0", "2.0", "+Inf")] == [1, 2, 2]
@@ -52,6 +52,6 @@ def test_shared_families_are_not_summed() -> None:
 
         return _process(fill)
 
-    values = _values(merged([seen(7), seen(8)]))
+    values = _values_by_labels(merged([seen(7), seen(8)]))
     assert values[("tokenwire_worker_requests_running", "")] == 8
     assert values[("tokenwire_worker_open_slots", "")] == 15

@@ -14,7 +14,7 @@ from tokenwire.coordinator.observability.record import RequestRecord
 from tokenwire.coordinator.settings import CoordinatorSettings
 
 
-def _record(tenant: str, status: int = 200, placed_at: float | None = 1.0) -> RequestRecord:
+def _tenant_record(tenant: str, status: int = 200, placed_at: float | None = 1.0) -> RequestRecord:
     return RequestRecord(status=status, tenant=tenant, prompt_tokens=100, completion_tokens=20, placed_at=placed_at)
 
 
@@ -22,7 +22,12 @@ def test_requests_and_tokens_are_counted_by_tenant() -> None:
     """Rejections are an outcome, and only placed requests have tokens."""
     registry = CollectorRegistry()
     registry.register(metrics := TenantMetrics(lambda: {"search", "batch"}))
-    for record in (_record("search"), _record("search"), _record("batch"), _record("search", 429, None)):
+    for record in (
+        _tenant_record("search"),
+        _tenant_record("search"),
+        _tenant_record("batch"),
+        _tenant_record("search", 429, None),
+    ):
         metrics.on_end(record)
 
     def value(name: str, **labels: str) -> float | None:
@@ -40,7 +45,7 @@ def test_requests_without_a_valid_key_have_no_series() -> None:
     registry = CollectorRegistry()
     registry.register(metrics := TenantMetrics(lambda: {"search"}))
     for tenant in ("", "invented"):
-        metrics.on_end(_record(tenant))
+        metrics.on_end(_tenant_record(tenant))
 
     assert [sample for family in registry.collect() for sample in family.samples] == []
 
@@ -50,8 +55,8 @@ def test_series_of_a_removed_tenant_disappear_and_start_again_at_zero() -> None:
     registry = CollectorRegistry()
     tenants = {"search", "batch"}
     registry.register(metrics := TenantMetrics(lambda: tenants))
-    metrics.on_end(_record("search"))
-    metrics.on_end(_record("batch"))
+    metrics.on_end(_tenant_record("search"))
+    metrics.on_end(_tenant_record("batch"))
 
     tenants.remove("batch")
     assert {sample.labels["tenant"] for family in registry.collect() for sample in family.samples} == {"search"}

@@ -9,20 +9,20 @@ from tokenwire.errors import InvalidRequest
 from tokenwire.v1 import inference_pb2 as pb
 
 
-def submit(**sampling: Any) -> pb.Submit:
+def submit_with(**sampling: Any) -> pb.Submit:
     """Return a request with these parameters."""
     return pb.Submit(prompt_token_ids=[1, 2], sampling_params=pb.SamplingParams(**sampling))
 
 
 def sampling_of(index: int = 0, **sampling: Any) -> dict[str, Any]:
     """Return the parameters that the server gets."""
-    params: dict[str, Any] = body_of(submit(**sampling), "r", index, "m")["sampling_params"]
+    params: dict[str, Any] = body_of(submit_with(**sampling), "r", index, "m")["sampling_params"]
     return params
 
 
 def test_only_what_is_set_is_sent() -> None:
     """Everything else is the server's default."""
-    assert body_of(submit(), "r", 0, "m") == {
+    assert body_of(submit_with(), "r", 0, "m") == {
         "request_id": "r",
         "model": "m",
         "token_ids": [1, 2],
@@ -30,19 +30,19 @@ def test_only_what_is_set_is_sent() -> None:
         "stream": True,
         "priority": 0,
     }
-    assert headers_of(submit()) == {}
+    assert headers_of(submit_with()) == {}
 
 
 def test_a_request_for_an_adapter_names_it() -> None:
     """Such servers list adapters as models."""
-    wanted = submit()
+    wanted = submit_with()
     wanted.lora.name = "red"
     assert body_of(wanted, "r", 0, "m")["model"] == "red"
 
 
 def test_fields_beside_the_sampling_parameters_are_sent() -> None:
     """In the body, or in the headers that vLLM's frontend reads."""
-    wanted = submit(ec_transfer_params_json='{"a": 1}')
+    wanted = submit_with(ec_transfer_params_json='{"a": 1}')
     wanted.cache_salt, wanted.reasoning_ended, wanted.reasoning_parser_kwargs_json = "salt", False, '{"b": 2}'
     wanted.session_id, wanted.data_parallel_rank, wanted.trace_headers["traceparent"] = "s", 0, "00-1"
 
@@ -65,9 +65,9 @@ def test_sampling_parameters_have_vllms_names_and_shapes() -> None:
 @pytest.mark.parametrize(("sampling", "whole"), [({}, False), ({"prompt_logprobs": 0}, True), ({"logprobs": 2}, False)])
 def test_what_streams_omit_needs_full_response(sampling: dict[str, Any], whole: bool) -> None:
     """Scores of the prompt, and parameters of a KV transfer."""
-    assert needs_full_response(submit(**sampling)) is whole
-    assert body_of(submit(**sampling), "r", 0, "m")["stream"] is not whole
-    assert needs_full_response(submit(kv_transfer_params_json="{}"))
+    assert needs_full_response(submit_with(**sampling)) is whole
+    assert body_of(submit_with(**sampling), "r", 0, "m")["stream"] is not whole
+    assert needs_full_response(submit_with(kv_transfer_params_json="{}"))
 
 
 def test_unsupported_parameters_are_rejected_by_name() -> None:

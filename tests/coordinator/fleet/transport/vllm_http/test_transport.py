@@ -45,7 +45,7 @@ async def server() -> AsyncIterator[FakeVllmServer]:
 
 
 @asynccontextmanager
-async def connecting(server: FakeVllmServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
+async def vllm_session(server: FakeVllmServer, directory: Path | None) -> AsyncIterator[WorkerSession]:
     """Run a session with a plain vLLM server."""
     settings = VllmHttpSettings(directory, "secret")
     session = WorkerSession(server.url, "test", accept, open_transport=partial(VllmHttpTransport, settings))
@@ -56,7 +56,7 @@ async def connecting(server: FakeVllmServer, directory: Path | None) -> AsyncIte
 @pytest.fixture
 async def session(server: FakeVllmServer, directory: Path) -> AsyncIterator[WorkerSession]:
     """A session that takes requests."""
-    async with connecting(server, directory) as session:
+    async with vllm_session(server, directory) as session:
         await until(lambda: session.state is SessionState.READY)
         yield session
 
@@ -190,7 +190,7 @@ async def test_the_servers_metrics_are_relayed(session: WorkerSession) -> None:
 async def test_the_end_of_a_session_ends_its_requests(server: FakeVllmServer, directory: Path) -> None:
     """All connections are closed, and listeners fail with the loss of the worker."""
     listener = Listener()
-    async with connecting(server, directory) as session:
+    async with vllm_session(server, directory) as session:
         await until(lambda: session.state is SessionState.READY)
         session.submit(submission(), [listener])
         generation = await server.generations.get()
@@ -335,13 +335,13 @@ async def test_prompt_log_probabilities_come_with_the_full_response(
 
 async def test_the_reason_why_a_server_is_not_ready_is_reported(server: FakeVllmServer, directory: Path) -> None:
     """No directory, no token id routes, unhealthy: each is the session's error."""
-    async with connecting(server, None) as session:
+    async with vllm_session(server, None) as session:
         await until(lambda: "needs --tokenizer DIR" in session.last_error)
     server.enabled = False
-    async with connecting(server, directory) as session:
+    async with vllm_session(server, directory) as session:
         await until(lambda: "start it with --enable-scale-out: " in session.last_error)
     server.healthy = False
-    async with connecting(server, directory) as session:
+    async with vllm_session(server, directory) as session:
         await until(lambda: session.last_error not in ("", "not connected yet"))
         assert session.state is SessionState.CONNECTING
 
