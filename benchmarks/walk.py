@@ -22,11 +22,14 @@ from tokenwire.coordinator.settings import CoordinatorSettings
 _ROOT = Path(__file__).resolve().parents[1]
 _WARM_UP, _WALKS = 3, 5
 _CHAT = {"messages": [{"role": "user", "content": "Say hello, please."}], "max_tokens": 3, "stream": True}
+_TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 BODIES: dict[str, dict[str, Any]] = {
     "plain": {},
     "stop": {"stop": ["###"], "temperature": 0.7},
     "choices": {"n": 2, "logprobs": True, "temperature": 0.7},
     "conversation": {"session_id": "walk"},
+    "ids": {"return_token_ids": True},
+    "tools": {"tools": [_TOOL], "tool_choice": "none"},
 }
 """Fields that a chat has besides its message."""
 

@@ -33,7 +33,8 @@ class TokenHistory:
         if not prompt.messages:
             return RequestHistory(None, None)
         history = prompt.history or ExactHistory()
-        target = Target(model, prompt.options, digest(model.template.identity(prompt.options)))
+        template, form = model.template.identity(prompt.options)
+        target = Target(model, prompt.options, digest(template))
         if history.prefix is not None:
             continued = await self._after_prefix(prompt, history.prefix, target)
             if continued is not None:
@@ -42,7 +43,6 @@ class TokenHistory:
             [target.template_key, model.name, model.tokenizer_digest],
             [history.tenant, history.cache_salt, history.conversation_id],
         )
-        form = model.template.form(prompt.options)
         transcript = Transcript(scope, prompt.messages, form)
         stored = await self._find_stored(prompt, transcript, target)
         unfinished = None
@@ -62,6 +62,8 @@ class TokenHistory:
 
     async def _find_stored(self, prompt: ChatPrompt, transcript: Transcript, target: Target) -> Continuation | None:
         positions = transcript.replies
+        if not positions:
+            return None  # the conversation's first turn
         turns = await self._store.find([transcript.key(position) for position in positions])
         candidates = (
             (turn, position)

@@ -4,8 +4,15 @@ import re
 import subprocess
 import sys
 
-MOST = {"plain": (30, 60), "stop": (31, 60), "choices": (30, 60), "conversation": (37, 81)}
-"""Files and moves between files, by the chat's body. A conversation also looks up its earlier turns."""
+MOST = {
+    "plain": (30, 58),
+    "stop": (31, 60),
+    "choices": (30, 60),
+    "conversation": (36, 72),
+    "ids": (35, 71),
+    "tools": (32, 62),
+}
+"""Files and moves between files, by the chat's body. Conversations and ids also use the history of exact tokens."""
 
 
 def test_a_chat_is_submitted_by_few_files() -> None:

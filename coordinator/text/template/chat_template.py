@@ -65,20 +65,19 @@ class ChatTemplate:
         """Return the form of message content that this template expects: a string, or a list of parts."""
         return self._format(self._select(tools, None))
 
-    def identity(self, options: TemplateOptions) -> list[Any]:
-        """Return, as JSON, everything that a rendering depends on except the messages and their ending."""
-        values = self.values(options)
-        source = options.template()
+    def identity(self, options: TemplateOptions) -> tuple[list[Any], ContentFormat]:
+        """Return, as JSON, everything that a rendering depends on except the messages and their ending.
+
+        With it the request's content_format; for its own template lists of parts, which lose nothing.
+        """
+        values, source = self.values(options), options.template()
+        form: ContentFormat = "openai"
         if not self._is_foreign(source):
-            source = self._select(values["tools"], source).source
+            compiled = self._select(values["tools"], source)
+            source, form = compiled.source, self._format(compiled)
         ends = ("add_generation_prompt", "continue_final_message")
         given = {name: value for name, value in values.items() if name not in ends}
-        return [source, self._special_tokens, self._content_format, given]
-
-    def form(self, options: TemplateOptions) -> ContentFormat:
-        """Return the content_format of a request; for its own template lists of parts, which lose nothing."""
-        name = options.template()
-        return "openai" if self._is_foreign(name) else self._format(self._select(self.values(options)["tools"], name))
+        return [source, self._special_tokens, self._content_format, given], form
 
     def values(self, options: TemplateOptions) -> dict[str, Any]:
         """Return all template values of a request and the server; parsers of replies use them too."""
@@ -93,7 +92,7 @@ class ChatTemplate:
             template = options.template()
             if template is not None and self._is_foreign(template):
                 return await self._render_untrusted(template, messages, options)
-            values = self.values(options)
+            values = options.values(self._default_kwargs)
         if _is_light([messages, values]):
             return self.render_values(messages, values, template)
         return await asyncio.to_thread(self.render_values, messages, values, template)
