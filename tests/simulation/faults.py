@@ -181,7 +181,7 @@ class Faults:
         self._operate(coordinator, lambda core: core.admin.set_weight_version(None, f"v{args['draw']}"))
 
     def _load_weights(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
-        path = WEIGHTS[int(args["draw"] * len(WEIGHTS))]
+        path = WEIGHTS[int(args["draw"] * 1000) % len(WEIGHTS)]
         self._operate(coordinator, lambda core: core.admin.load_weights(None, path, path.rpartition("/")[2], True))
 
     def _load_adapter(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
@@ -198,9 +198,12 @@ class Faults:
         own = [each for each in aborted if each.server_node is coordinator.node and not each.spec["read_delay_s"]]
 
         async def abort(core: Core) -> None:
+            # An abort does not reach a request that is still being prepared.
+            known = {sequence.request.submit.request_id for sequence in core.failover.live}
+            reached = [each for each in own if each.request_id in known]
             if await self._try(core.aborts.by_id([each.request_id for each in aborted])):
                 await asyncio.sleep(_ABORT_S)
-                before = {client: client.tokens for client in own if not client.ending}
+                before = {client: client.tokens for client in reached if not client.ending}
                 await asyncio.sleep(_ABORT_S)
                 for client, tokens in before.items():
                     if client.tokens > tokens:

@@ -1,0 +1,187 @@
+"""`python -m tests.simulation.put_back`: puts real faults of this project's past back, one by one, and looks for them.
+
+Each fault is a replacement in a copy of the source; the number of histories until one fails says how well simulation
+finds faults of its kind.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_COPIED = ("coordinator", "worker", "tokenwire", "tests")
+_BEGIN, _END = "<!-- put back -->\n", "<!-- end -->\n"
+_HEAD = "| fault | mended in | found after | by |\n|---|---|---|---|\n"
+_FOUND = re.compile(r"^seed (?P<seed>\d+):.*\n    [\d.]+ (?P<violation>.*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PastFault:
+    """A fault that was in the project once."""
+
+    story: str
+    commit: str
+    """The one that mended it."""
+    path: str
+    now: str
+    """What the source says today; it must be there exactly once."""
+    then: str
+    """What makes the fault again."""
+
+
+FAULTS = (
+    PastFault(
+        "siblings of a sequence that leaves a draining worker are given up",
+        "bddd1d1",
+        "coordinator/fleet/failover/failover.py",
+        "together = [sequence] if sequence.handle is not None else request.running_together()",
+        "together = [sequence]",
+    ),
+    PastFault(
+        "tokens of a replay do not count as life of its worker",
+        "2e56b6e",
+        "coordinator/fleet/failover/replay.py",
+        "        self._downstream.on_verified(len(known))\n",
+        "",
+    ),
+    PastFault(
+        "an operation whose state was adopted first is skipped",
+        "ad76550",
+        "worker/state/serving_state.py",
+        "        try:\n            result = await verb()\n",
+        "        if epoch and epoch == newest:\n            return None  # type: ignore[return-value]\n"
+        "        try:\n            result = await verb()\n",
+    ),
+    PastFault(
+        "an abort during a replay counts as a divergence",
+        "10fd8ce",
+        "coordinator/fleet/failover/replay.py",
+        "        if finish.reason in _ORDERED:\n",
+        "        if False:\n",
+    ),
+    PastFault(
+        "a worker process that is gone stays in the router",
+        "10fd8ce",
+        "coordinator/fleet/routing.py",
+        "                    self._last_turn.pop(known[0], None)\n",
+        "                    pass\n",
+    ),
+    PastFault(
+        "an aborted request whose worker is lost goes on elsewhere",
+        "43f17f0",
+        "coordinator/fleet/failover/failover.py",
+        "            sequence.request.aborted = True\n",
+        "            pass\n",
+    ),
+    PastFault(
+        "two cut connections stop a young request as poison",
+        "43f17f0",
+        "coordinator/fleet/pool.py",
+        "return next((session.alive for session in self.sessions if session.instance_id == instance_id), False)",
+        "return False",
+    ),
+    PastFault(
+        "a request that was aborted before it is resumed runs all the same",
+        "00c4f30",
+        "worker/services/session.py",
+        "        if self._was_aborted(submit):\n",
+        "        if False:\n",
+    ),
+    PastFault(
+        "sequences of a request share one seed when they are resumed",
+        "9d65c2d",
+        "coordinator/fleet/failover/recovery.py",
+        "params.seed = sequence_seed(params.seed, index)",
+        "pass",
+    ),
+    PastFault(
+        "a lost sequence that waits in the queue is counted against its bound",
+        "f47cdc8",
+        "coordinator/fleet/admission/queue.py",
+        "        if not (placement.resumed or placement.joins):\n",
+        "        if not placement.joins:\n",
+    ),
+    PastFault(
+        "sequences that a draining worker hands back end as aborted",
+        "f47cdc8",
+        "worker/server.py",
+        "            self._handing_back = True\n",
+        "            pass\n",
+    ),
+    PastFault(
+        "an operation ends with the call that asked for it",
+        "808dd10",
+        "worker/state/serving_state.py",
+        "return await asyncio.shield(task)",
+        "return await task",
+    ),
+)
+
+
+def main() -> int:
+    """Look for each fault; return the exit code: 1 if one was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.put_back", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="most histories for each fault (default: 2000)")
+    parser.add_argument("--only", default="", help="only faults with this in their story")
+    parser.add_argument("--document", type=Path, help="write the table into this file")
+    arguments = parser.parse_args()
+    rows, missed = [], 0
+    sys.stdout.write(_HEAD)
+    for fault in FAULTS:
+        if arguments.only in fault.story:
+            found = look_for(fault, arguments.seeds)
+            missed += found is None
+            after, by = ("not found", "") if found is None else found
+            rows.append(f"| {fault.story} | {fault.commit} | {after} | {by} |\n")
+            sys.stdout.write(rows[-1])
+            sys.stdout.flush()
+    if arguments.document is not None:
+        before, _, rest = arguments.document.read_text().partition(_BEGIN)
+        after_table = rest.partition(_END)[2]
+        arguments.document.write_text(before + _BEGIN + _HEAD + "".join(rows) + _END + after_table)
+    return 1 if missed else 0
+
+
+def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
+    """Return after how many histories a fault was found, and the first violation; None: in none of them."""
+    with tempfile.TemporaryDirectory(prefix="put-back-") as folder:
+        copy = Path(folder)
+        for name in _COPIED:
+            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=_ignored)
+        _replace(copy / fault.path, fault)
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    found = _FOUND.search(done.stdout)
+    if found is None:
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        return None
+    return f"{int(found['seed']) + 1}", _shortened(found["violation"])
+
+
+def _replace(path: Path, fault: PastFault) -> None:
+    text = path.read_text()
+    if text.count(fault.now) != 1:
+        raise ValueError(f"{fault.path} has {text.count(fault.now)} times: {fault.now}")
+    path.write_text(text.replace(fault.now, fault.then))
+
+
+def _ignored(folder: str, names: list[str]) -> Iterator[str]:
+    return (name for name in names if name in ("__pycache__", ".cache"))
+
+
+def _shortened(violation: str) -> str:
+    text = violation.replace("|", "/")
+    return text if len(text) <= 90 else text[:90] + " …"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
