@@ -155,8 +155,10 @@ class Faults:
 
     async def _pause(self, core: Core, mode: str, args: dict[str, Any]) -> None:
         begun, alone = self._begun, self._under_way == 1
+        listed = {session.address for session in core.pool.sessions}
         paused = await self._try(core.admin.pause(None, mode, False))
-        engines = [worker.engine for worker in self._history.workers if worker.engine is not None and worker.is_running]
+        running = [each for each in self._history.workers if each.address in listed and each.is_running]
+        engines = [worker.engine for worker in running if worker.engine is not None]
         before = {engine: engine.tokens_total for engine in engines}
         if paused and alone and mode == "abort" and self._begun == begun:
             for engine in engines:
