@@ -8,11 +8,14 @@ from typing import Any
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
 from tests.simulation.oracle import Explanation, chat_prompt, visible_text
+from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
 Violate = Callable[[str], None]
 
 _ENGINE_ENDS = {"stop", "length"}
+_FEW_TOKENS = 4
+"""A worker that has given more survived a request's start."""
 _ENGINE_ERRORS = (
     "a second run of the request differs",  # under other weights, for a reply that only the first run could have given
     "a simulated fault crashed the engine",
@@ -64,6 +67,7 @@ class Client:
         world: World,
         spec: Mapping[str, Any],
         placements: Placements,
+        witness: Witness,
         violate: Violate,
         may_abort: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -89,6 +93,7 @@ class Client:
         self._usage: Mapping[str, Any] | None = None
         self._world = world
         self._placements = placements
+        self._witness = witness
         self._violate = violate
         self._status = 0
         self._data = b""
@@ -164,6 +169,16 @@ class Client:
         code, message = self.error.get("code"), self.error.get("message", "")
         expected = code in (422, 429, 503, 504) or (code == 500 and any(each in message for each in _ENGINE_ERRORS))
         self._check(expected, f"error {code}: {message}")
+        if code == 422 and "is not retried" in message:
+            self._check_poison()
+
+        if "The worker that generated this reply is gone" in message:
+            self._check(self._witness.losses(self.request_id), "an end by a lost worker, though none was lost")
+
+    def _check_poison(self) -> None:
+        """Check that two workers were lost before they gave more than a few tokens."""
+        losses = self._witness.young_losses(self.request_id, _FEW_TOKENS)
+        self._check(losses >= 2, f"poison, though only {losses} workers were lost when they had just begun with it")
 
     def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
         if "error" in chunk:

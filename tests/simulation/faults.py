@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.client import Client
 from tests.simulation.http import HttpExchange
 from tests.simulation.processes import Coordinator, Worker, worker_address
 from tests.simulation.script import Event
@@ -57,16 +58,20 @@ class Faults:
         self._start_later(worker, args["length"])
 
     def _chase_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
-        """Kill the worker that has what was lost before."""
-        for each in self._history.coordinators:
-            if each.core is None or not each.is_running:
-                continue
-            for sequence in each.core.failover.live:
-                if sequence.avoid and sequence.session is not None:
-                    address = sequence.session.address
-                    chased = next(one for one in self._history.workers if one.address == address)
-                    self._kill(chased, coordinator, args)
-                    return
+        """Kill a worker that has what was lost before."""
+        for chased in self._resumed()[:1]:
+            holder = next(each for each in self._history.workers if each.address == chased[1])
+            self._kill(holder, coordinator, args)
+
+    def _resumed(self) -> list[tuple[Coordinator, str, str]]:
+        """Return the sequences that were lost before: coordinator, address of the worker now, and request id."""
+        return [
+            (coordinator, sequence.session.address, sequence.request.submit.request_id)
+            for coordinator in self._history.coordinators
+            if coordinator.core is not None and coordinator.is_running
+            for sequence in coordinator.core.failover.live
+            if sequence.avoid and sequence.session is not None
+        ]
 
     def _terminate(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
         worker.terminate()
@@ -120,6 +125,12 @@ class Faults:
     def _cut(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
         for connection in self._network.between(worker.name, coordinator.name):
             connection.cut()
+
+    def _cut_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        """Cut the connection of a sequence that was lost before."""
+        for owner, address, _ in self._resumed()[:1]:
+            holder = next(each for each in self._history.workers if each.address == address)
+            self._cut(holder, owner, args)
 
     def _stall(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
         for connection in self._network.between(worker.name, coordinator.name):
@@ -195,7 +206,14 @@ class Faults:
 
     def _abort(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
         open_clients = [each for each in self._history.clients if not each.ending]
-        aborted = open_clients[: 1 + int(args["draw"] * 5)]
+        self._abort_clients(coordinator, open_clients[: 1 + int(args["draw"] * 5)])
+
+    def _abort_resumed(self, worker: Worker, coordinator: Coordinator, args: dict[str, Any]) -> None:
+        """Abort a request that was lost before, by any coordinator."""
+        ids = {request_id for _, _, request_id in self._resumed()[:2]}
+        self._abort_clients(coordinator, [each for each in self._history.clients if each.request_id in ids])
+
+    def _abort_clients(self, coordinator: Coordinator, aborted: list[Client]) -> None:
         # A coordinator does not reach the queues of the others. Slow readers still get what was generated before.
         own = [each for each in aborted if each.server_node is coordinator.node and not each.spec["read_delay_s"]]
 

@@ -16,6 +16,7 @@ from tests.simulation.invariants import Epochs, leftovers, violations_now
 from tests.simulation.network import Network
 from tests.simulation.processes import Coordinator, Worker, worker_address
 from tests.simulation.script import Event, Script
+from tests.simulation.witness import Witness
 from tests.simulation.world import World
 from tokenwire.coordinator.auth.admin_key import AdminKey
 from tokenwire.coordinator.auth.api_keys import AuthSettings, Key
@@ -61,6 +62,7 @@ class History:
         self.world = World(script.seed, config["lateness_s"], log)
         self.network = Network(self.world, config["latency_s"], config["window"])
         self.placements = Placements()
+        self.witness = Witness(self.violate)
         self.clients: list[Client] = []
         self.violations: list[str] = []
         self.engine_settings = SimulationSettings(**config["engine"])
@@ -71,7 +73,8 @@ class History:
             for index in range(config["workers"])
         ]
         self.coordinators = [
-            Coordinator(self.world, self.network, index, addresses) for index in range(config["coordinators"])
+            Coordinator(self.world, self.network, index, addresses, self.witness)
+            for index in range(config["coordinators"])
         ]
         self.faults = Faults(self)
         self._epochs = Epochs()
@@ -102,7 +105,7 @@ class History:
     def _on_event(self, event: Event) -> None:
         self.world.note("event", event.kind, event.args)
         if event.kind == "request":
-            client = Client(self.world, event.args, self.placements, self.violate, self._may_abort)
+            client = Client(self.world, event.args, self.placements, self.witness, self.violate, self._may_abort)
             self.clients.append(client)
             self._client_node.spawn(client.run(self._connect(event)))
         else:
@@ -110,7 +113,9 @@ class History:
 
     def _may_abort(self) -> bool:
         now = self.world.elapsed_s
-        return any(event.kind in ("abort", "pause_abort") and event.at <= now for event in self.script.events)
+        return any(
+            event.kind in ("abort", "abort_resumed", "pause_abort") and event.at <= now for event in self.script.events
+        )
 
     def _connect(self, event: Event) -> HttpExchange | None:
         http = self.coordinators[event.args["coordinator"]].http

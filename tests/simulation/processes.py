@@ -10,6 +10,7 @@ from tests.simulation.http import HttpServer
 from tests.simulation.network import Network
 from tests.simulation.rpc_client import SimulatedChannels
 from tests.simulation.rpc_server import SimulatedPort
+from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 from tokenwire.coordinator.app import Core, build_app, build_core
 from tokenwire.coordinator.fleet.discovery.source import Update
@@ -128,8 +129,9 @@ class Source:
 class Coordinator:
     """A host where coordinator processes run, one after the other."""
 
-    def __init__(self, world: World, network: Network, index: int, workers: Sequence[str]) -> None:
+    def __init__(self, world: World, network: Network, index: int, workers: Sequence[str], witness: Witness) -> None:
         self.name = f"c{index}"
+        self._witness = witness
         self.node: Node | None = None
         self.core: Core | None = None
         self.http: HttpServer | None = None
@@ -157,7 +159,9 @@ class Coordinator:
             self.node.context.run(self._build, settings, self.node)
 
     def _build(self, settings: CoordinatorSettings, node: Node) -> None:
-        self.core = build_core(settings, coordinator_id=self.name, channels=SimulatedChannels(self._network))
+        self.core = build_core(
+            settings, coordinator_id=self.name, channels=SimulatedChannels(self._network, self._witness)
+        )
         app = build_app(settings, self.core, {"simulated": self.source})
         self.http = HttpServer(node, app)
         self._stopped = asyncio.Event()

@@ -157,7 +157,7 @@ def look_for(fault: PastFault, seeds: int) -> tuple[str, str] | None:
             shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=_ignored)
         _replace(copy / fault.path, fault)
         environment = os.environ | {"PYTHONPATH": str(copy)}
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--processes", "2", "--stop"]
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     found = _FOUND.search(done.stdout)
     if found is None:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from tests.simulation.network import Network
 from tests.simulation.rpc_server import LOST, RpcConnection, Server, Status, to_bytes
+from tests.simulation.witness import Witness
 from tests.simulation.world import NODE
 from tokenwire.peer_auth.client import ChannelFactory, Metadata
 
@@ -24,12 +25,13 @@ _NO_METADATA = grpc.aio.Metadata()
 class SimulatedChannels(ChannelFactory):
     """Opens simulated channels."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, witness: Witness) -> None:
         self._network = network
+        self._witness = witness
 
     def open_channel(self, address: str) -> Any:
         """Open a channel."""
-        return Channel(self._network, address)
+        return Channel(self._network, self._witness, address)
 
     def metadata(self) -> Metadata | None:
         """Return None."""
@@ -43,13 +45,14 @@ class SimulatedChannels(ChannelFactory):
 class Channel:
     """Stands for grpc.aio.Channel."""
 
-    def __init__(self, network: Network, address: str) -> None:
+    def __init__(self, network: Network, witness: Witness, address: str) -> None:
         self.network = network
+        self.witness = witness
+        self.address = address
         self.node = NODE.get()
         self.connection: RpcConnection | None = None
         self.calls: dict[int, Call] = {}
         self.closed = False
-        self._address = address
         self._numbers = 0
 
     def stream_stream(
@@ -87,13 +90,13 @@ class Channel:
         while True:
             if self.connection is not None and not self.connection.broken:
                 return self.connection
-            server = network.listeners.get(self._address)
+            server = network.listeners.get(self.address)
             if not isinstance(server, Server):
                 await asyncio.sleep(2 * network.latency(self.node, self.node))
                 raise ConnectionError
             if not network.is_blocked(self.node, server.node):
                 await asyncio.sleep(network.latency(self.node, server.node) + network.latency(server.node, self.node))
-                if self.closed or network.listeners.get(self._address) is not server:
+                if self.closed or network.listeners.get(self.address) is not server:
                     raise ConnectionError
                 if self.connection is None or self.connection.broken:
                     self.connection = RpcConnection(network, self.node, server)
@@ -132,6 +135,7 @@ class Call:
         """Return the next response, or EOF. Raises AioRpcError, or CancelledError after a local cancellation."""
         while not self._responses:
             if self._status is not None:
+                self._channel.witness.on_end(self)
                 self._raise_status(self._status)
                 return grpc.aio.EOF
             self._waiter = asyncio.get_running_loop().create_future()
@@ -142,7 +146,9 @@ class Call:
             served.unread -= len(data)
             if served.is_blocked:  # as HTTP/2's updates of a window, but sent only to a writer that waits for one
                 connection.to_server.send("read", self._number)
-        return self._deserialize(data)
+        message = self._deserialize(data)
+        self._channel.witness.on_event(self, message)
+        return message
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
@@ -157,6 +163,7 @@ class Call:
         if self._status is not None:
             return False
         self._cancelled = True
+        self._channel.witness.on_end(self)
         self._send_cancel()
         self.end((grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
         return True
@@ -191,6 +198,7 @@ class Call:
         lane.send("call", self._number, method, b"" if request is None else to_bytes(request))
         if requests is not None:
             async for each in requests:
+                self._channel.witness.on_command(self, self._channel.address, each)
                 lane.send("message", self._number, to_bytes(each))
 
     def _send_cancel(self) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 FAULTS = (
     *("kill", "power_cut", "chase_resumed", "terminate", "drain", "freeze", "hang", "crash", "slow_engine"),
-    *("cut", "stall", "partition", "slow_link", "cut_client", "flap_discovery"),
+    *("cut", "cut_resumed", "stall", "partition", "slow_link", "cut_client", "flap_discovery"),
     *("freeze_coordinator", "kill_coordinator", "terminate_coordinator"),
 )
 """Events that break something for a while."""
 OPERATIONS = (
-    *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "reset_cache"),
+    *("pause_abort", "pause_keep", "pause_wait", "sleep", "abort", "abort_resumed", "reset_cache"),
     *("load_weights", "label_weights", "load_adapter"),
 )
 """Events that an operator or trainer causes."""

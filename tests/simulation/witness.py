@@ -1,0 +1,90 @@
+"""A witness of all sessions: attributes what passes between coordinators and workers to requests, by itself.
+
+It shares no code with what it judges: it reads the messages as they leave a coordinator and as one reads them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tokenwire.v1 import inference_pb2 as pb
+
+
+@dataclass(slots=True)
+class Stay:
+    """One sequence in one session."""
+
+    session: "_Session"
+    tokens: int = 0
+    """Read by the coordinator."""
+    lost: bool = False
+    """Whether its session was lost before its terminal event."""
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    address: str
+    open: dict[int, Stay] = field(default_factory=dict)
+    """By slot."""
+
+
+class Witness:
+    """Keeps the stays of all requests, and reports what no session may do."""
+
+    def __init__(self, violate: Callable[[str], None]) -> None:
+        self._violate = violate
+        self._sessions: dict[object, _Session] = {}
+        """By the call that carries a session."""
+        self._stays: dict[str, list[Stay]] = {}
+
+    def young_losses(self, request_id: str, tokens: int) -> int:
+        """Return how many sessions were lost when they had given a request at most so many tokens."""
+        stays = self._stays.get(request_id, [])
+        return len({stay.session for stay in stays if stay.lost and stay.tokens <= tokens})
+
+    def losses(self, request_id: str) -> int:
+        """Return how many sessions were lost with a sequence of a request."""
+        return len({stay.session for stay in self._stays.get(request_id, []) if stay.lost})
+
+    def on_command(self, call: object, address: str, command: object) -> None:
+        """Take what a coordinator sends."""
+        if isinstance(command, pb.SessionRequest) and command.WhichOneof("command") == "submit":
+            session = self._sessions.setdefault(call, _Session(address))
+            for slot in command.submit.slots:
+                if slot in session.open:
+                    self._violate(f"slot {slot} of {address} was used again before its terminal event")
+                session.open[slot] = stay = Stay(session)
+                self._stays.setdefault(command.submit.request_id, []).append(stay)
+
+    def on_event(self, call: object, event: object) -> None:
+        """Take what a coordinator reads."""
+        session = self._sessions.get(call)
+        if session is None or not isinstance(event, pb.SessionResponse):
+            return
+        kind = event.WhichOneof("event")
+        if kind == "frame":
+            self._on_frame(session, event.frame)
+        elif kind == "refusal":
+            for slot in event.refusal.slots:
+                self._close(session, slot)
+
+    def on_end(self, call: object) -> None:
+        """Take the end of a call: the sequences in its open slots are lost."""
+        session = self._sessions.pop(call, None)
+        for stay in () if session is None else session.open.values():
+            stay.lost = True
+
+    def _on_frame(self, session: _Session, frame: pb.StepFrame) -> None:
+        for slot, count in zip(frame.slots, frame.counts or [1] * len(frame.slots), strict=True):
+            if slot in session.open:
+                session.open[slot].tokens += count
+            else:
+                self._violate(f"tokens for slot {slot} of {session.address}, which is not open")
+        for finish in frame.finishes:
+            stay = self._close(session, finish.slot)
+            if stay is not None and finish.handed_back:
+                stay.lost = True
+
+    def _close(self, session: _Session, slot: int) -> Stay | None:
+        if slot not in session.open:
+            self._violate(f"a terminal event for slot {slot} of {session.address}, which is not open")
+        return session.open.pop(slot, None)
