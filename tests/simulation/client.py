@@ -7,13 +7,15 @@ from typing import Any
 
 from tests.simulation.engines import Placements
 from tests.simulation.http import HttpExchange, HttpRequest
-from tests.simulation.oracle import Explanation, chat_prompt, visible_text
+from tests.simulation.oracle import IM_END, Explanation, chat_prompt, visible_text
 from tests.simulation.witness import Witness
 from tests.simulation.world import Node, World
 
 Violate = Callable[[str], None]
 
 _ENGINE_ENDS = {"stop", "length"}
+_MAX_EARLIER = 300
+"""Tokens of a chat that is continued: the model's context has 512."""
 _FEW_TOKENS = 4
 """A worker that has given more survived a request's start."""
 _ENGINE_ERRORS = (
@@ -27,10 +29,9 @@ def tenant_key(number: int) -> str:
     return f"key-of-{number}"
 
 
-def request_of(spec: Mapping[str, Any], model: str | None) -> HttpRequest:
-    """Return the HTTP request of a script's request."""
+def request_of(spec: Mapping[str, Any], earlier: "Client | None" = None) -> HttpRequest:
+    """Return the HTTP request of a script's request, which may continue an earlier chat."""
     body: dict[str, Any] = {
-        "model": model,
         "max_tokens": spec["max_tokens"],
         "stream": spec["stream"],
         "n": spec["n"],
@@ -46,7 +47,8 @@ def request_of(spec: Mapping[str, Any], model: str | None) -> HttpRequest:
     if spec["sampling"] == "penalty":
         body["presence_penalty"] = 0.5
     if spec["route"] == "chat":
-        body["messages"] = [{"role": "user", "content": spec["prompt"]}]
+        messages = [*(() if earlier is None else earlier.messages), ("user", spec["prompt"])]
+        body["messages"] = [{"role": role, "content": content} for role, content in messages]
         if spec["logprobs"] is not None:
             body |= {"logprobs": True, "top_logprobs": spec["logprobs"]}
     else:
@@ -57,6 +59,17 @@ def request_of(spec: Mapping[str, Any], model: str | None) -> HttpRequest:
         headers.append((b"authorization", f"Bearer {tenant_key(spec['tenant'])}".encode()))
     path = "/v1/chat/completions" if spec["route"] == "chat" else "/v1/completions"
     return HttpRequest(path, tuple(headers), json.dumps({k: v for k, v in body.items() if v is not None}).encode())
+
+
+def _prompts(spec: Mapping[str, Any], earlier: "Client | None") -> list[list[int]]:
+    if spec["route"] == "completions":
+        return [list(spec["prompt"].encode())]
+    if earlier is None:
+        return [chat_prompt([("user", spec["prompt"])])]
+    reply = earlier.choices[0].token_ids
+    end = [] if reply and reply[-1] == IM_END else [IM_END]
+    turn = [*end, *b"\n", *chat_prompt([("user", spec["prompt"])])]
+    return [[*earlier.prompt, *reply, *turn], chat_prompt([*earlier.messages, ("user", spec["prompt"])])]
 
 
 class Client:
@@ -70,8 +83,9 @@ class Client:
         witness: Witness,
         violate: Violate,
         may_abort: Callable[[], bool] = lambda: False,
+        earlier: "Client | None" = None,
     ) -> None:
-        """`may_abort` returns whether anybody has aborted requests."""
+        """`may_abort` returns whether anybody has aborted requests. `earlier`: the chat that this one continues."""
         self._may_abort = may_abort
         self.spec = spec
         self.name: str = spec["id"]
@@ -81,8 +95,9 @@ class Client:
         self.request_id = ("chatcmpl-" if spec["route"] == "chat" else "cmpl-") + self.name
         self.error: Mapping[str, Any] = {}
         """The error that it read."""
-        is_chat = spec["route"] == "chat"
-        self.prompt = chat_prompt([("user", spec["prompt"])]) if is_chat else list(spec["prompt"].encode())
+        self.prompts = _prompts(spec, earlier)
+        """The prompts that the request may have: with the exact ids of the earlier turn, and the template's own."""
+        self.prompt = self.prompts[0]
         self.choices = [Explanation(index, self.prompt) for index in range(spec["n"])]
         self.progress_at = 0.0
         """When something was read last, in the world's time."""
@@ -97,6 +112,21 @@ class Client:
         self._violate = violate
         self._status = 0
         self._data = b""
+
+    @property
+    def messages(self) -> list[tuple[str, str]]:
+        """The conversation that a further turn continues, once this one has ended."""
+        return [("user", self.spec["prompt"]), ("assistant", self._texts[0])]
+
+    @property
+    def reused_ids(self) -> bool:
+        """Whether its prompt has ids of the earlier turn that its text alone would not give."""
+        return len(self.prompts) > 1 and self.prompts[0] != self.prompts[1] and self.prompt == self.prompts[0]
+
+    @property
+    def may_be_continued(self) -> bool:
+        """Whether it is a chat with one complete reply, and room for a further turn."""
+        return self.ending in _ENGINE_ENDS and len(self.prompt) + len(self.choices[0].token_ids) < _MAX_EARLIER
 
     @property
     def tokens(self) -> int:
@@ -131,6 +161,11 @@ class Client:
     def _end(self, ending: str) -> None:
         self.ending, self.ended_at = ending, self._world.time()
         self._world.note("client", self.name, ending, *(len(each.token_ids) for each in self.choices))
+
+    def _use_prompt(self, ids: list[int]) -> None:
+        if ids != self.prompt:
+            self.prompt = ids
+            self.choices = [Explanation(index, ids) for index in range(self.spec["n"])]
 
     def _check(self, holds: object, problem: str) -> None:
         if not holds:
@@ -186,7 +221,9 @@ class Client:
             return
         self._check(chunk["id"] == self.request_id, f"another request's chunk: {chunk['id']}")
         for ids in [chunk.get("prompt_token_ids"), *(each.get("prompt_token_ids") for each in chunk["choices"])]:
-            self._check(ids is None or ids == self.prompt, f"wrong prompt ids: {ids} is not {self.prompt}")
+            if ids is not None:
+                self._check(ids in self.prompts, f"wrong prompt ids: {ids} is none of {self.prompts}")
+                self._use_prompt(ids)
         for choice in chunk["choices"]:
             self._on_choice(choice)
         self._usage = chunk.get("usage") or self._usage

@@ -105,9 +105,7 @@ class History:
     def _on_event(self, event: Event) -> None:
         self.world.note("event", event.kind, event.args)
         if event.kind == "request":
-            client = Client(self.world, event.args, self.placements, self.witness, self.violate, self._may_abort)
-            self.clients.append(client)
-            self._client_node.spawn(client.run(self._connect(event)))
+            self._send(event)
         else:
             self.faults.inject(event)
 
@@ -117,11 +115,21 @@ class History:
             event.kind in ("abort", "abort_resumed", "pause_abort") and event.at <= now for event in self.script.events
         )
 
-    def _connect(self, event: Event) -> HttpExchange | None:
+    def _send(self, event: Event) -> None:
+        follows, earlier = event.args["follows"], None
+        if follows is not None:
+            earlier = next((client for client in self.clients if client.name == follows), None)
+            if earlier is None or not earlier.may_be_continued:
+                return
+        client = Client(
+            self.world, event.args, self.placements, self.witness, self.violate, self._may_abort, earlier=earlier
+        )
+        self.clients.append(client)
         http = self.coordinators[event.args["coordinator"]].http
-        if http is None or http.node.dead or not http.accepts:
-            return None
-        return HttpExchange(self.network, self._client_node, http, request_of(event.args, None))
+        exchange = None
+        if http is not None and not http.node.dead and http.accepts:
+            exchange = HttpExchange(self.network, self._client_node, http, request_of(event.args, earlier))
+        self._client_node.spawn(client.run(exchange))
 
     async def _check_always(self) -> None:
         while True:
@@ -158,6 +166,8 @@ class History:
                 count.update(asdict(coordinator.core.failover.stats))
                 for (_, reason), number in coordinator.core.queue.rejections.items():
                     count[f"rejected: {reason}"] += number
+        count["chat continued"] = sum(1 for client in self.clients if client.spec["follows"])
+        count["chat continued by exact ids"] = sum(client.reused_ids for client in self.clients if client.tokens)
         for client in self.clients:
             count["choice moved to another placement"] += sum(each.moved for each in client.choices)
         return count

@@ -8,7 +8,15 @@ from tests.simulation.script import FAULTS, OPERATIONS
 
 _SHOWN_VIOLATIONS = 6
 _OUTCOMES = (
-    *("resumed", "replayed", "poison", "failed", "choice moved to another placement"),
+    *(
+        "resumed",
+        "replayed",
+        "poison",
+        "failed",
+        "chat continued",
+        "chat continued by exact ids",
+        "choice moved to another placement",
+    ),
     *("connection cut", "writer blocked", "slow reader"),
     *("rejected: full", "rejected: timeout", "rejected: no_worker"),
 )

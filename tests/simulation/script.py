@@ -96,10 +96,22 @@ def _time(rng: random.Random, config: dict[str, Any]) -> float:
 
 def _requests(rng: random.Random, config: dict[str, Any]) -> list[Event]:
     prefixes = [_text(rng, 10, 150) for _ in range(3)]
-    return [
+    requests = [
         Event(_time(rng, config), "request", _request(rng, config, number, prefixes))
         for number in range(rng.randrange(10, 45))
     ]
+    return requests + [_follow_up(rng, config, event) for event in requests if _may_be_continued(rng, event)]
+
+
+def _may_be_continued(rng: random.Random, event: Event) -> bool:
+    return event.args["route"] == "chat" and event.args["n"] == 1 and rng.random() < 0.2
+
+
+def _follow_up(rng: random.Random, config: dict[str, Any], event: Event) -> Event:
+    """Return the next turn of a chat: sent when the first one has ended, by a coordinator of its own."""
+    args = dict(event.args, id=f"{event.args['id']}b", follows=event.args["id"], prompt=_text(rng, 1, 20))
+    args["coordinator"] = rng.choice([event.args["coordinator"], rng.randrange(config["coordinators"])])
+    return Event(round(event.at + rng.uniform(0.5, 3.0), 3), "request", args)
 
 
 def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: list[str]) -> dict[str, Any]:
@@ -123,6 +135,7 @@ def _request(rng: random.Random, config: dict[str, Any], number: int, prefixes: 
         "leave_s": pick([None, None, None, round(rng.uniform(0, 3), 3)]),
         "read_delay_s": pick([0.0, 0.0, 0.0, 0.2]),
         "adapter": rng.random() < 0.1,
+        "follows": None,
     }
 
 
