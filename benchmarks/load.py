@@ -23,7 +23,7 @@ class StreamResult:
     completion_tokens: int = 0
     finish_reason: str | None = None
     retry_after: str | None = None
-    """The Retry-After of a refusal."""
+    """The Retry-After of a rejection."""
     complete: bool = False
     """Whether the stream ended with [DONE]."""
 

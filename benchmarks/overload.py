@@ -35,7 +35,7 @@ class Overload:
     goodput: float
     """Tokens of full replies during the overload, as a share of that."""
     statuses: dict[int, int]
-    refused_without_retry_after: int
+    rejected_without_retry_after: int
     incomplete: int
     normal_ttft_ms: float
     """Of a single client."""
@@ -69,7 +69,7 @@ async def _measure(coordinator: Measured, url: str, seconds: float, load: float)
     recovered = await _recover(url, request, _NORMAL_FACTOR * normal_s)
     results = await asyncio.gather(*requests)
     served = [result for result in results if result.status == 200]
-    refused = [result for result in results if result.status != 200]
+    rejected = [result for result in results if result.status != 200]
     return Overload(
         seconds=seconds,
         load=load,
@@ -77,7 +77,7 @@ async def _measure(coordinator: Measured, url: str, seconds: float, load: float)
         capacity_tokens_per_s=capacity,
         goodput=_tokens_per_s(results, started + _SETTLE_S, ended) / capacity,
         statuses=dict(Counter(result.status for result in results)),
-        refused_without_retry_after=sum(result.retry_after is None for result in refused),
+        rejected_without_retry_after=sum(result.retry_after is None for result in rejected),
         incomplete=sum(not result.complete for result in served),
         normal_ttft_ms=1000 * normal_s,
         ttft_p50_ms=1000 * percentile([_ttft(result) for result in served], 50),

@@ -56,7 +56,7 @@ class VllmServer(Process):
         self.log_path = folder / "vllm.log"
         module = "vllm.entrypoints.launchers.api_server.entry"
         command = [sys.executable, "-m", module, "--model", str(model), "--served-model-name", EMBEDDED_MODEL_NAME]
-        command += ["--enable-scale-out"]  # else it refuses what ids go in and out by
+        command += ["--enable-scale-out"]  # else it rejects what ids go in and out by
         command += ["--host", "127.0.0.1", "--port", str(port), *ENGINE_ARGUMENTS, *options]
         with self.log_path.open("wb") as output:
             self.popen = subprocess.Popen(

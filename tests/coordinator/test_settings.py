@@ -1,4 +1,4 @@
-"""Settings of a coordinator that contradict each other are refused at its start."""
+"""Settings of a coordinator that contradict each other are rejected at its start."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ WORKER = {"--worker": ("x:1",)}
 )
 def test_workers_are_addresses(workers: tuple[str, ...], words: str) -> None:
     """Plain vLLM servers do not send their tokenizer."""
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as rejected:
         CoordinatorSettings(workers)
-    assert words in refused.value.message
+    assert words in rejected.value.message
 
 
 def test_a_plain_vllm_server_has_its_tokenizer_here(tmp_path: Path) -> None:

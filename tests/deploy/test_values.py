@@ -48,7 +48,7 @@ from tests.deploy.rendering import chart_error, pod_templates, render, render_te
         ({"workers": {"pool": {"options": {"routing": "load"}}}}, "routing"),
     ],
 )
-def test_wrong_values_are_refused(values: dict[str, Any], named: str) -> None:
+def test_wrong_values_are_rejected(values: dict[str, Any], named: str) -> None:
     """Before anything is installed, by name."""
     assert named in chart_error(values)
 

@@ -131,7 +131,7 @@ def test_a_request_has_its_clients_timeout(guarded: Guarded, stream: bool) -> No
     assert "took longer than 0.3 s" in answer.text
 
 
-def test_an_invalid_timeout_is_refused(guarded: Guarded) -> None:
+def test_an_invalid_timeout_is_rejected(guarded: Guarded) -> None:
     """The message names the header."""
     answer = guarded.post({**BEARER, "X-Request-Timeout": "soon"})
 

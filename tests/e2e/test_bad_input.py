@@ -189,7 +189,7 @@ def test_unknown_fields_are_ignored_and_logged_once(service: Service) -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT, "/v1/responses", "/v1/messages", "/inference/v1/generate"])
-def test_a_body_that_is_nested_too_deeply_is_refused(service: Service, path: str) -> None:
+def test_a_body_that_is_nested_too_deeply_is_rejected(service: Service, path: str) -> None:
     """By any parser."""
     answer = httpx.post(f"{service.url}{path}", content=NESTED, headers={"content-type": "application/json"})
 
@@ -197,7 +197,7 @@ def test_a_body_that_is_nested_too_deeply_is_refused(service: Service, path: str
     assert "nested too deeply" in answer.json()["error"]["message"]
 
 
-def test_json_in_strings_that_is_nested_too_deeply_is_refused(service: Service) -> None:
+def test_json_in_strings_that_is_nested_too_deeply_is_rejected(service: Service) -> None:
     """Such as arguments of an earlier tool call."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": NESTED}}
     messages = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [call]}]

@@ -137,12 +137,12 @@ def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
         service.workers[0].signal(signal.SIGTERM)
         service.workers[0].wait_for("draining 1 open slots")
         service.coordinator.wait_for("is draining")
-        refused = httpx.post(service.url + CHAT, json=body)
+        rejected = httpx.post(service.url + CHAT, json=body)
 
         thread.join()
         assert answers[0].status_code == 200
         assert answers[0].json()["usage"]["completion_tokens"] == 100
-        assert refused.status_code == 503
+        assert rejected.status_code == 503
         assert service.workers[0].wait_exit() == 0
 
 

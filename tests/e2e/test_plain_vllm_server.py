@@ -124,7 +124,7 @@ def test_a_client_that_leaves_ends_the_engine(stock: Stock) -> None:
     stock.wait_running(0)
 
 
-def test_a_bad_request_is_refused_before_the_server(stock: Stock) -> None:
+def test_a_bad_request_is_rejected_before_the_server(stock: Stock) -> None:
     """Limits are known from the model's directory and the server's list."""
     too_long = httpx.post(f"{stock.url}/v1/completions", json={"prompt": [1] * 5000, "max_tokens": 1})
     outside = httpx.post(f"{stock.url}/v1/completions", json={"prompt": [1_000_000], "max_tokens": 1})

@@ -31,12 +31,12 @@ def test_sending_it_again_kills_no_other_worker(tmp_path: Path, attempts: str) -
         _, url = stack.enter_context(coordinator(tmp_path, addresses, "--failover-attempts", attempts))
         client = stack.enter_context(openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2))
         for _ in range(4):
-            with pytest.raises(openai.APIStatusError) as refused:
+            with pytest.raises(openai.APIStatusError) as rejected:
                 client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
         answer = client.completions.create(model="simulated", prompt="Hi", max_tokens=5)
 
-        assert refused.value.status_code == 422
-        assert "Two workers died" in refused.value.message
+        assert rejected.value.status_code == 422
+        assert "Two workers died" in rejected.value.message
         assert answer.usage is not None
         assert answer.usage.completion_tokens == 5
         assert dead([worker for worker, _ in started]) == 2
@@ -52,11 +52,11 @@ def test_processes_that_share_a_port_share_the_cache(tmp_path: Path) -> None:
         for _ in range(8):
             with (
                 openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=2) as client,
-                pytest.raises(openai.APIStatusError) as refused,
+                pytest.raises(openai.APIStatusError) as rejected,
             ):
                 client.completions.create(model="simulated", prompt=POISON, max_tokens=5)
 
-        assert refused.value.status_code == 422
+        assert rejected.value.status_code == 422
         assert dead([worker for worker, _ in started]) == 2
 
 

@@ -128,5 +128,5 @@ def test_overload_breaks_no_reply() -> None:
     measured = overload.run(seconds=3.0)
 
     assert {200, 429} <= measured["statuses"].keys() <= {200, 429, 503}
-    assert measured["refused_without_retry_after"] == 0
+    assert measured["rejected_without_retry_after"] == 0
     assert measured["incomplete"] == 0

@@ -234,16 +234,16 @@ def test_an_adapter_changes_the_reply(client: httpx.Client, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fields", [{"prompt_logprobs": 1}, {"echo": True, "logprobs": 1}], ids=["own", "echo"])
-def test_prompt_logprobs_are_refused_where_they_kill_the_engine(client: httpx.Client, fields: dict[str, Any]) -> None:
+def test_prompt_logprobs_are_rejected_where_they_kill_the_engine(client: httpx.Client, fields: dict[str, Any]) -> None:
     """In a batch they end vLLM's engine for CPUs if it has adapters; the error states that, and others continue."""
-    refused = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
+    rejected = client.post("/v1/completions", json={"prompt": "The sea is", "max_tokens": 4, **fields})
 
-    assert refused.status_code == 400
-    assert "prompt log-probabilities: they may kill vLLM on CPUs" in refused.json()["error"]["message"]
+    assert rejected.status_code == 400
+    assert "prompt log-probabilities: they may kill vLLM on CPUs" in rejected.json()["error"]["message"]
     assert reply_of(client)
 
 
-def test_unsupported_operations_are_refused_with_a_remedy(client: httpx.Client) -> None:
+def test_unsupported_operations_are_rejected_with_a_remedy(client: httpx.Client) -> None:
     """Sleep and transfers were not enabled at its start, and NCCL needs GPUs: the errors give a remedy."""
     config = client.get("/server_info?config_format=json").json()["vllm_config"]
     assert config["lora_config"]["max_lora_rank"] == 8

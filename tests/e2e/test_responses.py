@@ -248,7 +248,7 @@ def test_a_call_goes_back_with_its_output(scripted_client: OpenAI) -> None:
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
-def test_log_probabilities_are_refused_with_parsers(scripted_client: OpenAI) -> None:
+def test_log_probabilities_are_rejected_with_parsers(scripted_client: OpenAI) -> None:
     """Parsers do not map text to tokens."""
     with pytest.raises(BadRequestError) as raised:
         create_response(scripted_client, model="thinks", include=["message.output_text.logprobs"])

@@ -29,7 +29,7 @@ def post_briefly(service: Service, path: str = "/v1/chat/completions", **body: A
     return response.json()
 
 
-def refused_chat(service: Service, **body: Any) -> dict[str, Any]:
+def rejected_chat(service: Service, **body: Any) -> dict[str, Any]:
     """Post a chat; return the error of the reply, which must be a 400."""
     response = httpx.post(f"{service.url}/v1/chat/completions", json={"max_tokens": 4, **body}, timeout=30)
     assert response.status_code == 400, response.text
@@ -140,7 +140,7 @@ def test_prefixes_that_clients_require(service: Service) -> None:
     assert message["generation_token_ids"] == choice["token_ids"]
     assert message["generation_log_probs"] == [entry["logprob"] for entry in choice["logprobs"]["content"]]
     for wrong in ({"messages": talk(), "required_prefix_token_ids": [7]}, {"token_history": "template"}):
-        error = refused_chat(service, **{"messages": messages, "required_prefix_token_ids": ids, **wrong})
+        error = rejected_chat(service, **{"messages": messages, "required_prefix_token_ids": ids, **wrong})
         assert error["param"] == "required_prefix_token_ids"
 
 
@@ -163,7 +163,7 @@ def test_ids_on_messages(service: Service) -> None:
     assert "generation_log_probs" not in message
     assert answer["token_history"]["source"] == "message"
     for ids in ("text", [1, "2"], [True]):
-        error = refused_chat(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, NEXT])
+        error = rejected_chat(service, messages=[*talk(), {**carried, "prompt_token_ids": ids}, NEXT])
         assert "messages[1].prompt_token_ids" in error["message"]
 
 

@@ -52,7 +52,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "name"), CASES)
-def test_transfer_parameters_are_refused(service: Service, path: str, body: dict[str, Any], name: str) -> None:
+def test_transfer_parameters_are_rejected(service: Service, path: str, body: dict[str, Any], name: str) -> None:
     """Every route rejects them by name, also inside extra arguments."""
     response = httpx.post(service.url + path, json=body)
 

@@ -31,9 +31,9 @@ from tokenwire.worker.simulated_engine.settings import SimulationSettings
 )
 def test_settings_check_bounds_too(build_it: Callable[[], object], message: str) -> None:
     """Settings created without a command line have the same bounds, in the option's unit."""
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as rejected:
         build_it()
-    assert message in refused.value.message
+    assert message in rejected.value.message
 
 
 def test_options_of_both_halves_are_declared_once() -> None:

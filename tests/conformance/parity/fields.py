@@ -144,7 +144,7 @@ PARSED: list[Fields] = [
     {"chat_template": repeated(THINKING), "stop": ["\n\n"], "max_tokens": 30, "include_reasoning": False},
     {"chat_template": repeated(THINKING), "stop": ["\n\n"], "max_tokens": 12},
 ]
-# Values that vLLM may refuse; a field is also given a value of some other type.
+# Values that vLLM may reject; a field is also given a value of some other type.
 INVALID_COMMON: list[Fields] = [
     {"model": "other"},
     {"temperature": 2.1},

@@ -7,7 +7,7 @@ from tests.conformance.parity import fields
 from tests.conformance.parity.request import CHAT, MODEL, TEXT, Request
 
 _VALID = 0.7
-"""How many requests are drawn without anything that should be refused."""
+"""How many requests are drawn without anything that should be rejected."""
 _ALL_OF_BOTH: dict[str, list[dict[str, Any]]] = {
     CHAT: fields.COMMON + fields.CHAT_ONLY,
     TEXT: fields.COMMON + fields.TEXT_ONLY,

@@ -8,12 +8,12 @@ from tests.conformance.parity.request import Ending, Reply, Request
 
 def wrong_premise(request: Request, theirs: Reply) -> str | None:
     """Return how the reference's response contradicts the request's name; None if it does not."""
-    if request.refused:
-        return "answered, not refused" if theirs.succeeded else None
+    if request.rejected:
+        return "answered, not rejected" if theirs.succeeded else None
     if request.ends is None:
         return None
     if not theirs.succeeded:
-        return f"refused: {theirs.text[:200]}"
+        return f"rejected: {theirs.text[:200]}"
     ending = _ending(theirs)
     return None if ending == request.ends else f"ended {ending}, not {request.ends}"
 

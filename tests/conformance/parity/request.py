@@ -31,8 +31,8 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     ends: Ending | None = None
     """How the reference must end its first choice."""
-    refused: bool = False
-    """Whether the reference must refuse it."""
+    rejected: bool = False
+    """Whether the reference must reject it."""
     as_is: bool = False
     """Whether the corpus leaves it as written instead of sending it not streamed, streamed and with ids."""
 
@@ -119,9 +119,9 @@ def text(prompt: Any, ends: Ending | None = None, **options: Any) -> Request:
     return _request(TEXT, {"prompt": prompt, "max_tokens": MAX_TOKENS, **options}, ends)
 
 
-def refused(request: Request) -> Request:
+def rejected(request: Request) -> Request:
     """Declare that the reference must reject a request."""
-    return replace(request, refused=True, ends=None)
+    return replace(request, rejected=True, ends=None)
 
 
 def as_is(request: Request) -> Request:
@@ -131,7 +131,7 @@ def as_is(request: Request) -> Request:
 
 def raw(path: str, body: bytes | dict[str, Any] | Any, headers: Mapping[str, str] | None = None) -> Request:
     """Return a request with exactly this body, which must be rejected."""
-    return Request(path, body, headers=headers or {}, refused=True, as_is=True)
+    return Request(path, body, headers=headers or {}, rejected=True, as_is=True)
 
 
 def _request(path: str, fields: dict[str, Any], ends: Ending | None) -> Request:

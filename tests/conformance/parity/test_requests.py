@@ -54,12 +54,12 @@ def test_every_field_of_vllms_has_requests(path: str) -> None:
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 
     known = set((ChatCompletionRequest if path == CHAT else CompletionRequest).model_fields)
-    refused = {name for request in corpus() if request.path == path and request.refused for name in request.body}
-    answered = {name for request in corpus() if request.path == path and not request.refused for name in request.body}
+    rejected = {name for request in corpus() if request.path == path and request.rejected for name in request.body}
+    answered = {name for request in corpus() if request.path == path and not request.rejected for name in request.body}
     route = fields.CHAT_ONLY + fields.INVALID_CHAT if path == CHAT else fields.TEXT_ONLY + fields.INVALID_TEXT
     drawn = {name for fragment in fields.COMMON + fields.INVALID_COMMON + route for name in fragment}
     base = {"messages", "prompt", "temperature", "seed", "n", "stream", "stream_options", "model", "max_tokens"}
 
-    assert known - refused == set()
+    assert known - rejected == set()
     assert known - answered <= {"suffix", "prompt_embeds"}  # the embedded model can do neither
     assert known - drawn - base == set()

@@ -53,7 +53,7 @@ def test_json_that_python_accepts_is_accepted(body: str) -> None:
         (rb'["\ud800"]', "body"),
     ],
 )
-def test_an_unpaired_surrogate_is_refused(body: bytes, field: str) -> None:
+def test_an_unpaired_surrogate_is_rejected(body: bytes, field: str) -> None:
     """In any place and any spelling."""
     with pytest.raises(Malformed, match="surrogate") as caught:
         parse_json(body)
@@ -108,13 +108,13 @@ def test_a_session_in_extra_arguments_is_bounded_too() -> None:
         Headers({}).conversation(request_fields(vllm_xargs={"session_id": "x" * 513}))
 
 
-def test_an_invalid_rank_is_refused() -> None:
+def test_an_invalid_rank_is_rejected() -> None:
     """The protocol has 32 bits for it; other text would be ignored silently."""
     assert Headers({"x-data-parallel-rank": str(2**32 - 1)}).data_parallel_rank == 2**32 - 1
     for rank in (-1, 2**32, 2**70, "x", "", "1.5", "9" * 5000):
-        with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as refused:
+        with pytest.raises(InvalidRequest, match="X-Data-Parallel-Rank must be a whole number") as rejected:
             Headers({"x-data-parallel-rank": str(rank)}).data_parallel_rank  # noqa: B018
-        assert refused.value.param == "X-Data-Parallel-Rank"
+        assert rejected.value.param == "X-Data-Parallel-Rank"
 
 
 def test_headers_add_to_the_body() -> None:
@@ -129,7 +129,7 @@ def test_headers_add_to_the_body() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True}])
-def test_known_fields_that_are_not_served_are_refused(fields: dict[str, Any]) -> None:
+def test_known_fields_that_are_not_served_are_rejected(fields: dict[str, Any]) -> None:
     """The error names the field."""
     with pytest.raises(InvalidRequest) as caught:
         UnsupportedFields(NOT_SERVED).check(fields)
@@ -151,7 +151,7 @@ class _Body(BaseModel):
 
 
 @pytest.mark.parametrize("fields", [{"suffix": "x"}, {"use_beam_search": True, "suffix": ""}])
-def test_declared_fields_are_refused_as_well(fields: dict[str, Any]) -> None:
+def test_declared_fields_are_rejected_as_well(fields: dict[str, Any]) -> None:
     """Whether a model declares a field's type or not, a value that is not served is rejected by name."""
     unsupported = UnsupportedFields(NOT_SERVED)
     unsupported.check_body(_Body(use_beam_search=False))

@@ -29,7 +29,7 @@ def commas_of(value: Any) -> int:
     return max(0, len(inner) - 1) + sum(map(commas_of, inner))
 
 
-async def is_refused(body: bytes, limits: ShapeLimits) -> bool:
+async def is_rejected(body: bytes, limits: ShapeLimits) -> bool:
     """Return whether a body has too many elements."""
     try:
         await check_shape(body, limits)
@@ -44,9 +44,9 @@ async def test_counts_equal_the_parsers(value: Any, piece: int) -> None:
     body = json.dumps({"a": value}).encode()
     parts, commas = parts_of({"a": value}), commas_of(value)
 
-    assert not await is_refused(body, ShapeLimits(parts, commas + 1, 0, piece))
-    assert await is_refused(body, ShapeLimits(parts - 1, commas + 1, 0, piece))
-    assert not commas or await is_refused(body, ShapeLimits(parts, commas, 0, piece))
+    assert not await is_rejected(body, ShapeLimits(parts, commas + 1, 0, piece))
+    assert await is_rejected(body, ShapeLimits(parts - 1, commas + 1, 0, piece))
+    assert not commas or await is_rejected(body, ShapeLimits(parts, commas, 0, piece))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_counts_equal_the_parsers(value: Any, piece: int) -> None:
         lambda: '{"prompt":[' + "{}," * 400_000 + "{}" * 400_000,
     ],
 )
-async def test_millions_of_elements_are_refused(written: Callable[[], str]) -> None:
+async def test_millions_of_elements_are_rejected(written: Callable[[], str]) -> None:
     """Each of these blocked every stream for a second or more."""
     with pytest.raises(InvalidRequest, match="more than"):
         await check_shape(written().encode())
@@ -78,7 +78,7 @@ async def test_large_bodies_of_clients_are_accepted(written: Callable[[], str]) 
     await check_shape(written().encode())
 
 
-async def test_a_long_body_in_another_encoding_is_refused() -> None:
+async def test_a_long_body_in_another_encoding_is_rejected() -> None:
     """It could hide elements; the standard requires UTF-8."""
     body = json.dumps({"prompt": "a" * 600_000})
     with pytest.raises(InvalidRequest, match="UTF-8"):

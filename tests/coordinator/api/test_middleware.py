@@ -248,7 +248,7 @@ async def test_own_names_and_addresses_are_accepted(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "[evil.example]"]
 )
-async def test_a_name_that_resolves_to_this_machine_is_refused(host: str) -> None:
+async def test_a_name_that_resolves_to_this_machine_is_rejected(host: str) -> None:
     """To a browser, a page of that name has the same origin as this server."""
     async with client_allowing("llm.example") as client:
         reply = await client.get("/", headers={"Host": host})

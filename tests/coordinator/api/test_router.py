@@ -69,13 +69,13 @@ def test_handlers_get_the_body_as_its_model(client: TestClient) -> None:
     ],
     ids=["none", "null", "no JSON", "no text", "long number", "list", "wrong", "other type", "no type", "deep"],
 )
-def test_other_bodies_are_refused(client: TestClient, content: str | bytes, content_type: str, message: str) -> None:
+def test_other_bodies_are_rejected(client: TestClient, content: str | bytes, content_type: str, message: str) -> None:
     """With what is wrong."""
     headers = {"Content-Type": content_type} if content_type else {}
-    refused = client.post("/order", content=content, headers=headers)
+    rejected = client.post("/order", content=content, headers=headers)
 
-    assert refused.status_code == 400
-    assert message in refused.json()["error"]["message"]
+    assert rejected.status_code == 400
+    assert message in rejected.json()["error"]["message"]
 
 
 def test_types_of_json_are_accepted(client: TestClient) -> None:
@@ -85,7 +85,7 @@ def test_types_of_json_are_accepted(client: TestClient) -> None:
 
 
 def test_a_body_may_be_left_out_where_none_is_required(client: TestClient) -> None:
-    """Then it has its defaults; a wrong one is refused all the same."""
+    """Then it has its defaults; a wrong one is rejected all the same."""
     assert client.post("/perhaps").json() == 1
     assert client.post("/perhaps", json={"count": 2}).json() == 2
     assert client.post("/perhaps", json={"count": "many"}).status_code == 400

@@ -124,12 +124,12 @@ async def test_concurrent_requests_are_limited() -> None:
         running = asyncio.create_task(client.post("/v1/messages", headers=headers))
         await application.entered.wait()
 
-        refused = await client.post("/v1/messages", headers=headers)
+        rejected = await client.post("/v1/messages", headers=headers)
         listed = asyncio.create_task(client.get("/v1/models", headers=headers))
         application.go_on.set()
 
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == "1"
+        assert rejected.status_code == 429
+        assert rejected.headers["retry-after"] == "1"
         assert (await running).status_code == (await listed).status_code == 200
         assert (await client.post("/v1/messages", headers=headers)).status_code == 200
 
@@ -140,9 +140,9 @@ async def test_tokens_are_charged() -> None:
         headers = {"x-api-key": "sesame"}
         first = await client.post("/v1/messages", headers=headers, content=b"x" * 70)
         await client.post("/v1/messages", headers=headers, content=b"x" * 70)
-        refused = await client.post("/v1/messages", headers=headers)
+        rejected = await client.post("/v1/messages", headers=headers)
 
     assert first.headers["x-ratelimit-remaining-tokens"] == "30"
-    assert refused.status_code == 429
-    assert int(refused.headers["retry-after"]) >= 20
-    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+    assert rejected.status_code == 429
+    assert int(rejected.headers["retry-after"]) >= 20
+    assert rejected.headers["x-ratelimit-remaining-tokens"] == "0"

@@ -12,9 +12,9 @@ def test_a_model_is_allowed_by_any_of_its_names() -> None:
 
     caller.check_model("digits", "alias")
     ANYBODY.check_model("digits")
-    with pytest.raises(Forbidden, match="`digits`") as refused:
+    with pytest.raises(Forbidden, match="`digits`") as rejected:
         caller.check_model("digits", "other")
-    assert refused.value.param == "model"
+    assert rejected.value.param == "model"
 
 
 def test_a_caller_without_a_key_is_charged_nothing() -> None:

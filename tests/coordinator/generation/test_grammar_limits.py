@@ -87,11 +87,11 @@ def test_ordinary_grammars_pass(kind: str, value: Any) -> None:
 )
 def test_grammars_beyond_the_limits_are_rejected(kind: str, value: Any, words: str) -> None:
     """The message and the param name the field; for a schema that is too deep the message is vLLM's."""
-    with pytest.raises(InvalidRequest, match=words) as refused:
+    with pytest.raises(InvalidRequest, match=words) as rejected:
         check_grammar(grammar(kind, value))
 
-    assert refused.value.param == f"structured_outputs.{'json' if kind == 'json_schema' else kind}"
-    assert refused.value.param in refused.value.message or refused.value.message.startswith("The JSON schema is")
+    assert rejected.value.param == f"structured_outputs.{'json' if kind == 'json_schema' else kind}"
+    assert rejected.value.param in rejected.value.message or rejected.value.message.startswith("The JSON schema is")
 
 
 @pytest.mark.parametrize("piece", ["[", "[\\", '"', "{", "{ ", "{1", "{1,", "\\", "#", "(", "a{1 "])

@@ -46,8 +46,8 @@ LINES = MARKER.replace("{{- '<|' +", "{{- ('' if loop.first else '\\n') + '<|' +
 BREAKS = MARKER.replace("{%- endfor %}\n{%- if add", "{{- '\\n' }}{%- endfor %}\n{%- if add")
 """The same with a line break after each message."""
 
-REFUSES = CHATML + "{% if not add_generation_prompt %}{{ raise_exception('Ask something.') }}{% endif %}"
-"""Refuses conversations that end with a reply."""
+REJECTS = CHATML + "{% if not add_generation_prompt %}{{ raise_exception('Ask something.') }}{% endif %}"
+"""Rejects conversations that end with a reply."""
 
 NAMES = """
 {%- for m in messages %}{{- '<|start|>' + m.role + '<text>' + (m.content or '') }}

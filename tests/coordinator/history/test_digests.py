@@ -101,5 +101,5 @@ def test_a_reply_is_found_with_and_without_its_reasoning() -> None:
 
 
 def test_an_unpaired_surrogate_has_a_key() -> None:
-    """JSON allows it in a message; the tokenizer refuses it later with an error."""
+    """JSON allows it in a message; the tokenizer rejects it later with an error."""
     assert key({"content": "\ud800"}) != key({"content": "?"})

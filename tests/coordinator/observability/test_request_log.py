@@ -96,7 +96,7 @@ def test_a_rejection_has_the_reason_without_the_clients_text(reason: str, logged
 
 def test_a_workers_rejection_omits_the_clients_text_too() -> None:
     """Engines quote rejected input; their internal errors have no text of clients."""
-    refused = fields_of(_request_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
+    rejected = fields_of(_request_record(error=InvalidRequest("'regex' is wrong: 'my secret'", param="regex")))
     failed = fields_of(_request_record(error=EngineFailed("'rank 3' died")))
 
-    assert (refused["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")
+    assert (rejected["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")

@@ -75,8 +75,8 @@ def test_without_parsers_plain_requests_pass(fields: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_without_parsers_tools_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_without_parsers_tools_are_rejected(fields: dict[str, Any], message: str) -> None:
     """With vLLM's messages."""
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as rejected:
         NoParsers().plan({"tools": [{"type": "function", "function": {"name": "a"}}], **fields})
-    assert refused.value.message == message
+    assert rejected.value.message == message

@@ -223,7 +223,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("fields", BAD)
-def test_invalid_tools_are_refused_with_vllms_message(fields: dict[str, Any]) -> None:
+def test_invalid_tools_are_rejected_with_vllms_message(fields: dict[str, Any]) -> None:
     """Message and parameter of its validators."""
     from vllm.exceptions import VLLMValidationError
 
@@ -238,7 +238,7 @@ def test_invalid_tools_are_refused_with_vllms_message(fields: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "write"}}])
-def test_tools_without_a_tool_parser_are_refused_with_vllms_message(choice: Any) -> None:
+def test_tools_without_a_tool_parser_are_rejected_with_vllms_message(choice: Any) -> None:
     """Only a reasoning parser is configured."""
     from tokenwire.errors import InvalidRequest
 

@@ -72,7 +72,7 @@ def test_an_ignored_match_may_still_hold_text_back() -> None:
     assert scanner.push("c!", True) == ("", "abc")
 
 
-def test_empty_stop_strings_are_refused() -> None:
+def test_empty_stop_strings_are_rejected() -> None:
     """An empty stop string would end every text before its first character."""
     with pytest.raises(ValueError, match="empty"):
         StopAutomaton(("a", ""))

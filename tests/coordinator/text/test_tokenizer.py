@@ -78,7 +78,7 @@ def test_truncation_and_padding_of_the_file_are_off() -> None:
     assert len(tokenizer.encode("hello", False)) == 5
 
 
-def test_an_unpaired_surrogate_is_refused(smollm2: Tokenizer) -> None:
+def test_an_unpaired_surrogate_is_rejected(smollm2: Tokenizer) -> None:
     """JSON can contain it; the request is invalid, whatever its length."""
     for text in ("a\ud800b", "a\ud800b" * INLINE_CHARS):
         with pytest.raises(InvalidRequest, match="surrogate"):

@@ -182,7 +182,7 @@ def compare_rendering(folder: Path) -> int:
         try:
             expected = theirs(messages, **options)
         except Exception:
-            with pytest.raises(conversations.REFUSED):
+            with pytest.raises(conversations.REJECTED):
                 template.render(messages, **options)
         else:
             assert template.render(messages, **options) == expected

@@ -22,9 +22,9 @@ from tokenwire.cli.coordinator import COORDINATOR_OPTIONS, CoordinatorOptions
 )
 def test_errors_name_the_flag(given: list[str], message: str) -> None:
     """Of unknown flags, values of another type, and values out of bounds."""
-    with pytest.raises(click.UsageError) as refused:
+    with pytest.raises(click.UsageError) as rejected:
         parse(COORDINATOR_OPTIONS, given)
-    assert message in refused.value.format_message()
+    assert message in rejected.value.format_message()
 
 
 def test_the_stop_timeout_covers_the_drain() -> None:

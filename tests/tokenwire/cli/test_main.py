@@ -83,14 +83,14 @@ def test_errors_that_users_can_fix_are_one_line(tmp_path: Path) -> None:
     """Of tokenwire and of the operating system, without a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        refused = [
+        rejected = [
             tokenwire(tmp_path, "coordinator", "--worker", "127.0.0.1:1", "--host", "127.0.0.1", "--port", port),
             tokenwire(tmp_path, "coordinator", "--worker", "127.0.0.1:1", "--peer-cert", __file__),
         ]
 
-    assert [done.returncode for done in refused] == [1, 1]
-    assert [len(errors(done)) for done in refused] == [1, 1]
-    assert all(errors(done)[0].startswith("tokenwire: ") for done in refused)
+    assert [done.returncode for done in rejected] == [1, 1]
+    assert [len(errors(done)) for done in rejected] == [1, 1]
+    assert all(errors(done)[0].startswith("tokenwire: ") for done in rejected)
 
 
 def test_arguments_after_two_dashes_reach_the_engine(tmp_path: Path) -> None:

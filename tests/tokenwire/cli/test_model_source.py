@@ -74,13 +74,13 @@ def test_urls_are_not_checked(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["/no/such/model", "./nothing", "../nothing", "~/model", "a/b/c", "a model", "a:b:c"])
-def test_paths_that_do_not_exist_are_refused(model: str) -> None:
+def test_paths_that_do_not_exist_are_rejected(model: str) -> None:
     """A name that cannot be a hub id is a path."""
     with pytest.raises(NotFound, match="There is no model at"):
         check_model(model)
 
 
-def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_model_is_rejected(tmp_path: Path) -> None:
     """The message names what is missing."""
     with pytest.raises(NotFound, match=r"contains no model: it has no config\.json"):
         check_model(str(tmp_path))
@@ -121,7 +121,7 @@ def test_names_that_a_hub_may_have_are_accepted(
         ({"HF_ENDPOINT": "http://127.0.0.1:1"}, r"the hub http://127\.0\.0\.1:1 cannot be reached \(.+HF_ENDPOINT"),
     ],
 )
-def test_names_that_no_hub_has_are_refused(tmp_path: Path, hub: str, environment: dict[str, str], reason: str) -> None:
+def test_names_that_no_hub_has_are_rejected(tmp_path: Path, hub: str, environment: dict[str, str], reason: str) -> None:
     """With the places that were searched, and a remedy."""
     done = run(["-c", _CHECK, "org/private"], tmp_path, hub, **environment)
 

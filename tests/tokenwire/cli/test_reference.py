@@ -50,7 +50,7 @@ def test_the_chart_accepts_every_option_that_its_templates_do_not_set(half: str)
         assert bool(names & properties.keys()) == may_be_given, name
 
 
-def test_a_schema_without_its_generated_part_is_refused() -> None:
+def test_a_schema_without_its_generated_part_is_rejected() -> None:
     """Nothing is appended to another file."""
     with pytest.raises(ValueError, match="coordinatorOptions"):
         schema("{}", ROOT / CHART / "templates")

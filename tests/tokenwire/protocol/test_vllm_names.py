@@ -48,8 +48,8 @@ def test_repetition_detection_has_all_of_its_fields() -> None:
 )
 def test_json_that_is_no_object_names_the_parameter(text: str, message: str) -> None:
     """Whether it cannot be parsed, is something else, or is nested too deeply."""
-    with pytest.raises(InvalidRequest, match=f"extra_args {message}") as refused:
+    with pytest.raises(InvalidRequest, match=f"extra_args {message}") as rejected:
         json_object(text, "extra_args")
 
-    assert refused.value.param == "extra_args"
+    assert rejected.value.param == "extra_args"
     assert json_object('{"a": 1}', "extra_args") == {"a": 1}

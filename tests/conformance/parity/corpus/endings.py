@@ -1,7 +1,7 @@
 """How replies end: by themselves, at a limit, at a token id, at a stop string, at a repetition."""
 
 from tests.conformance.parity.corpus.prompts_used import COLORS, EOS, FRANCE, LENGTH, PARTY, STORY, SUM
-from tests.conformance.parity.request import as_is, chat, refused, text
+from tests.conformance.parity.request import as_is, chat, rejected, text
 
 REQUESTS = {
     "ends by itself, no max_tokens": chat(SUM, EOS, max_tokens=None),
@@ -58,20 +58,20 @@ REQUESTS = {
         logit_bias={"33": 100},
         repetition_detection={"max_pattern_size": 1, "min_count": 3},
     ),
-    "max_tokens zero": refused(chat(SUM, max_tokens=0)),
-    "max_tokens negative": refused(chat(SUM, max_tokens=-1)),
-    "max_completion_tokens zero": refused(chat(SUM, max_tokens=None, max_completion_tokens=0)),
-    "text, max_tokens zero": refused(text(FRANCE, max_tokens=0)),
-    "max_tokens over the context": refused(chat(SUM, max_tokens=4096)),
-    "max_completion_tokens over the context": refused(chat(SUM, max_tokens=None, max_completion_tokens=4096)),
-    "text, max_tokens over the context": refused(text(FRANCE, max_tokens=2049)),
-    "min_tokens over max_tokens": refused(chat(SUM, min_tokens=9, max_tokens=5)),
-    "min_tokens negative": refused(chat(SUM, min_tokens=-1)),
-    "too many stops": refused(chat(SUM, stop=["a"] * 5)),
-    "empty stop": refused(chat(SUM, stop=[""])),
-    "stop token id unknown": refused(chat(SUM, stop_token_ids=[49152])),
-    "stop token id negative": refused(text(FRANCE, stop_token_ids=[-1])),
-    "repetition counted once": refused(chat(SUM, repetition_detection={"max_pattern_size": 1, "min_count": 1})),
-    "repetition of less than nothing": refused(chat(SUM, repetition_detection={"max_pattern_size": -1})),
-    "repetition of a wrong type": refused(text(FRANCE, repetition_detection={"max_pattern_size": "x"})),
+    "max_tokens zero": rejected(chat(SUM, max_tokens=0)),
+    "max_tokens negative": rejected(chat(SUM, max_tokens=-1)),
+    "max_completion_tokens zero": rejected(chat(SUM, max_tokens=None, max_completion_tokens=0)),
+    "text, max_tokens zero": rejected(text(FRANCE, max_tokens=0)),
+    "max_tokens over the context": rejected(chat(SUM, max_tokens=4096)),
+    "max_completion_tokens over the context": rejected(chat(SUM, max_tokens=None, max_completion_tokens=4096)),
+    "text, max_tokens over the context": rejected(text(FRANCE, max_tokens=2049)),
+    "min_tokens over max_tokens": rejected(chat(SUM, min_tokens=9, max_tokens=5)),
+    "min_tokens negative": rejected(chat(SUM, min_tokens=-1)),
+    "too many stops": rejected(chat(SUM, stop=["a"] * 5)),
+    "empty stop": rejected(chat(SUM, stop=[""])),
+    "stop token id unknown": rejected(chat(SUM, stop_token_ids=[49152])),
+    "stop token id negative": rejected(text(FRANCE, stop_token_ids=[-1])),
+    "repetition counted once": rejected(chat(SUM, repetition_detection={"max_pattern_size": 1, "min_count": 1})),
+    "repetition of less than nothing": rejected(chat(SUM, repetition_detection={"max_pattern_size": -1})),
+    "repetition of a wrong type": rejected(text(FRANCE, repetition_detection={"max_pattern_size": "x"})),
 }

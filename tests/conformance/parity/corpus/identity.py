@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.conformance.parity.corpus.prompts_used import FRANCE, SUM
-from tests.conformance.parity.request import MODEL, Request, as_is, chat, refused, text
+from tests.conformance.parity.request import MODEL, Request, as_is, chat, rejected, text
 
 # Fields with an effect elsewhere or none at all, on both routes: what they are given here changes nothing.
 _HARMLESS: dict[str, dict[str, Any]] = {
@@ -59,8 +59,8 @@ def _with_header(request: Request, name: str, value: str) -> Request:
 REQUESTS = {
     **{name: _both(**options)[0] for name, options in _HARMLESS.items()},
     **{f"text, {name}": _both(**options)[1] for name, options in _HARMLESS.items()},
-    **{name: refused(_both(**options)[0]) for name, options in _WRONG.items()},
-    **{f"text, {name}": refused(_both(**options)[1]) for name, options in _WRONG.items()},
+    **{name: rejected(_both(**options)[0]) for name, options in _WRONG.items()},
+    **{f"text, {name}": rejected(_both(**options)[1]) for name, options in _WRONG.items()},
     "no model": chat(SUM, model=None, max_tokens=3),
     "text, no model": text(FRANCE, model=None, max_tokens=3),
     "the model by its name": chat(SUM, model=MODEL, max_tokens=3),
@@ -70,10 +70,10 @@ REQUESTS = {
     "a session in a header": _with_header(_both()[0], "x-session-id", "talk-2"),
     "a priority in a header": _with_header(_both()[0], "x-vllm-priority", "0"),
     "media of a chat": chat(SUM, media_io_kwargs={}, mm_processor_kwargs={}, max_tokens=3),
-    "media options that are not trusted": refused(chat(SUM, media_io_kwargs={"image": {"a": 1}})),
-    "processor options that are not trusted": refused(chat(SUM, mm_processor_kwargs={"a": 1})),
-    "media options of a wrong type": refused(chat(SUM, media_io_kwargs={"image": 1})),
+    "media options that are not trusted": rejected(chat(SUM, media_io_kwargs={"image": {"a": 1}})),
+    "processor options that are not trusted": rejected(chat(SUM, mm_processor_kwargs={"a": 1})),
+    "media options of a wrong type": rejected(chat(SUM, media_io_kwargs={"image": 1})),
     "prompt ids by transfer": chat(SUM, kv_transfer_params={"prompt_token_ids": [504, 3575]}, max_tokens=3),
-    "prompt ids by transfer, unknown": refused(chat(SUM, kv_transfer_params={"prompt_token_ids": [49152]})),
-    "prompt ids by transfer, none": refused(chat(SUM, kv_transfer_params={"prompt_token_ids": []})),
+    "prompt ids by transfer, unknown": rejected(chat(SUM, kv_transfer_params={"prompt_token_ids": [49152]})),
+    "prompt ids by transfer, none": rejected(chat(SUM, kv_transfer_params={"prompt_token_ids": []})),
 }

@@ -1,7 +1,7 @@
 """Logprobs of the reply and of the prompt, and how tokens are shown in them."""
 
 from tests.conformance.parity.corpus.prompts_used import COLORS, EOS, FRANCE, STORY, SUM
-from tests.conformance.parity.request import as_is, chat, refused, text
+from tests.conformance.parity.request import as_is, chat, rejected, text
 
 REQUESTS = {
     "logprobs": chat(SUM, logprobs=True),
@@ -41,27 +41,27 @@ REQUESTS = {
         text(FRANCE, prompt_logprobs=1, max_tokens=2, return_tokens_as_token_ids=True)
     ),
     "text, prompt_logprobs of broken characters": as_is(text("🥳😀你", prompt_logprobs=1, max_tokens=2)),
-    "top_logprobs without logprobs": refused(chat(SUM, top_logprobs=2)),
-    "top_logprobs, too many": refused(chat(SUM, logprobs=True, top_logprobs=21)),
-    "top_logprobs, all": refused(chat(SUM, logprobs=True, top_logprobs=-1)),
-    "top_logprobs negative": refused(chat(SUM, logprobs=True, top_logprobs=-2)),
-    "top_logprobs of a wrong type": refused(chat(SUM, logprobs=True, top_logprobs="3")),
-    "logprobs of a wrong type": refused(chat(SUM, logprobs="many")),
-    "text, logprobs, too many": refused(text(FRANCE, logprobs=21)),
-    "text, logprobs negative": refused(text(FRANCE, logprobs=-2)),
-    "text, logprobs of a wrong type": refused(text(FRANCE, logprobs="3")),
+    "top_logprobs without logprobs": rejected(chat(SUM, top_logprobs=2)),
+    "top_logprobs, too many": rejected(chat(SUM, logprobs=True, top_logprobs=21)),
+    "top_logprobs, all": rejected(chat(SUM, logprobs=True, top_logprobs=-1)),
+    "top_logprobs negative": rejected(chat(SUM, logprobs=True, top_logprobs=-2)),
+    "top_logprobs of a wrong type": rejected(chat(SUM, logprobs=True, top_logprobs="3")),
+    "logprobs of a wrong type": rejected(chat(SUM, logprobs="many")),
+    "text, logprobs, too many": rejected(text(FRANCE, logprobs=21)),
+    "text, logprobs negative": rejected(text(FRANCE, logprobs=-2)),
+    "text, logprobs of a wrong type": rejected(text(FRANCE, logprobs="3")),
     "text, logprobs true": text(FRANCE, logprobs=True, max_tokens=3),
-    "prompt_logprobs, streamed": refused(as_is(chat(SUM, prompt_logprobs=2, stream=True))),
-    "prompt_logprobs, too many": refused(as_is(chat(SUM, prompt_logprobs=21))),
-    "prompt_logprobs, all": refused(as_is(chat(SUM, prompt_logprobs=-1))),
-    "prompt_logprobs negative": refused(chat(SUM, prompt_logprobs=-2)),
-    "text, prompt_logprobs, streamed": refused(as_is(text(FRANCE, prompt_logprobs=1, stream=True))),
-    "text, prompt_logprobs of a wrong type": refused(text(FRANCE, prompt_logprobs="1")),
-    "named ids without logprobs": refused(chat(SUM, logprob_token_ids=[504])),
-    "named ids without logprobs, text": refused(text(FRANCE, logprob_token_ids=[504])),
-    "named ids, unknown": refused(chat(SUM, logprobs=True, logprob_token_ids=[49152])),
-    "named ids, too many": refused(chat(SUM, logprobs=True, logprob_token_ids=list(range(129)))),
-    "named ids with beams": refused(chat(SUM, logprobs=True, logprob_token_ids=[1], use_beam_search=True)),
+    "prompt_logprobs, streamed": rejected(as_is(chat(SUM, prompt_logprobs=2, stream=True))),
+    "prompt_logprobs, too many": rejected(as_is(chat(SUM, prompt_logprobs=21))),
+    "prompt_logprobs, all": rejected(as_is(chat(SUM, prompt_logprobs=-1))),
+    "prompt_logprobs negative": rejected(chat(SUM, prompt_logprobs=-2)),
+    "text, prompt_logprobs, streamed": rejected(as_is(text(FRANCE, prompt_logprobs=1, stream=True))),
+    "text, prompt_logprobs of a wrong type": rejected(text(FRANCE, prompt_logprobs="1")),
+    "named ids without logprobs": rejected(chat(SUM, logprob_token_ids=[504])),
+    "named ids without logprobs, text": rejected(text(FRANCE, logprob_token_ids=[504])),
+    "named ids, unknown": rejected(chat(SUM, logprobs=True, logprob_token_ids=[49152])),
+    "named ids, too many": rejected(chat(SUM, logprobs=True, logprob_token_ids=list(range(129)))),
+    "named ids with beams": rejected(chat(SUM, logprobs=True, logprob_token_ids=[1], use_beam_search=True)),
     "beams with logprobs": as_is(chat(SUM, logprobs=True, top_logprobs=2, use_beam_search=True, n=2, max_tokens=4)),
     "text, beams with logprobs": as_is(text(FRANCE, logprobs=2, use_beam_search=True, n=2, max_tokens=4)),
 }

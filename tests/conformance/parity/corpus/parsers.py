@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.conformance.parity.corpus.prompts_used import SUM
 from tests.conformance.parity.corpus.tools import NAMED, WEATHER
-from tests.conformance.parity.request import Request, as_is, chat, refused
+from tests.conformance.parity.request import Request, as_is, chat, rejected
 
 _NEWS = {"type": "function", "function": {"name": "news", "parameters": {"type": "object", "properties": {}}}}
 CALL = '<tool_call>\\n\\{"name": "weather", "arguments": \\{"city": "(Paris|Rome)"\\}\\}\\n</tool_call>'
@@ -80,8 +80,8 @@ REQUESTS = {
             max_tokens=30,
         )
     ),
-    "a choice without tools": refused(chat(SUM, tool_choice="auto")),
-    "another tool named": refused(
+    "a choice without tools": rejected(chat(SUM, tool_choice="auto")),
+    "another tool named": rejected(
         chat(SUM, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "x"}})
     ),
     "a tool whose parameters are no schema": chat(
@@ -89,5 +89,5 @@ REQUESTS = {
         tools=[{"type": "function", "function": {"name": "w", "parameters": {"type": "cheese"}}}],
         tool_choice="required",
     ),
-    "a budget of thoughts": refused(chat(SUM, thinking_token_budget=4)),
+    "a budget of thoughts": rejected(chat(SUM, thinking_token_budget=4)),
 }

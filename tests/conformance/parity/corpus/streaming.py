@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.conformance.parity.corpus.prompts_used import COLORS, FRANCE, STORY, SUM
-from tests.conformance.parity.request import Request, as_is, chat, refused, text
+from tests.conformance.parity.request import Request, as_is, chat, rejected, text
 
 _USAGE = {"include_usage": True}
 _ALWAYS = {"include_usage": True, "continuous_usage_stats": True}
@@ -55,7 +55,7 @@ _WRONG: dict[str, dict[str, Any]] = {
     "stream of a wrong type": {"stream": "perhaps"},
     "no tokens at a time": {"stream": True, "stream_interval": 0},
     "tokens at a time, of a wrong type": {"stream": True, "stream_interval": "x"},
-    "streamed, refused by the engine": {"stream": True, "allowed_token_ids": [99999]},
+    "streamed, rejected by the engine": {"stream": True, "allowed_token_ids": [99999]},
     "streamed, another model": {"stream": True, "model": "other"},
     "streamed, prompt too long": {"stream": True, "max_tokens": 9999},
 }
@@ -63,8 +63,8 @@ _WRONG: dict[str, dict[str, Any]] = {
 REQUESTS = {
     **{name: _both(**options)[0] for name, options in _NAMED.items()},
     **{f"text, {name}": _both(**options)[1] for name, options in _NAMED.items()},
-    **{name: refused(_both(**options)[0]) for name, options in _WRONG.items()},
-    **{f"text, {name}": refused(_both(**options)[1]) for name, options in _WRONG.items()},
+    **{name: rejected(_both(**options)[0]) for name, options in _WRONG.items()},
+    **{f"text, {name}": rejected(_both(**options)[1]) for name, options in _WRONG.items()},
     "streamed, stop held back": as_is(chat(COLORS, stream=True, stop=["Green!!"])),
     "streamed, prompt text": as_is(chat(SUM, stream=True, return_prompt_text=True, max_tokens=3)),
     "text, streamed, two prompts, usage always": as_is(

@@ -3,7 +3,7 @@
 import json
 
 from tests.conformance.parity.corpus.prompts_used import COLORS, FRANCE, STORY, SUM
-from tests.conformance.parity.request import chat, refused, text
+from tests.conformance.parity.request import chat, rejected, text
 
 _CITY = {
     "type": "object",
@@ -76,39 +76,39 @@ REQUESTS = {
     "choice with a format of text": chat(
         SUM, structured_outputs={"choice": ["four"]}, response_format={"type": "text"}
     ),
-    "format: JSON schema missing": refused(chat(SUM, response_format={"type": "json_schema"})),
-    "format: JSON schema without a name": refused(
+    "format: JSON schema missing": rejected(chat(SUM, response_format={"type": "json_schema"})),
+    "format: JSON schema without a name": rejected(
         chat(SUM, response_format={"type": "json_schema", "json_schema": {"schema": _CITY}})
     ),
-    "format: JSON schema without a schema": refused(
+    "format: JSON schema without a schema": rejected(
         chat(SUM, response_format={"type": "json_schema", "json_schema": {"name": "x"}})
     ),
-    "format: unknown": refused(chat(SUM, response_format={"type": "xml"})),
-    "format: no type": refused(chat(SUM, response_format={})),
-    "format: wrong type": refused(text(FRANCE, response_format="json")),
-    "format: a wrong schema": refused(
+    "format: unknown": rejected(chat(SUM, response_format={"type": "xml"})),
+    "format: no type": rejected(chat(SUM, response_format={})),
+    "format: wrong type": rejected(text(FRANCE, response_format="json")),
+    "format: a wrong schema": rejected(
         chat(SUM, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "cheese"}}})
     ),
-    "format: a wrong structural tag": refused(
+    "format: a wrong structural tag": rejected(
         chat(SUM, response_format={"type": "structural_tag", "format": {"type": "x"}})
     ),
-    "format and choice": refused(
+    "format and choice": rejected(
         chat(SUM, structured_outputs={"choice": ["four"]}, response_format={"type": "json_object"})
     ),
-    "json that is no schema": refused(chat(SUM, structured_outputs={"json": "{"})),
-    "json empty": refused(chat(SUM, structured_outputs={"json": ""})),
-    "json, far too deep": refused(chat(SUM, structured_outputs={"json": _DEEP})),
-    "json object of false": refused(chat(SUM, structured_outputs={"json_object": False})),
-    "regex that is none": refused(chat(SUM, structured_outputs={"regex": "["})),
-    "regex with a NUL": refused(text(FRANCE, structured_outputs={"regex": "a\0"})),
-    "choice of nothing": refused(chat(SUM, structured_outputs={"choice": []})),
-    "choice of a wrong type": refused(chat(SUM, structured_outputs={"choice": "four"})),
-    "grammar that is none": refused(chat(SUM, structured_outputs={"grammar": "root := ("})),
-    "grammar empty": refused(text(FRANCE, structured_outputs={"grammar": " "})),
-    "structural tag that is none": refused(chat(SUM, structured_outputs={"structural_tag": "{}"})),
-    "structural tag empty": refused(chat(SUM, structured_outputs={"structural_tag": ""})),
-    "no constraint": refused(chat(SUM, structured_outputs={})),
-    "two constraints": refused(chat(SUM, structured_outputs={"regex": "a", "choice": ["a"]})),
-    "two other constraints": refused(chat(SUM, structured_outputs={"regex": "a", "grammar": _GRAMMAR})),
-    "constraints of a wrong type": refused(chat(SUM, structured_outputs="json")),
+    "json that is no schema": rejected(chat(SUM, structured_outputs={"json": "{"})),
+    "json empty": rejected(chat(SUM, structured_outputs={"json": ""})),
+    "json, far too deep": rejected(chat(SUM, structured_outputs={"json": _DEEP})),
+    "json object of false": rejected(chat(SUM, structured_outputs={"json_object": False})),
+    "regex that is none": rejected(chat(SUM, structured_outputs={"regex": "["})),
+    "regex with a NUL": rejected(text(FRANCE, structured_outputs={"regex": "a\0"})),
+    "choice of nothing": rejected(chat(SUM, structured_outputs={"choice": []})),
+    "choice of a wrong type": rejected(chat(SUM, structured_outputs={"choice": "four"})),
+    "grammar that is none": rejected(chat(SUM, structured_outputs={"grammar": "root := ("})),
+    "grammar empty": rejected(text(FRANCE, structured_outputs={"grammar": " "})),
+    "structural tag that is none": rejected(chat(SUM, structured_outputs={"structural_tag": "{}"})),
+    "structural tag empty": rejected(chat(SUM, structured_outputs={"structural_tag": ""})),
+    "no constraint": rejected(chat(SUM, structured_outputs={})),
+    "two constraints": rejected(chat(SUM, structured_outputs={"regex": "a", "choice": ["a"]})),
+    "two other constraints": rejected(chat(SUM, structured_outputs={"regex": "a", "grammar": _GRAMMAR})),
+    "constraints of a wrong type": rejected(chat(SUM, structured_outputs="json")),
 }

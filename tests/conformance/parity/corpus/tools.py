@@ -1,7 +1,7 @@
-"""Tools and their choice, where the server has no parser of calls: what is accepted, and what is refused."""
+"""Tools and their choice, where the server has no parser of calls: what is accepted, and what is rejected."""
 
 from tests.conformance.parity.corpus.prompts_used import SUM
-from tests.conformance.parity.request import chat, refused
+from tests.conformance.parity.request import chat, rejected
 
 WEATHER = {
     "type": "function",
@@ -42,33 +42,33 @@ REQUESTS = {
         _called(function={"name": "weather", "arguments": "{"}), max_tokens=4
     ),
     "a call with empty arguments": chat(_called(function={"name": "weather", "arguments": ""}), max_tokens=4),
-    "a call without a function": refused(chat(_called(function=None))),
-    "a call of a wrong kind": refused(chat(_called(type="x"))),
+    "a call without a function": rejected(chat(_called(function=None))),
+    "a call of a wrong kind": rejected(chat(_called(type="x"))),
     "no calls": chat([{"role": "user", "content": SUM, "tool_calls": []}], max_tokens=4),
-    "tools, chosen by themselves": refused(chat(SUM, tools=[WEATHER])),
-    "tools, auto": refused(chat(SUM, tools=[WEATHER], tool_choice="auto")),
-    "tools, required": refused(chat(SUM, tools=[WEATHER], tool_choice="required")),
-    "tools, named": refused(chat(SUM, tools=[WEATHER], tool_choice=NAMED)),
-    "tools, another one named": refused(
+    "tools, chosen by themselves": rejected(chat(SUM, tools=[WEATHER])),
+    "tools, auto": rejected(chat(SUM, tools=[WEATHER], tool_choice="auto")),
+    "tools, required": rejected(chat(SUM, tools=[WEATHER], tool_choice="required")),
+    "tools, named": rejected(chat(SUM, tools=[WEATHER], tool_choice=NAMED)),
+    "tools, another one named": rejected(
         chat(SUM, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "news"}})
     ),
-    "tools, named without a function": refused(chat(SUM, tools=[WEATHER], tool_choice={"type": "function"})),
-    "tools, named without a name": refused(
+    "tools, named without a function": rejected(chat(SUM, tools=[WEATHER], tool_choice={"type": "function"})),
+    "tools, named without a name": rejected(
         chat(SUM, tools=[WEATHER], tool_choice={"type": "function", "function": {}})
     ),
-    "tools, an empty name": refused(
+    "tools, an empty name": rejected(
         chat(SUM, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": ""}})
     ),
-    "tools, chosen how": refused(chat(SUM, tools=[WEATHER], tool_choice="maybe")),
-    "tools empty": refused(chat(SUM, tools=[])),
-    "tools of a wrong type": refused(chat(SUM, tools="weather", tool_choice="none")),
-    "a tool without a name": refused(chat(SUM, tools=[{"type": "function", "function": {}}], tool_choice="none")),
-    "a tool without a function": refused(chat(SUM, tools=[{"type": "function"}], tool_choice="none")),
-    "a choice without tools": refused(chat(SUM, tool_choice="auto")),
-    "a required choice without tools": refused(chat(SUM, tool_choice="required")),
-    "constraints and a named tool": refused(
+    "tools, chosen how": rejected(chat(SUM, tools=[WEATHER], tool_choice="maybe")),
+    "tools empty": rejected(chat(SUM, tools=[])),
+    "tools of a wrong type": rejected(chat(SUM, tools="weather", tool_choice="none")),
+    "a tool without a name": rejected(chat(SUM, tools=[{"type": "function", "function": {}}], tool_choice="none")),
+    "a tool without a function": rejected(chat(SUM, tools=[{"type": "function"}], tool_choice="none")),
+    "a choice without tools": rejected(chat(SUM, tool_choice="auto")),
+    "a required choice without tools": rejected(chat(SUM, tool_choice="required")),
+    "constraints and a named tool": rejected(
         chat(SUM, tools=[WEATHER], tool_choice=NAMED, structured_outputs={"choice": ["a"]})
     ),
     "reasoning not included": chat(SUM, include_reasoning=False, max_tokens=4),
-    "reasoning included or not": refused(chat(SUM, include_reasoning="maybe")),
+    "reasoning included or not": rejected(chat(SUM, include_reasoning="maybe")),
 }

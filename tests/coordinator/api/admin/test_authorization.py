@@ -61,9 +61,9 @@ def test_cross_site_requests_are_forbidden(key: str | None, path: str) -> None:
 
 def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None:
     """They require the admin key, and are closed without one."""
-    refused = client.post("/call")
-    assert refused.status_code == 403
-    assert "--admin-key-file" in refused.json()["error"]["message"]
+    rejected = client.post("/call")
+    assert rejected.status_code == 403
+    assert "--admin-key-file" in rejected.json()["error"]["message"]
 
     with guarded_client(AdminKey("sesame")) as guarded:
         assert guarded.post("/call").status_code == 401

@@ -71,12 +71,12 @@ def test_wrong_fields_are_named(client: TestClient, content: str, query: str, me
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"])
 def test_a_body_must_declare_json(client: TestClient, kind: str) -> None:
     """Browsers let pages of any site send other types. Parameters and +json types are accepted."""
-    refused = client.post("/order", content='{"count": 3}', headers={"Content-Type": kind} if kind else {})
+    rejected = client.post("/order", content='{"count": 3}', headers={"Content-Type": kind} if kind else {})
     taken = [
         client.post("/order", content='{"count": 3}', headers={"Content-Type": json})
         for json in ("application/json; charset=utf-8", "Application/JSON", "application/merge-patch+json")
     ]
 
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "body")
-    assert "application/json" in refused.json()["error"]["message"]
+    assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "body")
+    assert "application/json" in rejected.json()["error"]["message"]
     assert [answer.json()["count"] for answer in taken] == [3, 3, 3]

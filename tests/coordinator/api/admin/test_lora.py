@@ -40,6 +40,6 @@ async def test_adapters_need_a_name_and_a_path(tmp_path: Path, body: dict[str, A
     """Empty ones count as absent."""
     async with served(tmp_path) as client:
         for path in ("/v1/load_lora_adapter", "/load_lora_adapter"):
-            refused = await client.post(path, json=body)
-            assert refused.status_code == 400
-            assert "lora_" in refused.json()["error"]["message"]
+            rejected = await client.post(path, json=body)
+            assert rejected.status_code == 400
+            assert "lora_" in rejected.json()["error"]["message"]

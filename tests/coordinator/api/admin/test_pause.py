@@ -33,7 +33,7 @@ async def test_an_engine_is_awake_when_everything_is(tmp_path: Path) -> None:
 async def test_levels_and_modes_are_checked(tmp_path: Path) -> None:
     """The error names the field."""
     async with served(tmp_path) as client:
-        refused = [await client.post(path) for path in ("/sleep?level=3", "/sleep?mode=soon", "/pause?mode=soon")]
+        rejected = [await client.post(path) for path in ("/sleep?level=3", "/sleep?mode=soon", "/pause?mode=soon")]
 
-    assert [answer.status_code for answer in refused] == [400] * 3
-    assert ["level" in refused[0].text, "mode" in refused[1].text, "mode" in refused[2].text] == [True] * 3
+    assert [answer.status_code for answer in rejected] == [400] * 3
+    assert ["level" in rejected[0].text, "mode" in rejected[1].text, "mode" in rejected[2].text] == [True] * 3

@@ -138,7 +138,7 @@ def test_blocks_become_messages(message: Any, messages: list[Any]) -> None:
         ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
     ],
 )
-def test_other_blocks_are_refused_by_name(message: Any, words: str) -> None:
+def test_other_blocks_are_rejected_by_name(message: Any, words: str) -> None:
     """The error names the position of a block that is not served or is invalid."""
     with pytest.raises(InvalidRequest) as raised:
         messages_chat(message)

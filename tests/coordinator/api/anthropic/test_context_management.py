@@ -71,7 +71,7 @@ def test_old_thinking_is_removed_on_request(edit: Any) -> None:
         ({"compact": True}, "`context_management.compact`"),
     ],
 )
-def test_other_edits_are_refused_by_name(management: dict[str, Any], words: str) -> None:
+def test_other_edits_are_rejected_by_name(management: dict[str, Any], words: str) -> None:
     """The error names the position of an edit that is not supported, is invalid, or comes again."""
     with pytest.raises(InvalidRequest) as raised:
         messages_chat(context_management=management)

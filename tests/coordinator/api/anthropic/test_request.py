@@ -25,7 +25,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
         ({"container": "x"}, "`container` is not supported"),
     ],
 )
-def test_unsupported_features_are_refused_by_name(body: dict[str, Any], words: str) -> None:
+def test_unsupported_features_are_rejected_by_name(body: dict[str, Any], words: str) -> None:
     """Tools that Anthropic runs, and features that need its servers."""
     with pytest.raises(InvalidRequest) as raised:
         messages_chat(**body)

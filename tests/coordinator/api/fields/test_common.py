@@ -75,7 +75,7 @@ def test_seed_minus_one_is_no_seed() -> None:
         ({"prompt_logprobs": 2**40}, None, "prompt_logprobs"),
     ],
 )
-def test_numbers_out_of_range_are_refused(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
+def test_numbers_out_of_range_are_rejected(fields: dict[str, Any], max_tokens: int | None, param: str) -> None:
     """Nothing overflows in the protocol."""
     with pytest.raises(InvalidRequest) as caught:
         request_fields(**fields).sampling(max_tokens)

@@ -36,7 +36,7 @@ def test_one_constraint_goes_to_the_worker(
         ({"regex": "a", "choice": ["a"]}, None, "only use one kind of constraints"),
     ],
 )
-def test_none_and_several_are_refused(
+def test_none_and_several_are_rejected(
     given: dict[str, Any], response_format: dict[str, Any] | None, words: str
 ) -> None:
     """Options without a constraint, and two constraints, are reported as such."""

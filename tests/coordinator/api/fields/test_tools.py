@@ -46,7 +46,7 @@ def test_no_tools_differ_from_an_empty_list() -> None:
         ([TOOL] * (MAX_TOOLS + 1), f"At most {MAX_TOOLS} tools"),
     ],
 )
-def test_invalid_tools_are_refused_by_name(tools: Any, words: str) -> None:
+def test_invalid_tools_are_rejected_by_name(tools: Any, words: str) -> None:
     """The first one."""
     with pytest.raises(InvalidRequest) as raised:
         parse_tools(tools)

@@ -1,4 +1,4 @@
-"""Values of fields are the protocol's, or refused by name."""
+"""Values of fields are the protocol's, or rejected by name."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_engine_objects_are_passed_as_json() -> None:
         ({"max_pattern_size": 2, "min_count": 1}, "min_count must be >= 2"),
     ],
 )
-def test_contradictory_detections_are_refused(detection: dict[str, int], words: str) -> None:
+def test_contradictory_detections_are_rejected(detection: dict[str, int], words: str) -> None:
     """As in vLLM; sizes of zero disable it, whatever the count."""
     with pytest.raises(InvalidRequest, match=words):
         RepetitionDetection(**detection).to_wire()
@@ -51,7 +51,7 @@ def test_contradictory_detections_are_refused(detection: dict[str, int], words: 
 
 
 @pytest.mark.parametrize("salt", ["", 5, "x" * 129, "a@b", "a/b", "a\\b", "a\0"])
-def test_salts_that_caches_reject_are_refused(salt: object) -> None:
+def test_invalid_cache_salts_are_rejected(salt: object) -> None:
     """None is no salt."""
     with pytest.raises(InvalidRequest, match="cache_salt"):
         checked_cache_salt(salt)
@@ -66,7 +66,7 @@ def test_a_budget_of_minus_one_is_unlimited(budget: object, checked: int | None)
 
 
 @pytest.mark.parametrize("budget", [-2, 2**31, True, "5", 1.5])
-def test_other_budgets_are_refused(budget: object) -> None:
+def test_other_budgets_are_rejected(budget: object) -> None:
     """By name."""
     with pytest.raises(InvalidRequest, match="thinking_token_budget"):
         checked_budget(budget)

@@ -33,7 +33,7 @@ def test_custom_tools_and_the_shell_are_functions_in_the_prompt() -> None:
         [{**TOOL, "name": "local_shell"}, SHELL],
     ],
 )
-def test_invalid_custom_tools_are_refused(tools: list[Any]) -> None:
+def test_invalid_custom_tools_are_rejected(tools: list[Any]) -> None:
     """So are two functions with one name."""
     with pytest.raises(InvalidRequest) as raised:
         responses_chat(tools=tools)

@@ -62,7 +62,7 @@ def test_items_become_messages(items: list[Any], messages: list[Any]) -> None:
         ({"type": "function_call_output", "output": "x"}, "input[0].call_id"),
     ],
 )
-def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
+def test_other_items_are_rejected_by_name(item: Any, words: str) -> None:
     """The error names the position of an item that is not served or is invalid."""
     with pytest.raises(InvalidRequest) as raised:
         responses_chat([item])
@@ -71,7 +71,7 @@ def test_other_items_are_refused_by_name(item: Any, words: str) -> None:
     assert raised.value.param == "input"
 
 
-def test_empty_input_is_refused() -> None:
+def test_empty_input_is_rejected() -> None:
     """There is nothing to reply to."""
     with pytest.raises(InvalidRequest, match="input"):
         responses_chat([])

@@ -24,7 +24,7 @@ from tokenwire.errors import InvalidRequest
         ({"text": {"format": {"type": "json_object"}}, "structured_outputs": {"regex": "a"}}, "structured_outputs"),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(body: dict[str, Any], param: str) -> None:
+def test_unsupported_fields_are_rejected_by_name(body: dict[str, Any], param: str) -> None:
     """Fields that would need storage, or OpenAI's own servers."""
     with pytest.raises(InvalidRequest) as raised:
         responses_chat(**body)

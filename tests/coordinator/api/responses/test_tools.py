@@ -65,7 +65,7 @@ def test_a_choice_among_no_tools_is_none() -> None:
         ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
     ],
 )
-def test_other_tools_and_choices_are_refused(body: dict[str, Any], param: str) -> None:
+def test_other_tools_and_choices_are_rejected(body: dict[str, Any], param: str) -> None:
     """Tools that are invalid or not served, and choices of none of the tools."""
     with pytest.raises(InvalidRequest) as raised:
         responses_chat(**body)

@@ -36,11 +36,11 @@ async def test_an_answer_has_text_and_prompt_only_on_request(tmp_path: Path) -> 
     assert requested["usage"]["completion_tokens"] == len(requested["choices"][0]["token_ids"]) == 4
 
 
-async def test_media_are_refused_by_name(tmp_path: Path) -> None:
+async def test_media_are_rejected_by_name(tmp_path: Path) -> None:
     """Only ids are prompts here."""
     async with served(tmp_path) as client:
-        refused = await client.post(PATH, json={**BODY, "features": {"image": "x"}})
+        rejected = await client.post(PATH, json={**BODY, "features": {"image": "x"}})
         params = await client.post(PATH, json={**BODY, "sampling_params": {"kv_transfer_params": {"a": 1}}})
 
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "features")
+    assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "features")
     assert (params.status_code, params.json()["error"]["param"]) == (400, "kv_transfer_params")

@@ -31,7 +31,7 @@ def test_given_parameters_are_the_protocols() -> None:
 
 
 @pytest.mark.parametrize("name", ["logprobs", "prompt_logprobs"])
-def test_counts_below_minus_one_are_refused(name: str) -> None:
+def test_counts_below_minus_one_are_rejected(name: str) -> None:
     """-1 is all of them."""
     assert getattr(SamplingParams.model_validate({name: -1}).to_wire(), name) == -1
     with pytest.raises(InvalidRequest) as raised:

@@ -52,13 +52,13 @@ def test_messages_use_stored_history_and_store_nothing() -> None:
 
 
 async def test_text_becomes_ids_and_text_again(tmp_path: Path) -> None:
-    """With the tokens' own strings on request; ids outside of the vocabulary are refused."""
+    """With the tokens' own strings on request; ids outside of the vocabulary are rejected."""
     async with served(tmp_path) as client:
         made = (await client.post("/tokenize", json={"prompt": "Hi", "return_token_strs": True})).json()
         back = (await client.post("/detokenize", json={"tokens": made["tokens"]})).json()
-        refused = await client.post("/detokenize", json={"tokens": [10**9]})
+        rejected = await client.post("/detokenize", json={"tokens": [10**9]})
 
     assert (made["count"], made["tokens"], len(made["token_strs"])) == (2, [72, 105], 2)
     assert made["max_model_len"] > 0
     assert back == {"prompt": "Hi"}
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tokens")
+    assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "tokens")

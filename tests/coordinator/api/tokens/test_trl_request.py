@@ -49,7 +49,7 @@ def test_wrong_generation_kwargs_are_named() -> None:
     assert caught.value.problems[0]["loc"] == ("body", "generation_kwargs", "seed")
 
 
-def test_images_are_refused() -> None:
+def test_images_are_rejected() -> None:
     """But null for every prompt is not."""
     assert TrlGenerate(prompts=["a"], images=[None]).to_prompts()
     with pytest.raises(InvalidRequest, match="images"):

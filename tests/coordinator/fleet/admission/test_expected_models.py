@@ -47,10 +47,10 @@ async def test_the_number_of_held_requests_is_limited(max_queue: int | None, ent
     expected = ExpectedModels(["red", "blue"], AdmissionSettings(max_queue=max_queue))
     tasks = await waiting(expected, "red", entries)
 
-    with pytest.raises(Unavailable, match="No worker of red has connected yet") as refused:
+    with pytest.raises(Unavailable, match="No worker of red has connected yet") as rejected:
         await expected.wait("red")
 
-    assert refused.value.retry_after_s
+    assert rejected.value.retry_after_s
     assert expected.rejections == {("red", "no_worker"): 1}
     assert expected.waiting["red"] == entries
     for task in tasks:

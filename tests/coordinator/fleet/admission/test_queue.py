@@ -204,7 +204,7 @@ async def test_a_full_queue_rejects() -> None:
         enqueue(queue, f"{number}")
 
     with pytest.raises(Overloaded, match="9 requests wait") as caught:
-        enqueue(queue, "refused")
+        enqueue(queue, "rejected")
     enqueue(queue, "resumed", RESUMED)
     enqueue(queue, "joined", Placement(joins=True))
 
@@ -234,7 +234,7 @@ async def test_the_queue_is_by_default_as_long_as_the_workers_capacity() -> None
         enqueue(queue, f"{number}", n=2)
 
     with pytest.raises(Overloaded):
-        enqueue(queue, "refused")
+        enqueue(queue, "rejected")
 
 
 async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
@@ -244,7 +244,7 @@ async def test_without_a_worker_a_full_queue_is_unavailable() -> None:
     enqueue(queue, "waits")
 
     with pytest.raises(Unavailable, match="all are dead"):
-        enqueue(queue, "refused")
+        enqueue(queue, "rejected")
 
 
 async def test_a_queue_may_be_disabled() -> None:
@@ -263,4 +263,4 @@ async def test_the_memory_of_the_queue_is_bounded() -> None:
         enqueue(queue, f"{number}", tokens=10_000)
 
     with pytest.raises(Overloaded):
-        enqueue(queue, "refused", tokens=10_000)
+        enqueue(queue, "rejected", tokens=10_000)

@@ -29,9 +29,9 @@ def test_addresses_of_workers_are_normalized(address: str, normalized: str) -> N
 )
 def test_anything_else_is_rejected_with_the_syntax(address: str) -> None:
     """The error has what was given."""
-    with pytest.raises(InvalidRequest, match="is not a worker address: HOST:PORT") as refused:
+    with pytest.raises(InvalidRequest, match="is not a worker address: HOST:PORT") as rejected:
         check_address(address)
-    assert repr(address) in refused.value.message
+    assert repr(address) in rejected.value.message
 
 
 def test_schemes_and_ports_are_split_and_joined() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from tokenwire.errors import InvalidRequest
 
-REFUSED = InvalidRequest
+REJECTED = InvalidRequest
 
 Conversation = list[dict[str, Any]]
 

@@ -99,7 +99,7 @@ def test_a_message_of_parts_can_be_continued() -> None:
         (ECHO, HELLO, {"documents": ["x"]}, "documents"),
     ],
 )
-def test_invalid_requests_are_refused(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
+def test_invalid_requests_are_rejected(source: str, messages: Any, options: dict[str, Any], param: str) -> None:
     """The error names the field that no template could render."""
     with pytest.raises(InvalidRequest) as caught:
         render_messages(source, messages, **options)

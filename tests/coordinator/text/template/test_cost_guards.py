@@ -40,8 +40,8 @@ from tokenwire.errors import InvalidRequest
         "{{ (1).to_bytes(999999999, 'big') | length }}",
     ],
 )
-def test_templates_with_too_much_output_are_refused(source: str) -> None:
-    """Operations that amplify their input are refused before they run."""
+def test_templates_with_too_much_output_are_rejected(source: str) -> None:
+    """Operations that amplify their input are rejected before they run."""
     with pytest.raises(InvalidRequest, match="created more than 2000000 characters"):
         render_bounded(source)
 

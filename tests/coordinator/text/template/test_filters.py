@@ -30,8 +30,8 @@ from tokenwire.errors import InvalidRequest
         "{{ [range(100000) | list] | tojson(indent=100) }}",
     ],
 )
-def test_filters_with_too_much_output_are_refused(source: str) -> None:
-    """Filters that amplify their input are refused before they run."""
+def test_filters_with_too_much_output_are_rejected(source: str) -> None:
+    """Filters that amplify their input are rejected before they run."""
     with pytest.raises(InvalidRequest, match="created more than 2000000 characters"):
         render_bounded(source)
 

@@ -44,6 +44,6 @@ def test_templates_have_the_date() -> None:
 
 
 def test_a_syntax_error_is_detected_at_once() -> None:
-    """A template that does not parse is refused before any request, with the line number."""
+    """A template that does not parse is rejected before any request, with the line number."""
     with pytest.raises(InvalidRequest, match=r"does not parse: .*line 2"):
         ChatTemplate("a\n{% if %}", {})

@@ -47,8 +47,8 @@ def test_tool_results_are_text_in_any_format() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url", "image_embeds", "file"])
-def test_media_are_refused(kind: str) -> None:
-    """Images, audio and video are refused with the part's position and type, even if the type is omitted."""
+def test_media_are_rejected(kind: str) -> None:
+    """Images, audio and video are rejected with the part's position and type, even if the type is omitted."""
     for part in ({"type": kind, kind: {"url": "http://x"}}, {kind: "x"}):
         with pytest.raises(InvalidRequest, match=rf"messages\[0\]\.content\[1\] is of type '{kind}'") as caught:
             parsed_content(["look", part])
@@ -79,7 +79,7 @@ def test_media_are_refused(kind: str) -> None:
         ([{"role": "assistant", "tool_calls": [{"function": {}}]}], r"tool_calls\[0\]\.function\.name is required"),
     ],
 )
-def test_malformed_messages_are_refused(messages: Any, problem: str) -> None:
+def test_malformed_messages_are_rejected(messages: Any, problem: str) -> None:
     """The error has the message's position and the reason."""
     with pytest.raises(InvalidRequest, match=problem) as caught:
         parse_messages(messages, "string")

@@ -32,11 +32,11 @@ def job(template: str) -> dict[str, Any]:
 def test_a_job_becomes_text_or_an_error() -> None:
     """With the field that the error is about."""
     rendered = renderer_main.render(job("{{ bos_token }}{{ messages[0].content }}"), LIMITS)
-    refused = renderer_main.render(job("{{ 'x' * 2000 }}"), LIMITS)
+    rejected = renderer_main.render(job("{{ 'x' * 2000 }}"), LIMITS)
 
     assert rendered == {"text": "<s>hi"}
-    assert "created more than 1000 characters" in refused["message"]
-    assert refused.keys() == {"message", "param"}
+    assert "created more than 1000 characters" in rejected["message"]
+    assert rejected.keys() == {"message", "param"}
 
 
 def test_jobs_are_rendered_until_the_input_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ async def test_a_requests_own_template_renders_like_the_models(isolated: Isolate
 
 
 async def test_a_template_that_no_sandbox_stops_is_killed(isolated: IsolatedRenderer) -> None:
-    """A value that contains itself 2**60 times is refused without blocking the loop, and the next template renders."""
+    """A value that contains itself 2**60 times is rejected without blocking the loop, and the next template renders."""
     bomb = "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"
     task = asyncio.create_task(render_own(isolated, bomb))
     waiting = asyncio.create_task(render_own(isolated, "ok"))
@@ -83,8 +83,8 @@ async def test_a_cancelled_rendering_does_not_affect_the_next(isolated: Isolated
     assert await render_own(isolated, "new") == "new"
 
 
-async def test_requests_own_templates_are_refused_unless_trusted(isolated: IsolatedRenderer) -> None:
-    """Without a renderer they are refused as in vLLM, in the field or in the kwargs; names are accepted."""
+async def test_requests_own_templates_are_rejected_unless_trusted(isolated: IsolatedRenderer) -> None:
+    """Without a renderer they are rejected as in vLLM, in the field or in the kwargs; names are accepted."""
     for options in (TemplateOptions(chat_template="x"), TemplateOptions(kwargs={"chat_template": "x"})):
         with pytest.raises(InvalidRequest, match="--trust-request-chat-template is not set") as caught:
             await ChatTemplate("m", {}).render_messages_async(HELLO, options)

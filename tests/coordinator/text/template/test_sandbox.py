@@ -26,7 +26,7 @@ from tokenwire.errors import InvalidRequest
     ],
 )
 def test_endless_templates_end_in_time(source: str) -> None:
-    """Loops, conditions, macros, calls, recursion and blocks are refused if they run for too long."""
+    """Loops, conditions, macros, calls, recursion and blocks are rejected if they run for too long."""
     with pytest.raises(InvalidRequest, match=r"took longer than 0\.2 seconds|created more than"):
         render_bounded(source)
 

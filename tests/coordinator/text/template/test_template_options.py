@@ -34,7 +34,7 @@ def test_arguments_of_the_tokenizer_do_not_reach_templates() -> None:
 
 
 @pytest.mark.parametrize("name", ["conversation", "messages", "tokenize"])
-def test_reserved_names_are_refused(name: str) -> None:
+def test_reserved_names_are_rejected(name: str) -> None:
     """They would bypass the template."""
     with pytest.raises(InvalidRequest, match=f"must not contain {name}"):
         TemplateOptions(kwargs={name: 1}).values({})

@@ -76,7 +76,7 @@ async def compare_prompts(ours: Ours, theirs: VllmRenderer, bodies: Sequence[tup
 
 
 async def test_the_embedded_models_prompts_equal_vllms(smollm2_directory: Path) -> None:
-    """Text and ids are equal for any request; requests that vLLM refuses are refused."""
+    """Text and ids are equal for any request; requests that vLLM rejects are rejected."""
     assert await compare_prompts(Ours(smollm2_directory), VllmRenderer(smollm2_directory), requests.BODIES) > 400
 
 
@@ -154,7 +154,7 @@ TOOL_LISTS: list[Any] = [
 
 @pytest.mark.parametrize("tools", TOOL_LISTS)
 def test_tools_are_converted_as_in_vllm(tools: Any) -> None:
-    """Fields, their order, nulls and conversions are equal; the same tools are refused, with the invalid field."""
+    """Fields, their order, nulls and conversions are equal; the same tools are rejected, with the invalid field."""
     protocol = pytest.importorskip("vllm.entrypoints.openai.chat_completion.protocol")
     body = {"model": "m", "messages": [], "tools": tools, "tool_choice": "none"}
     try:
