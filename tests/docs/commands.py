@@ -8,44 +8,88 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "examples" / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
     ROOT / "deploy" / "k8s" / "tokenwire" / "README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
-_BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-_ASSIGNMENT = re.compile(r"[A-Z_]+=")
+SHELLS = {"sh", "bash", "shell", "console"}
+"""The names of blocks of commands."""
+OTHERS = {"", "json", "nginx", "python", "toml", "yaml"}
+"""Those of other blocks; the ones without a name show what commands print."""
+_BLOCK = re.compile(r"^ *(?P<fence>`{3,}|~{3,})(?P<name>.*)\n(?P<text>(?:.*\n)*?) *(?P=fence) *$", re.MULTILINE)
+_INLINE = re.compile(r"`((?:make|tokenwire|python3? -m|\.venv/bin/\S+)(?:\s[^`]*)?)`")
+_PROMPT = re.compile(r"^ *\$ ", re.MULTILINE)
+_COMMENT = re.compile(r"\s+#\s.*$")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]+=")
+_SUBSTITUTION = re.compile(r"\$\(([^()]+)\)")
+_ENDS = {"|", "||", "&&", ";", "&"}
+_KEYWORDS = {"do", "then", "else"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a page."""
+    """One command of a page, which may be several: a pipe, a list."""
 
     page: str
     text: str
     """As a shell reads it, over several lines where it is quoted so."""
+    inline: bool = False
+    """Named within a sentence or a table, perhaps without its arguments."""
+
+    @property
+    def normal(self) -> str:
+        """The text without what makes no difference: a comment, indentation."""
+        return " ".join(_COMMENT.sub("", self.text).split())
+
+    @property
+    def parts(self) -> list[list[str]]:
+        """The program and its arguments of each part, without variables before them."""
+        found: list[list[str]] = [[]]
+        for text in (self.text, *_SUBSTITUTION.findall(self.text)):
+            lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;")
+            lexer.whitespace_split = True
+            for word in lexer:
+                if word in _ENDS:
+                    found.append([])
+                elif found[-1] or not (_ASSIGNMENT.match(word) or word in _KEYWORDS):
+                    found[-1].append(word)
+            found.append([])
+        return [words for words in found if words]
 
     @property
     def words(self) -> list[str]:
-        """The program and its arguments, without variables before them and what it is piped to."""
-        words = shlex.split(self.text, comments=True)
-        while _ASSIGNMENT.match(words[0]):
-            del words[0]
-        return words[: words.index("|")] if "|" in words else words
+        """The first part."""
+        return self.parts[0]
 
     @property
     def program(self) -> str:
-        """The program's name."""
+        """The name of the first part's program."""
         return Path(self.words[0]).name
 
 
 def commands() -> Iterator[Command]:
-    """Yield all commands in `sh` blocks, page by page."""
+    """Yield all commands in blocks, page by page."""
     for path in PAGES:
         page = str(path.relative_to(ROOT))
-        for block in _BLOCK.findall(path.read_text()):
-            yield from (Command(page, text) for text in _commands_of(block))
+        yield from (each for each in commands_of(page, path.read_text()) if not each.inline)
+
+
+def commands_of(page: str, markdown: str) -> Iterator[Command]:
+    """Yield the commands of a page, those within sentences last. Raises ValueError for a block of an unknown kind."""
+    for block in _BLOCK.finditer(markdown):
+        name, text = block["name"].strip(), block["text"]
+        if name not in SHELLS | OTHERS or (name not in SHELLS and _PROMPT.search(text)):
+            raise ValueError(f"{page}: a block named {name!r} that may have commands")
+        if name in SHELLS:
+            yield from (Command(page, each) for each in _commands_of(_typed(text)))
+    for found in _INLINE.finditer(_BLOCK.sub("", markdown)):
+        yield Command(page, " ".join(found[1].split()), inline=True)
+
+
+def _typed(block: str) -> str:
+    """Return what is typed: the lines with a prompt, where there are some."""
+    typed = [line for line in block.splitlines(keepends=True) if _PROMPT.match(line)]
+    return "".join(_PROMPT.sub("", line) for line in typed) or block
 
 
 def _commands_of(block: str) -> Iterator[str]:

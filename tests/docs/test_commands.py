@@ -2,54 +2,95 @@
 
 import importlib.util
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import click
 import pytest
 
-from tests.docs.commands import ROOT, Command, commands
+from tests.docs.commands import PAGES, ROOT, Command, commands_of
+from tests.docs.not_run import NOT_RUN
+from tests.docs.test_guides import ELSEWHERE
+from tests.docs.test_guides import PAGES as RUN
 from tokenwire.cli.main import LazyGroup
 
-NOT_RUN = {
-    "aiperf": "a load test of minutes, with a tool of its own environment",
-    "claude": "run by `make conformance`",
-    "codex": "run by `make conformance`",
-    "install": "the units that it installs are read by tests/deploy/test_systemd.py",
-    "prometheus": "tests/monitoring checks its configuration",
-    "promtool": "run by tests/monitoring",
-    "python3": "makes a virtual environment in /opt",
-    "systemctl": "needs systemd as PID 1",
-    "helm": "rendered by tests/deploy",
-    "kubectl": "needs a cluster",
-    "pip": "resolved by tests/packaging",
-    "pkill": "tests/e2e and `make faults` kill workers by their pid",
-    "podman": "built by `make deploy-test`",
-    "uv": "tests/packaging builds wheel and sdist",
-    "rm": "removes an environment that no test makes",
-    "sha256sum": "a release's files are not made by tests",
-    "uvx": "fetches a program that is no dependency",
-    "vllm": "a load test of minutes",
-}
-"""Programs that no test runs as the documents do, and why."""
-CHECKED = {"cd", "curl", "done", "for", "make", "openssl", "printf", "python", "tokenwire"}
-"""Programs whose commands are run or checked: here, and in test_examples.py."""
-SHOWN = list(commands())
+CHECKED = {"cd", "curl", "done", "for", "grep", "make", "python", "tokenwire"}
+"""Programs whose commands are run or checked: here, and in test_examples.py. Pages of test_guides.py run all theirs."""
+ALL = [each for path in PAGES for each in commands_of(str(path.relative_to(ROOT)), path.read_text())]
+SHOWN = [each for each in ALL if not each.inline]
+KNOWN = {text for texts in NOT_RUN.values() for text in texts}
 
 
 def of(program: str) -> list[Command]:
-    """Return the commands that run a program."""
-    return [each for each in SHOWN if each.program == program]
+    """Return what runs a program, by itself or within a pipe or list; each once, if only named in sentences."""
+    found = {
+        (each.text if each.inline else each, tuple(words)): Command(each.page, shlex.join(words), each.inline)
+        for each in ALL
+        for words in each.parts
+        if Path(words[0]).name == program and each.normal not in KNOWN
+    }
+    return list(found.values())
+
+
+def is_known(command: Command) -> bool:
+    """Return whether a command is run, checked, or listed with a reason why not."""
+    if command.normal in KNOWN:
+        return True
+    programs = {Path(words[0]).name for words in command.parts}
+    return programs <= CHECKED or (command.page in RUN and not programs & ELSEWHERE)
 
 
 def test_every_command_is_known() -> None:
-    """A new one is run by a test, or listed with the reason why not; what no page shows any more is not listed."""
-    assert {each.program for each in SHOWN} == CHECKED | set(NOT_RUN)
+    """A new one is run by a test, or listed with the reason why not."""
+    assert [each for each in ALL if not is_known(each)] == []
+
+
+def test_no_command_is_listed_that_no_page_shows() -> None:
+    """What the documents drop, the list drops."""
+    assert KNOWN - {each.normal for each in SHOWN} == set()
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "```sh\nhelm frobnicate demo\n```\n",
+        "```sh\npip install no-such-package-xyz\n```\n",
+        "```sh\ncurl http://127.0.0.1:8000/health | no-such-program\n```\n",
+        "```sh\nmake serve && no-such-program\n```\n",
+        "```console\n$ no-such-program --now\nits output\n```\n",
+        "~~~bash\nno-such-program\n~~~\n",
+        "1. A list:\n\n    ```shell\n    no-such-program\n    ```\n",
+        "| run | `.venv/bin/no-such-program --now` |\n",
+    ],
+)
+def test_a_command_that_no_test_knows_is_found(markdown: str) -> None:
+    """In blocks of every kind, behind pipes, and in tables."""
+    assert any(not is_known(each) for each in commands_of("README.md", markdown))
+
+
+@pytest.mark.parametrize("markdown", ["```zsh\nls\n```\n", "```\n$ ls\n```\n"])
+def test_blocks_of_unknown_kinds_are_refused(markdown: str) -> None:
+    """They may have commands."""
+    with pytest.raises(ValueError, match=r"README\.md: a block named"):
+        list(commands_of("README.md", markdown))
+
+
+def test_wrong_targets_and_options_in_sentences_are_found() -> None:
+    """They are commands too."""
+    target, option = commands_of("README.md", "`make no-such-target`, or `tokenwire serve --no-such-option`")
+
+    with pytest.raises(AssertionError, match="no-such-target"):
+        test_targets_of_make_exist(target)
+    with pytest.raises(click.NoSuchOption):
+        test_the_options_of_commands_exist(option)
 
 
 @pytest.mark.parametrize("command", of("tokenwire"), ids=lambda each: each.text)
 def test_the_options_of_commands_exist(command: Command) -> None:
     """With values that they take, and arguments that are required."""
+    if command.inline and len(command.words) == 1:
+        return  # the program's name
     name, *rest = command.words[1:]
     group = LazyGroup("tokenwire")
     found = group.get_command(group.make_context("tokenwire", ["--help"], resilient_parsing=True), name)
@@ -57,6 +98,9 @@ def test_the_options_of_commands_exist(command: Command) -> None:
     assert found is not None
     try:
         found.make_context(name, rest[: rest.index("--")] if "--" in rest else rest)
+    except (click.MissingParameter, click.BadOptionUsage):  # an option or argument without its value
+        if not command.inline:
+            raise
     except click.BadParameter as error:
         if not error.message.endswith("does not exist."):  # a file of the reader's own
             raise
@@ -86,13 +130,15 @@ def test_programs_in_python_exist(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in SHOWN if each.program in {"cd", "helm", "podman"}], ids=lambda each: each.text
+    "command",
+    [each for each in SHOWN if each.program in {"cd", "helm", "podman", "promtool"} and each.normal != "cd dist"],
+    ids=lambda each: each.text,
 )
 def test_paths_of_commands_exist(command: Command) -> None:
     """Those of the repository, from its root or from where `cd` leads."""
-    folders = [ROOT, *(ROOT / each.words[1] for each in of("cd") if each.page == command.page)]
+    folders = [ROOT, *(ROOT / each.words[1] for each in SHOWN if each.page == command.page and each.program == "cd")]
     for word in command.words[1:]:
-        if re.match(r"(deploy|examples|docs|scripts)/", word):
+        if command.program == "cd" or re.match(r"(deploy|examples|docs|scripts)/", word):
             assert any((folder / word).exists() for folder in folders), word
 
 
