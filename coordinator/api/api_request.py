@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tokenwire.coordinator.api.body_shape import check_shape
 from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields
 from tokenwire.coordinator.api.fields.identifiers import checked_identifier
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields
 from tokenwire.errors import InvalidRequest, Malformed
@@ -212,12 +213,17 @@ class UnsupportedFields:
                 log.warning("ignored the unknown request field %s", json.dumps(name[:100]))
 
 
-class Headers:
-    """The headers that belong to a request, and its tenant."""
+def caller_of(request: Request) -> Caller:
+    """Return the caller of a request, for routes that read no headers."""
+    context: RequestContext = request.scope[CONTEXT]
+    return context.caller
 
-    def __init__(self, headers: Mapping[str, str], tenant: str = "") -> None:
-        self.tenant = tenant
-        """The tenant of the request's key."""
+
+class Headers:
+    """The headers that belong to a request, and its caller."""
+
+    def __init__(self, headers: Mapping[str, str], caller: Caller = ANYBODY) -> None:
+        self.caller = caller
         self._headers = headers
         self._priority = headers.get("x-vllm-priority")
         self._rank = headers.get("x-data-parallel-rank")
@@ -226,10 +232,10 @@ class Headers:
 
     @classmethod
     def of(cls, request: Request) -> "Headers":
-        """Read a request's headers and its tenant. Raises InvalidRequest."""
+        """Read a request's headers and its caller. Raises InvalidRequest."""
         context: RequestContext = request.scope[CONTEXT]
         own = {name: value for name, value in context.headers.items() if name.startswith(b"x-")}
-        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller.tenant)
+        return cls({name.decode(): value.decode("latin-1") for name, value in own.items()}, context.caller)
 
     def identifier(self, name: str) -> str | None:
         """Return the identifier in a header. Raises InvalidRequest."""

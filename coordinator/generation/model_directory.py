@@ -12,6 +12,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from tokenwire.coordinator.auth.caller import Caller
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import Adapter, DesiredStates
 from tokenwire.coordinator.fleet.pool_listener import PoolListener
@@ -71,8 +72,17 @@ class ModelDirectory(PoolListener):
         self._drop_absent()
         return self._expected.unknown()
 
-    async def wait_for(self, name: str | None) -> ServedModel:
-        """Find a model as `find` does, but wait for an expected one. Raises NotFound or Unavailable."""
+    async def resolve(self, name: str | None, caller: Caller) -> ServedModel:
+        """Return the model of a request, after waiting for an expected one. Raises NotFound, Unavailable or Forbidden.
+
+        A caller may use a model if any of its names is allowed.
+        """
+        model = await self._wait_for(name)
+        if caller.models is not None:
+            caller.check_model(name or model.name, *model.names)
+        return model
+
+    async def _wait_for(self, name: str | None) -> ServedModel:
         self._drop_absent()
         if name and name in self._models:
             return self._models[name]

@@ -29,11 +29,9 @@ class PreparedRequest:
 
     request: GenerationRequest
     model: ServedModel
-    sampling: pb.SamplingParams
-    """As requested, with the model's defaults for what the request does not set."""
+    sampling: Sequence[pb.SamplingParams]
+    """Of each prompt: as requested, with the model's defaults, and with the maximum tokens that fit after it."""
     prompts: Sequence[PreparedPrompt]
-    max_tokens: Sequence[int] = ()
-    """Maximum tokens of a reply to each prompt."""
     reasoning_ended: bool | None = None
     """Whether a grammar applies from the first token; None leaves it to the engine's reasoning parser."""
     history_writer: HistoryWriter | None = None
@@ -113,21 +111,22 @@ class GenerationService:
         self.check_transfers(request.sampling)
         # Checked first, so that under overload a request that will be rejected is not tokenized.
         self._fleet.check_open(model.base_model, 0 if model.lora is None else model.lora.id)
-        sampling = _with_defaults(request.sampling, model)
-        limits.check_request(request, sampling, model)
+        params = _with_defaults(request.sampling, model)
+        limits.check_request(request, params, model)
         prompts: list[PreparedPrompt] = []
-        max_tokens: list[int] = []
+        sampling: list[pb.SamplingParams] = []
         for position, prompt in enumerate(request.prompts):
-            prepared = await prepare_prompt(prompt, model, request.truncation, sampling.max_tokens, self._history)
+            prepared = await prepare_prompt(prompt, model, request.truncation, params.max_tokens, self._history)
             param = prompt.param if isinstance(prompt, TokenPrompt) else "prompt"
-            max_tokens.append(limits.check_prompt(prepared.token_ids, prepared.reused, sampling, model, param))
+            max_tokens = limits.check_prompt(prepared.token_ids, prepared.reused, params, model, param)
+            sampling.append(_with_max_tokens(params, max_tokens))
             prompts.append(prepared)
             await _yield_to_others(position)
         ended = request.reasoning_ended
         if request.plan is not None:
             ended = request.plan.reasoning_ended(prompts[0].new_ids)
         writer = _history_writer(request, model, prompts)
-        return PreparedRequest(request, model, sampling, prompts, max_tokens, ended, writer)
+        return PreparedRequest(request, model, sampling, prompts, ended, writer)
 
     def check_transfers(self, sampling: pb.SamplingParams) -> None:
         """Check that KV transfer parameters are allowed. Raises InvalidRequest."""
@@ -148,17 +147,15 @@ class GenerationService:
     ) -> GenerationHandle:
         """Submit every prompt; the reply gets all choices until the deadline. Their workers are added to the record.
 
-        Raises DeadlineExceeded, Unavailable, Overloaded or Forbidden after aborting what was submitted.
+        Raises DeadlineExceeded, Unavailable or Overloaded after aborting what was submitted.
         """
         caller, record, model, request = context.caller, context.record, prepared.model, prepared.request
-        if caller.models is not None:
-            caller.check_model(request.model or model.name, *model.names)
         if prepared.history_writer is not None:
             reply = prepared.history_writer.wrap(reply)
         handle = GenerationHandle()
         if context.deadline is not None:
             handle.start_timer(context.time_left_s(), reply, context.deadline_error)
-        texts = TextStreams(model.tokenizer, request.text, prepared.sampling.min_tokens)
+        texts = TextStreams(model.tokenizer, request.text, prepared.sampling[0].min_tokens)
         placement = Placement(tenant=caller.tenant, on_placed=record.on_placed, exact=request.returns_ids)
         try:
             for position in range(len(prepared.prompts)):
@@ -194,6 +191,14 @@ def _with_defaults(requested: pb.SamplingParams, model: ServedModel) -> pb.Sampl
     return sampling
 
 
+def _with_max_tokens(params: pb.SamplingParams, max_tokens: int) -> pb.SamplingParams:
+    """Return a copy of sampling parameters with this maximum of tokens."""
+    sampling = pb.SamplingParams()
+    sampling.CopyFrom(params)
+    sampling.max_tokens = max_tokens
+    return sampling
+
+
 def _choices(prepared: PreparedRequest, position: int, texts: TextStreams, reply: Reply) -> list[Choice]:
     """Return the listeners of a prompt's sequences."""
     request, model, token_ids = prepared.request, prepared.model, prepared.prompts[position].token_ids
@@ -220,10 +225,10 @@ def _submit(
     min_priority: the lowest number that the caller's priority may have.
     """
     request, kwargs = prepared.request, prepared.request.reasoning_parser_kwargs
-    submit = pb.Submit(
+    return pb.Submit(
         request_id=request.request_id if len(prepared.prompts) == 1 else f"{request.request_id}-{position}",
         prompt_token_ids=prepared.prompts[position].token_ids,
-        sampling_params=prepared.sampling,
+        sampling_params=prepared.sampling[position],
         priority=request.priority if min_priority is None else max(request.priority, min_priority),
         cache_salt=request.cache_salt,
         lora=prepared.model.lora,
@@ -233,8 +238,6 @@ def _submit(
         reasoning_parser_kwargs_json=None if kwargs is None else json.dumps(kwargs),
         trace_headers=trace_headers,
     )
-    submit.sampling_params.max_tokens = prepared.max_tokens[position]
-    return submit
 
 
 def _history_writer(
@@ -244,12 +247,10 @@ def _history_writer(
     prompt = prompts[0]
     if prompt.history is None or not prompt.history.is_stored:
         return None
-    # Those that the request set, without the model's own.
-    stop_token_ids = frozenset(request.sampling.stop_token_ids).difference(model.stop_token_ids)
     return HistoryWriter(
         prompt.history,
         prompt.token_ids,
         len(prompts) * request.n,
         parsed=request.plan is not None,
-        stop_token_ids=stop_token_ids,
+        end_token_ids=model.stop_token_ids,
     )

@@ -32,14 +32,14 @@ class HistoryWriter:
         choices: int,
         *,
         parsed: bool,
-        stop_token_ids: Collection[int] = (),
+        end_token_ids: Collection[int] = (),
     ) -> None:
-        """`stop_token_ids`: the request's own, as distinct from the model's end tokens."""
+        """`end_token_ids`: the model's own, as distinct from stop tokens of the request."""
         self._history = history
         self._prompt = prompt
         self._choices = [_Choice() for _ in range(choices)]
         self._parsed = parsed
-        self._stop_token_ids = stop_token_ids
+        self._end_token_ids = end_token_ids
 
     def wrap(self, reply: Reply) -> Reply:
         """Return a reply that records its output and passes everything on."""
@@ -68,8 +68,7 @@ class HistoryWriter:
     def _ending(self, finish: Finish) -> Ending:
         if finish.reason != "stop":
             return "cut"
-        requested = isinstance(finish.stop_reason, str) or finish.stop_reason in self._stop_token_ids
-        return "stop" if requested else "token"
+        return "token" if finish.stop_reason is None or finish.stop_reason in self._end_token_ids else "stop"
 
 
 class _StoredReply:

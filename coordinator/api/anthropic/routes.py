@@ -34,16 +34,17 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
     placement = SystemPlacement()
     left_out = LeftOutTools()
 
-    async def to_chat(body: CountTokensRequest) -> tuple[ChatCompletionRequest, ServedModel | None]:
+    async def to_chat(body: CountTokensRequest, headers: Headers) -> tuple[ChatCompletionRequest, ServedModel | None]:
         """Return a body's translation, and its model where that had to be known."""
-        model = await models.wait_for(body.model) if body.has_inline_system else None
+        model = await models.resolve(body.model, headers.caller) if body.has_inline_system else None
         return body.to_chat(translator, model is not None and placement.is_first(model.template)), model
 
     @router.post("/v1/messages", MessagesRequest)
     async def create_message(body: MessagesRequest, request: Request) -> Response:
+        headers = Headers.of(request)
         with translator.named():
-            chat, model = await to_chat(body)
-            call = await service.prepare(chat, Headers.of(request), "msg_", model)
+            chat, model = await to_chat(body, headers)
+            call = await service.prepare(chat, headers, "msg_", model)
         answer: Response
         if body.stream:
             answer = service.stream(call, PartStream(call, MessageEvents(call)))
@@ -53,9 +54,10 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
+        headers = Headers.of(request)
         with translator.named():
-            chat, model = await to_chat(body)
-            count = await service.count_tokens(chat, Headers.of(request), model)
+            chat, model = await to_chat(body, headers)
+            count = await service.count_tokens(chat, headers, model)
         return JSONResponse({"input_tokens": count})
 
     return router

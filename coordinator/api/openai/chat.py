@@ -65,12 +65,12 @@ class ChatService:
         prefix: str = "chatcmpl-",
         model: ServedModel | None = None,
     ) -> ChatCall:
-        """Check, plan, render and tokenize. Raises InvalidRequest, NotFound or Unavailable.
+        """Check, plan, render and tokenize. Raises InvalidRequest, NotFound, Forbidden or Unavailable.
 
         model: the body's, for a route that needed it for translating to this body.
         """
         body.check()
-        model = model or await self._models.wait_for(body.model)
+        model = model or await self._models.resolve(body.model, headers.caller)
         plan = await _plan(body, model.parsers)
         prepared = await self._generation.prepare(body.to_generation(prefix, headers, plan, self._api), model)
         return ChatCall(body, self._api, prepared, plan, model.parsers.counts_reasoning, int(time.time()))
@@ -80,7 +80,7 @@ class ChatService:
     ) -> int:
         """Return the length of a chat's prompt, which may exceed the model's. Takes and raises what `prepare` does."""
         body.check()
-        model = model or await self._models.wait_for(body.model)
+        model = model or await self._models.resolve(body.model, headers.caller)
         plan = await _plan(body, model.parsers)
         prompt = body.prompt(self._api, body.history(headers, headers.conversation(body), self._api, keeps=False))
         self._generation.check_transfers(body.engine_fields())

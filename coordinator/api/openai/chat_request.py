@@ -152,7 +152,7 @@ class ChatCompletionRequest(RequestFields, TokenHistoryFields):
         return self.exact_history(
             self.messages,
             api.token_history,
-            tenant=headers.tenant,
+            tenant=headers.caller.tenant,
             wants_ids=bool(self.return_token_ids),
             cache_salt=self.cache_salt,
             conversation_id=conversation_id,

@@ -134,7 +134,8 @@ def completion_routes(generation: GenerationService, models: ModelDirectory, api
         unsupported.check_body(body)
         body.check()
         headers = Headers.of(request)
-        prepared = await generation.prepare(body.to_generation(headers), await models.wait_for(body.model))
+        generation_request = body.to_generation(headers)
+        prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
         created = int(time.time())
         if body.stream:
             return EventStream(generation, prepared, CompletionChunks(prepared, created, body.chunk_options(api)))

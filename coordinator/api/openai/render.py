@@ -37,7 +37,8 @@ def render_routes(
         unsupported_completion.check_body(body)
         body.check()
         headers = Headers.of(request)
-        prepared = await generation.prepare(body.to_generation(headers), await models.wait_for(body.model))
+        generation_request = body.to_generation(headers)
+        prepared = await generation.prepare(generation_request, await models.resolve(body.model, headers.caller))
         return JSONResponse({**_rendered(generation, prepared), "parsing": None})
 
     return router

@@ -140,7 +140,7 @@ def _check_numbers(name: str, value: Any) -> None:
 
 def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
     """Return the fields that a response echoes, with defaults."""
-    sampling = call.prepared.sampling
+    sampling = call.prepared.sampling[0]
     form = body.text.format if body.text else None
     reasoning = body.reasoning
     return {

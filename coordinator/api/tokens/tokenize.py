@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tokenwire.coordinator.api.api_request import Headers
+from tokenwire.coordinator.api.api_request import Headers, caller_of
 from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
@@ -60,7 +60,7 @@ class TokenizeRequest(TokenHistoryFields):
         history = self.exact_history(
             messages,
             api.token_history,
-            tenant=headers.tenant,
+            tenant=headers.caller.tenant,
             cache_salt=self.cache_salt,
             conversation_id=self.session_id or headers.conversation_id,
             keeps=False,
@@ -82,8 +82,9 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
     @router.post("/tokenize", TokenizeRequest)
     @router.post("/v1/tokenize", TokenizeRequest)
     async def tokenize_text(body: TokenizeRequest, request: Request) -> Response:
-        model = await models.wait_for(body.model)
-        prompt = body.to_prompt(api, Headers.of(request))
+        headers = Headers.of(request)
+        model = await models.resolve(body.model, headers.caller)
+        prompt = body.to_prompt(api, headers)
         token_ids = (await generation.prepare_prompt(prompt, model)).token_ids
         strings = [model.tokenizer.token_to_str(i) for i in token_ids] if body.return_token_strs else None
         return JSONResponse(
@@ -98,7 +99,7 @@ def tokenize_routes(models: ModelDirectory, generation: GenerationService, api: 
     @router.post("/detokenize", DetokenizeRequest)
     @router.post("/v1/detokenize", DetokenizeRequest)
     async def detokenize(body: DetokenizeRequest, request: Request) -> Response:
-        model = await models.wait_for(body.model)
+        model = await models.resolve(body.model, caller_of(request))
         check_ids(body.tokens, model, "tokens")
         return JSONResponse({"prompt": model.tokenizer.decode(body.tokens, skip_special_tokens=False)})
 

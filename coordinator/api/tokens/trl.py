@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tokenwire.coordinator.api.api_request import caller_of
 from tokenwire.coordinator.api.respond import collect
 from tokenwire.coordinator.api.router import ApiRouter
 from tokenwire.coordinator.api.tokens.sampling_params import unsupported_sampling_params
@@ -32,7 +33,8 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
     async def complete(body: TrlSampling, prompts: Sequence[Prompt], request: Request) -> Response:
         params = body.sampling_params()
         unsupported.check(params.model_extra)
-        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), await models.wait_for(None))
+        model = await models.resolve(None, caller_of(request))
+        prepared = await generation.prepare(params.to_generation(_new_id(), prompts), model)
         choices = await collect(generation, prepared, request)
         scored = {"logprobs": None, "logprob_token_ids": None}
         if params.logprobs is not None:
@@ -44,12 +46,12 @@ def trl_routes(generation: GenerationService, models: ModelDirectory) -> ApiRout
 
     @router.post("/get_sequence_logprobs/", TrlSequenceLogprobs)
     async def get_sequence_logprobs(body: TrlSequenceLogprobs, request: Request) -> Response:
-        prepared = await generation.prepare(body.to_generation(_new_id()), await models.wait_for(None))
+        prepared = await generation.prepare(
+            body.to_generation(_new_id()), await models.resolve(None, caller_of(request))
+        )
         choices = await collect(generation, prepared, request)
-        completions = [
-            (choice.prefill.logprobs or [])[length:]
-            for choice, length in zip(choices, body.prompt_lengths, strict=True)
-        ]
+        scored = zip(choices, body.prompt_lengths, strict=True)
+        completions = [(choice.prefill.logprobs or [])[length:] for choice, length in scored]
         if body.response_format == "binary":
             return JSONResponse(scored_arrays(completions, body.top_logprobs))
         return JSONResponse(scored_lists(completions))

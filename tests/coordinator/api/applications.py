@@ -45,12 +45,16 @@ def all_routes(address: str) -> CoordinatorSettings:
 
 @asynccontextmanager
 async def served(
-    folder: Path, workers: int = 1, api: ApiSettings | None = None, **simulation: object
+    folder: Path,
+    workers: int = 1,
+    api: ApiSettings | None = None,
+    auth: AuthSettings | None = None,
+    **simulation: object,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Run an application with all routes in front of simulated workers; yield a client with the admin key."""
     addresses = [unix_address(folder, f"worker-{number}") for number in range(workers)]
     settings = replace(all_routes(addresses[0]), workers=tuple(addresses))
-    app = build_app(settings if api is None else replace(settings, api=api))
+    app = build_app(replace(settings, api=api or settings.api, auth=auth or settings.auth))
     pool: WorkerPool = app.state.pool
     async with AsyncExitStack() as running:
         for address in addresses:

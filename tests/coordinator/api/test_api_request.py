@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.bodies import body_models
+from tests.coordinator.api.applications import served
 from tests.coordinator.api.fields.requests import request_fields
 from tokenwire.coordinator.api.api_request import Headers, UnsupportedFields, parse_json
 from tokenwire.coordinator.app import build_app
 from tokenwire.coordinator.auth.admin_key import AdminKey
+from tokenwire.coordinator.auth.api_keys import AuthSettings
 from tokenwire.coordinator.auth.settings import AdminSettings
 from tokenwire.coordinator.generation.limits import TRANSFER_PARAMS
 from tokenwire.coordinator.output.settings import ApiSettings
@@ -170,3 +173,46 @@ def test_unknown_fields_are_logged_once(caplog: pytest.LogCaptureFixture) -> Non
             unsupported.check({"frobnicate": 1, "metadata": {}, "store": True})
 
     assert [record.args for record in caplog.records] == [('"frobnicate"',)]
+
+
+_LONG = "word " * 100_000
+"""Longer than the model's context."""
+_LONG_CHAT = {"messages": [{"role": "user", "content": _LONG}]}
+_LONG_PROMPT = {"prompt": _LONG}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", _LONG_CHAT),
+        ("/v1/chat/completions/render", _LONG_CHAT),
+        ("/v1/chat/completions/tokens", {**_LONG_CHAT, "tokens": [10**9]}),
+        ("/v1/completions", _LONG_PROMPT),
+        ("/v1/completions/render", _LONG_PROMPT),
+        ("/v1/messages", {"max_tokens": 1, **_LONG_CHAT}),
+        ("/v1/messages/count_tokens", _LONG_CHAT),
+        ("/v1/responses", {"input": _LONG}),
+        ("/tokenize", _LONG_PROMPT),
+        ("/tokenize", _LONG_CHAT),
+        ("/detokenize", {"tokens": [10**9]}),
+        ("/inference/v1/generate", {"token_ids": [10**9], "sampling_params": {}}),
+        ("/generate", {"input_ids": [10**9]}),
+        ("/generate/", {"prompts": [_LONG]}),
+        ("/chat/", {"messages": [_LONG_CHAT["messages"]]}),
+        ("/get_sequence_logprobs/", {"sequences": [[1, 10**9]], "prompt_lengths": [1]}),
+    ],
+)
+async def test_a_caller_without_access_to_the_model_is_refused_before_any_work(
+    path: str, body: dict[str, Any], tmp_path: Path
+) -> None:
+    """On every route of a model: these prompts are errors as soon as they are rendered, tokenized or checked."""
+    (keys := tmp_path / "keys").write_text(
+        json.dumps([{"key": "other", "models": ["another"]}, {"key": "own", "models": ["simulated"]}])
+    )
+    async with served(tmp_path, auth=AuthSettings(keys)) as client:
+        named = body if path.startswith(("/generate", "/chat", "/get_")) else {"model": "simulated", **body}
+        refused = await client.post(path, json=named, headers={"Authorization": "Bearer other"})
+        allowed = await client.post(path, json=named, headers={"Authorization": "Bearer own"})
+
+    assert (refused.status_code, "may not use the model `simulated`" in refused.text) == (403, True)
+    assert allowed.status_code in (200, 400)

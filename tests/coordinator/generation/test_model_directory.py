@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from tests.clock import Clock
+from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.fleet.admission.expected_models import ExpectedModels
 from tokenwire.coordinator.fleet.desired_state import DesiredStates
 from tokenwire.coordinator.generation.model_directory import ModelDirectory
 from tokenwire.coordinator.settings import CoordinatorSettings
-from tokenwire.errors import NotFound, Unavailable
+from tokenwire.errors import Forbidden, NotFound, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 from tokenwire.worker.simulated_engine.model import load_model
 
@@ -98,21 +99,33 @@ async def test_expected_models_are_waited_for() -> None:
     clock = Clock(1000.0)
     settings = CoordinatorSettings(workers=("nowhere:1",), model_linger_s=LINGER_S)
     models = ModelDirectory(settings, clock=clock, expected=ExpectedModels(["red", "blue"]))
-    waiting = [asyncio.create_task(models.wait_for(name)) for name in ("red", None)]
+    waiting = [asyncio.create_task(models.resolve(name, ANYBODY)) for name in ("red", None)]
     await asyncio.sleep(0)
     assert models.awaited() == ["red", "blue"]
     with pytest.raises(Unavailable):
-        await models.wait_for("green")
+        await models.resolve("green", ANYBODY)
 
     await models.prepare(pb.Model(names=["red"]), fetch)
 
     assert [(await task).names for task in waiting] == [("red",)] * 2
     assert models.awaited() == ["blue"]
     with pytest.raises(NotFound, match="`green` does not exist"):
-        await models.wait_for("green")
+        await models.resolve("green", ANYBODY)
     models.on_model_lost("red")
     clock.now += LINGER_S
     assert models.awaited() == ["red", "blue"]
+
+
+async def test_a_caller_may_be_restricted_to_models() -> None:
+    """It may use a model that has any allowed name, by each of its names."""
+    models = directory(Clock(1000.0))
+    await models.prepare(pb.Model(names=["red", "crimson"]), fetch)
+    allowed, other = (Caller(models=frozenset({name})) for name in ("crimson", "blue"))
+
+    assert (await models.resolve("red", allowed)).name == "red"
+    for name in ("red", None):
+        with pytest.raises(Forbidden, match="may not use the model `red`"):
+            await models.resolve(name, other)
 
 
 async def test_adapters_are_listed_with_their_model() -> None:

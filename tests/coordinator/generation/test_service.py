@@ -20,7 +20,7 @@ from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.text.detokenizer import TextRules
 from tokenwire.coordinator.text.stops import StopAutomaton
 from tokenwire.coordinator.types import ChatPrompt, GenerationRequest, Prompt, TextPrompt, TokenPrompt
-from tokenwire.errors import DeadlineExceeded, Forbidden, InvalidRequest, Overloaded, Unavailable
+from tokenwire.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from tokenwire.v1 import inference_pb2 as pb
 
 
@@ -72,7 +72,7 @@ async def test_preparing_a_request_does_not_change_it() -> None:
     assert given == replace(request_for(TokenPrompt([1]), top_k=5), plan=given.plan)
     submit = fleet.parts[0].submit
     assert (list(submit.sampling_params.stop_token_ids), submit.reasoning_ended) == ([7], True)
-    assert not prepared.sampling.HasField("max_tokens")
+    assert submit.sampling_params == prepared.sampling[0]
 
 
 async def test_choices_share_the_automaton_of_their_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,18 +205,14 @@ async def test_workers_are_recorded_and_get_the_trace() -> None:
     assert record.workers == ["a:1", "b:1"]
 
 
-async def test_a_caller_may_be_restricted_to_models() -> None:
-    """It may use a model by any allowed name; else nothing runs."""
-    fleet = Fleet()
-    generation = GenerationService(fleet, token_history())
-    prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
+async def test_each_prompt_has_its_own_maximum_of_tokens() -> None:
+    """The context that is left after it, if the request has no smaller limit."""
+    generation = GenerationService(Fleet(), token_history())
 
-    allowed, other = (request_context(caller=Caller(models=frozenset({name}))) for name in ("alias", "letters"))
-    await generation.start(prepared, CollectedReply(1), allowed)
-    with pytest.raises(Forbidden, match="may not use the model `digits`"):
-        await generation.start(prepared, CollectedReply(1), other)
+    prepared = await generation.prepare(request_for(TokenPrompt([1]), TokenPrompt([1, 2])), served_model())
 
-    assert len(fleet.parts) == 1
+    assert [params.max_tokens for params in prepared.sampling] == [19, 18]
+    assert [submit.sampling_params for submit in generation.submits(prepared)] == prepared.sampling
 
 
 async def test_a_request_ends_at_its_deadline(time: Clock) -> None:

@@ -39,7 +39,7 @@ class RecordedHistory(RequestHistory):
 async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending: Ending) -> None:
     """Each choice separately; the wrapped reply receives everything unchanged."""
     history, reply = RecordedHistory(), CollectedReply(2)
-    wrapped = HistoryWriter(history, [1], 2, parsed=False, stop_token_ids=[8]).wrap(reply)
+    wrapped = HistoryWriter(history, [1], 2, parsed=False, end_token_ids=[7]).wrap(reply)
 
     wrapped.delta(1, "a", [5], None)
     wrapped.delta(0, "b", [6], None)
@@ -55,7 +55,7 @@ async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending:
 async def test_prefills_and_first_tokens_pass_through() -> None:
     """Usage and metrics have them where a reply is recorded too."""
     reply = CollectedReply(1)
-    wrapped = HistoryWriter(RecordedHistory(), [1], 1, parsed=False, stop_token_ids=[]).wrap(reply)
+    wrapped = HistoryWriter(RecordedHistory(), [1], 1, parsed=False, end_token_ids=[]).wrap(reply)
 
     wrapped.prefilled(0, Prefill(3))
     wrapped.first_tokens()

@@ -23,7 +23,10 @@ def sglang_choice(**body: Any) -> SglangChoice:
     api_request = SglangRequest.model_validate({"input_ids": [1, 2], **body})
     request = GenerationRequest("id", "digits", [TokenPrompt([1, 2])], pb.SamplingParams())
     return SglangChoice(
-        api_request, PreparedRequest(request, served_model(), request.sampling, [PreparedPrompt([1, 2], None)]), 0, "id"
+        api_request,
+        PreparedRequest(request, served_model(), [request.sampling], [PreparedPrompt([1, 2], None)]),
+        0,
+        "id",
     )
 
 
