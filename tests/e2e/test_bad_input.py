@@ -61,7 +61,7 @@ NESTED = '{"a":' * 5000 + "1" + "}" * 5000
             "structured_outputs.regex",
             "more than 100000 times",
         ),
-        (TEXT, {"prompt": ["a"] * 2, "n": 16_384}, 400, "n", "more than 16384 sequences"),
+        (TEXT, {"prompt": ["a"] * 2, "n": 16_384}, 400, "n", "exceeds 16384 sequences"),
         (TEXT, {"prompt": [[1]] * 16_385}, 400, "prompt", "more than 16384"),
         ("/generate/", {"prompts": ["a"] * 16_385}, 400, "prompts", "more than 16384"),
         ("/chat/", {"messages": [[{}]] * 16_385}, 400, "messages", "more than 16384"),

@@ -18,6 +18,8 @@ from tokenwire.errors import InvalidRequest, TokenwireError
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 _PREFIXES = {"reasoning": "rs_", "text": "msg_"}
+_GREEDY_BELOW = 1e-5
+"""vLLM samples greedily below this temperature."""
 
 
 def item_id(part: MessagePart, tools: Tools) -> str:
@@ -163,7 +165,7 @@ def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:
         "tool_choice": body.tool_choice or "auto",
         "tools": body.sorted_tools.served,
         "top_logprobs": body.top_logprobs or 0,
-        "top_p": sampling.top_p,
+        "top_p": 1.0 if sampling.temperature < _GREEDY_BELOW else sampling.top_p,  # as vLLM resets it
         "truncation": body.truncation or "disabled",
         "user": body.user,
     }

@@ -518,7 +518,7 @@ async def test_the_model_is_described(run: Run) -> None:
     assert list(model.names) == [TINY_MODEL_NAME]
     assert model.root.endswith(TINY_MODEL_NAME)
     assert (model.max_model_len, model.max_token_id, model.engine) == (MAX_MODEL_LEN, 49151, "vllm 0.32.0")
-    assert json.loads(model.default_sampling_params_json) == {}
+    assert json.loads(model.default_sampling_params_json) == {"temperature": 0.2, "top_p": 0.9}
     assert model.max_num_seqs > 0
 
 
