@@ -17,9 +17,12 @@ _INTRODUCTION = """# Chart of tokenwire
 autoscaling, monitoring. The guide is [docs/guides/kubernetes.md](../../../docs/guides/kubernetes.md), and `examples/`
 has values to start from. `make reference` generates this page from `values.yaml`.
 
+Build the images and push them to a registry of yours first: [the guide's
+commands](../../../docs/guides/kubernetes.md#images). Then:
+
 ```sh
 helm install demo deploy/k8s/tokenwire --namespace llm --create-namespace \\
-  --values deploy/k8s/tokenwire/examples/cpu-demo.yaml
+  --values deploy/k8s/tokenwire/examples/cpu-demo.yaml --set imageRegistry=registry.example.com
 ```
 
 `values.schema.json` rejects unknown values and wrong types."""

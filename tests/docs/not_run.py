@@ -2,12 +2,12 @@
 
 NOT_RUN = {
     "fetches vLLM for GPUs; tests/packaging resolves the package and its extras": (
-        "pip install 'tokenwire[worker]'",
-        "pip install tokenwire",
+        "pip install '.[worker]'",
+        "pip install .",
     ),
     "makes an installation in /opt": (
         "python3 -m venv /opt/tokenwire",
-        "/opt/tokenwire/bin/pip install 'tokenwire[worker]'",
+        "/opt/tokenwire/bin/pip install '.[worker]'",
     ),
     "needs systemd as PID 1; tests/deploy/test_systemd.py reads the units": (
         "install -m 644 deploy/systemd/tokenwire-coordinator.service deploy/systemd/tokenwire-worker@.service "
@@ -36,12 +36,11 @@ NOT_RUN = {
     ),
     "needs a cluster; tests/deploy renders the chart": (
         "helm install demo deploy/k8s/tokenwire --namespace llm --create-namespace "
-        "--values deploy/k8s/tokenwire/examples/cpu-demo.yaml",
-        "helm install demo deploy/k8s/tokenwire --namespace llm --create-namespace "
         "--values deploy/k8s/tokenwire/examples/cpu-demo.yaml --set imageRegistry=registry.example.com",
         "helm install demo . --namespace llm --create-namespace --values examples/cpu-demo.yaml "
         "--set imageRegistry=registry.example.com",
-        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reuse-values",
+        "helm upgrade demo deploy/k8s/tokenwire --namespace llm --reset-then-reuse-values",
+        "helm rollback demo --namespace llm --wait",
         "kubectl create secret generic tokenwire-keys --from-file=api-keys",
         'kubectl create secret generic tokenwire-admin --from-literal=admin-key="$(openssl rand -hex 32)"',
         "kubectl create secret generic hub --from-file=token",
@@ -73,6 +72,8 @@ NOT_RUN = {
         "podman build -f deploy/images/coordinator.Containerfile --build-arg VERSION=VERSION "
         "-t tokenwire/coordinator:VERSION .",
         "podman build -f deploy/images/worker.Containerfile --build-arg VERSION=VERSION -t tokenwire/worker:VERSION .",
+        "podman build -f deploy/images/worker-cpu.Containerfile --build-arg VERSION=VERSION "
+        "-t tokenwire/worker-cpu:VERSION .",
         ".venv/bin/uv venv dist/env",
         ".venv/bin/uv pip install --python dist/env/bin/python dist/tokenwire-VERSION-py3-none-any.whl",
         ".venv/bin/uvx --from cyclonedx-bom cyclonedx-py environment --pyproject pyproject.toml --output-reproducible "
@@ -87,6 +88,8 @@ NOT_RUN = {
         "docker://REGISTRY/tokenwire/coordinator:VERSION",
         "podman push --digestfile dist/worker.digest tokenwire/worker:VERSION "
         "docker://REGISTRY/tokenwire/worker:VERSION",
+        "podman push --digestfile dist/worker-cpu.digest tokenwire/worker-cpu:VERSION "
+        "docker://REGISTRY/tokenwire/worker-cpu:VERSION",
         "helm push dist/tokenwire-VERSION.tgz oci://REGISTRY/tokenwire/charts",
         "cd dist",
         "sha256sum *.whl *.tar.gz *.tgz *.cdx.json *.digest > SHA256SUMS",

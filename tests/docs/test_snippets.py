@@ -1,0 +1,27 @@
+"""The Python on a page runs as it is shown, against a fleet with simulated engines."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import PAGES, ROOT
+from tests.processes import simulated_service
+
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SNIPPETS = {str(path.relative_to(ROOT)): found for path in PAGES if (found := BLOCK.findall(path.read_text()))}
+"""The blocks of each page that has some, in order: later ones may use names of earlier ones."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SNIPPETS)
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    """But for the server's address."""
+    with simulated_service(tmp_path) as service:
+        program = "\n".join(SNIPPETS[page]).replace("http://127.0.0.1:8000", service.url)
+
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stdout + done.stderr
