@@ -31,7 +31,7 @@ FORBIDDEN = [
     ("The command line imports both halves", "coordinator.app", "tokenwire.worker.engine.interface"),
     ("The command line imports both halves", "process.logs", "tokenwire.peer_auth.settings"),
     ("Packages of the coordinator", "coordinator.text.stops", "tokenwire.coordinator.fleet.slots"),
-    ("Packages have no import cycles", "coordinator.api.fields.identifiers", "tokenwire.coordinator.api.fields.common"),
+    ("Packages have no import cycles", "coordinator.api.fields.wire_values", "tokenwire.coordinator.api.fields.common"),
     ("Modules of the fleet", "coordinator.fleet.session", "tokenwire.coordinator.fleet.admission.queue"),
     ("Packages of the worker", "worker.state.serving_state", "tokenwire.worker.vllm_engine.engine"),
     ("The fleet handles token ids", "coordinator.fleet.slots", "tokenwire.coordinator.text.stops"),

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenwire.coordinator.api.body_shape import check_shape
-from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields
-from tokenwire.coordinator.api.fields.identifiers import checked_identifier
+from tokenwire.coordinator.api.fields.common import INT64_MAX, RequestFields, checked_identifier
 from tokenwire.coordinator.auth.caller import ANYBODY, Caller
 from tokenwire.coordinator.generation.context import CONTEXT, RequestContext
 from tokenwire.coordinator.generation.limits import check_no_transfer_fields

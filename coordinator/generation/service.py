@@ -9,8 +9,8 @@ from tokenwire.coordinator.fleet.request_handle import Fleet, Placement, Request
 from tokenwire.coordinator.generation import limits
 from tokenwire.coordinator.generation.context import RequestContext
 from tokenwire.coordinator.generation.prompts import PreparedPrompt, prepare_prompt
+from tokenwire.coordinator.history.request_history import HistoryWriter
 from tokenwire.coordinator.history.token_history import TokenHistory
-from tokenwire.coordinator.history.writer import HistoryWriter
 from tokenwire.coordinator.output.choice import Choice, Reply
 from tokenwire.coordinator.text.detokenizer import TextStreams
 from tokenwire.coordinator.text.logprobs import LogprobDecoder
@@ -245,12 +245,7 @@ def _history_writer(
 ) -> HistoryWriter | None:
     """Return what stores the choices for later requests; None if they are not stored."""
     prompt = prompts[0]
-    if prompt.history is None or not prompt.history.is_stored:
+    if prompt.history is None:
         return None
-    return HistoryWriter(
-        prompt.history,
-        prompt.token_ids,
-        len(prompts) * request.n,
-        parsed=request.plan is not None,
-        end_token_ids=model.stop_token_ids,
-    )
+    parsed, choices = request.plan is not None, len(prompts) * request.n
+    return prompt.history.writer(prompt.token_ids, choices, parsed=parsed, end_token_ids=model.stop_token_ids)

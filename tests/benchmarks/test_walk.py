@@ -8,9 +8,9 @@ MOST = {
     "plain": (30, 58),
     "stop": (31, 60),
     "choices": (30, 60),
-    "conversation": (36, 72),
-    "ids": (35, 71),
-    "tools": (32, 62),
+    "conversation": (33, 69),
+    "ids": (33, 68),
+    "tools": (31, 60),
 }
 """Files and moves between files, by the chat's body. Conversations and ids also use the history of exact tokens."""
 

@@ -1,10 +1,10 @@
 """Request fields shared by several routes: sampling, stop conditions, and what a response has."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from tokenwire.coordinator.api.fields.identifiers import Identifier
 from tokenwire.coordinator.api.fields.structured_outputs import ResponseFormat, StructuredOutputs, requested_grammar
 from tokenwire.coordinator.api.fields.wire_values import (
     UINT32_MAX,
@@ -28,6 +28,28 @@ INT64_MAX = 2**63 - 1
 Int64 = Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
 UInt32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
 StopStrings = str | Annotated[list[str], Field(max_length=MAX_STOP_STRINGS)] | None
+
+MAX_IDENTIFIER_CHARS = 512
+"""OpenAI's limit on request ids from clients."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters of ASCII and Latin-1, and other line separators."""
+
+
+def checked_identifier(value: str, param: str) -> str:
+    """Return an identifier that is safe in responses, logs and traces. Raises InvalidRequest."""
+    if len(value) > MAX_IDENTIFIER_CHARS:
+        raise InvalidRequest(f"`{param}` has {len(value)} characters, more than {MAX_IDENTIFIER_CHARS}.", param=param)
+    if _CONTROL.search(value):
+        raise InvalidRequest(f"`{param}` must not contain control characters or line separators.", param=param)
+    return value
+
+
+def _checked_field(value: str, info: ValidationInfo) -> str:
+    return checked_identifier(value, info.field_name or "")
+
+
+Identifier = Annotated[str, AfterValidator(_checked_field)]
+"""The id of a request or conversation, chosen by its client: bounded, because every chunk and choice repeats it."""
 
 
 class SamplingFields(RequestModel):

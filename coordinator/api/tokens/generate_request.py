@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from tokenwire.coordinator.api.api_request import Headers
-from tokenwire.coordinator.api.fields.common import Int64, StreamOptions
-from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.common import Identifier, Int64, StreamOptions
 from tokenwire.coordinator.api.fields.wire_values import checked_cache_salt, set_engine_fields
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams
 from tokenwire.coordinator.parsing.request_model import RequestModel

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from tokenwire.coordinator.api.fields.common import Int64
-from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.common import Identifier, Int64
 from tokenwire.coordinator.api.fields.structured_outputs import StructuredOutputs, requested_grammar
 from tokenwire.coordinator.api.fields.wire_values import checked_prompts
 from tokenwire.coordinator.api.tokens.sampling_params import SamplingParams

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tokenwire.coordinator.api.api_request import Headers, caller_of
-from tokenwire.coordinator.api.fields.identifiers import Identifier
+from tokenwire.coordinator.api.fields.common import Identifier
 from tokenwire.coordinator.api.fields.token_history import TokenHistoryFields
 from tokenwire.coordinator.api.fields.tools import parse_tools
 from tokenwire.coordinator.api.router import ApiRouter

@@ -18,6 +18,17 @@ _INLINE_WEIGHT = 16_384
 # Cost of an object itself, in characters.
 _OBJECT_WEIGHT = 96
 
+# Values that have their own arguments, or that would bypass the template.
+_RESERVED = frozenset({"conversation", "messages", "tokenize"})
+
+# Arguments of transformers' apply_chat_template, which it does not pass to templates.
+_NOT_FOR_TEMPLATES = frozenset(
+    {
+        *("max_length", "padding", "return_assistant_tokens_mask", "return_dict", "return_tensors"),
+        *("tokenizer_kwargs", "truncation"),
+    }
+)
+
 _PLAIN = TemplateOptions()
 """The options of most requests."""
 
@@ -57,7 +68,7 @@ class ChatTemplate:
         self._special_tokens = dict(special_tokens)
         self._content_format = content_format
         self._default_kwargs = dict(default_kwargs or {})
-        self._plain_values = _PLAIN.values(self._default_kwargs)
+        self._plain_values = self.values(_PLAIN)
         self._untrusted = untrusted
         self._limits = limits or RenderLimits()
 
@@ -70,7 +81,7 @@ class ChatTemplate:
 
         With it the request's content_format; for its own template lists of parts, which lose nothing.
         """
-        values, source = self.values(options), options.template()
+        values, source = self.values(options), _requested(options)
         form: ContentFormat = "openai"
         if not self._is_foreign(source):
             compiled = self._select(values["tools"], source)
@@ -80,8 +91,32 @@ class ChatTemplate:
         return [source, self._special_tokens, self._content_format, given], form
 
     def values(self, options: TemplateOptions) -> dict[str, Any]:
-        """Return all template values of a request and the server; parsers of replies use them too."""
-        return options.values(self._default_kwargs)
+        """Return all template values of a request, with the server's defaults as in vLLM. Raises InvalidRequest.
+
+        Parsers of replies use them too.
+        """
+        reserved = sorted(_RESERVED & options.kwargs.keys())
+        if reserved:
+            raise InvalidRequest(
+                f"chat_template_kwargs must not contain {', '.join(reserved)}.", param="chat_template_kwargs"
+            )
+        named: dict[str, Any] = {
+            "add_generation_prompt": options.add_generation_prompt,
+            "continue_final_message": options.continue_final_message,
+            "documents": options.documents,
+            "reasoning_effort": options.reasoning_effort,
+        }
+        if options.reasoning_effort is not None and "enable_thinking" not in options.kwargs:
+            # A requested effort also enables thinking in templates where that is optional.
+            named["enable_thinking"] = options.reasoning_effort != "none"
+        # In this order a tools argument overrides the request's field, and the fields override all other arguments.
+        values = {
+            **self._default_kwargs,
+            **_given({"tools": options.tools}),
+            **_given({**options.kwargs, **_given(named)}),
+        }
+        values = {name: value for name, value in values.items() if name not in _NOT_FOR_TEMPLATES}
+        return {"tools": None, "documents": None, **values}
 
     async def render_messages_async(
         self, messages: Sequence[Mapping[str, Any]], options: TemplateOptions | None = None
@@ -89,10 +124,10 @@ class ChatTemplate:
         """Render OpenAI messages without blocking the event loop for long. Raises InvalidRequest."""
         options, template, values = options or _PLAIN, None, self._plain_values
         if options != _PLAIN:
-            template = options.template()
+            template = _requested(options)
             if template is not None and self._is_foreign(template):
                 return await self._render_untrusted(template, messages, options)
-            values = options.values(self._default_kwargs)
+            values = self.values(options)
         if _is_light([messages, values]):
             return self.render_values(messages, values, template)
         return await asyncio.to_thread(self.render_values, messages, values, template)
@@ -100,7 +135,7 @@ class ChatTemplate:
     def render_messages(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render OpenAI messages synchronously; options are those of TemplateOptions, and template kwargs."""
         given = TemplateOptions.of(options)
-        return self.render_values(messages, self.values(given), given.template())
+        return self.render_values(messages, self.values(given), _requested(given))
 
     def render_values(
         self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str | None = None
@@ -114,7 +149,7 @@ class ChatTemplate:
         """Render a conversation whose content already has the content_format; options as for render_messages."""
         given = TemplateOptions.of(options)
         values = self.values(given)
-        compiled = self._select(values["tools"], given.template())
+        compiled = self._select(values["tools"], _requested(given))
         conversation = list(messages) if compiled.handles_developer else developer_as_system(messages)
         return self._render(compiled, conversation, values)
 
@@ -169,6 +204,16 @@ class ChatTemplate:
                 "give the server one with --chat-template."
             )
         return self._templates["default"]
+
+
+def _requested(options: TemplateOptions) -> str | None:
+    """Return the request's template, from either field."""
+    return options.chat_template if options.chat_template is not None else options.kwargs.get("chat_template")
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    # As in vLLM, null and "auto" count as absent.
+    return {name: value for name, value in values.items() if value is not None and value != "auto"}
 
 
 def _check(messages: Sequence[Message], values: Mapping[str, Any]) -> None:

@@ -1,6 +1,10 @@
-"""What a request reuses of its conversation and adds to it: continued replies and merged messages."""
+"""What a request reuses of its conversation and adds to it: continued replies, merged messages, recorded choices.
 
-from collections.abc import Sequence
+One file, since what is stored of one request is what the next one reuses.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -8,15 +12,30 @@ from tests.coordinator.history.dialogues import Dialogue, Message
 from tests.coordinator.history.models import TWICE, decoded, encoded, small_model
 from tokenwire.coordinator.generation.prompts import PreparedPrompt
 from tokenwire.coordinator.history.digests import Transcript
-from tokenwire.coordinator.history.request_history import Destination, RequestHistory
+from tokenwire.coordinator.history.request_history import Destination, HistoryWriter, RequestHistory
 from tokenwire.coordinator.history.store import MemoryStore
-from tokenwire.coordinator.history.turns import Turn
+from tokenwire.coordinator.history.turns import Ending, Turn
+from tokenwire.coordinator.output.collect import CollectedReply
 from tokenwire.coordinator.text.template.template_options import TemplateOptions
-from tokenwire.coordinator.types import ServedModel
+from tokenwire.coordinator.types import Finish, Prefill, ServedModel
+from tokenwire.errors import EngineFailed
 
+Replies = Sequence[Mapping[str, Any]]
 USER: Message = {"role": "user", "content": "One?"}
 MORE: Message = {"role": "user", "content": "Two?"}
 OPEN = TemplateOptions(add_generation_prompt=False, continue_final_message=True)
+
+
+class RecordedHistory(RequestHistory):
+    """Collects the replies that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+        self.kept: list[tuple[Replies, Sequence[int], Ending]] = []
+
+    def store(self, prompt: Sequence[int], reply: Replies, completion: Sequence[int], ending: Ending) -> None:
+        """Collect the reply."""
+        self.kept.append((reply, list(completion), ending))
 
 
 @pytest.fixture
@@ -209,3 +228,83 @@ def test_choices_share_the_turn_of_their_prompt() -> None:
     first, second = turns
     assert first.parent is second.parent
     assert list(first.all_ids()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("finish", "ending"),
+    [
+        (Finish("stop"), "token"),
+        (Finish("stop", 7), "token"),
+        (Finish("stop", 8), "stop"),
+        (Finish("stop", "STOP"), "stop"),
+        (Finish("length"), "cut"),
+        (Finish("abort"), "cut"),
+        (Finish("repetition", "repetition_detected"), "cut"),
+    ],
+)
+async def test_a_choice_is_stored_as_its_text_at_its_end(finish: Finish, ending: Ending) -> None:
+    """Each choice separately; the wrapped reply receives everything unchanged."""
+    history, reply = RecordedHistory(), CollectedReply(2)
+    wrapped = HistoryWriter(history, [1], 2, parsed=False, end_token_ids=[7]).wrap(reply)
+
+    wrapped.delta(1, "a", [5], None)
+    wrapped.delta(0, "b", [6], None)
+    assert history.kept == []
+    wrapped.delta(1, "", [7], finish)
+
+    assert history.kept == [([{"role": "assistant", "content": "a"}], [5, 7], ending)]
+    wrapped.delta(0, "", [8], finish)
+    assert [(wrapped.tokens_of(i), each.token_ids) for i, each in enumerate(await reply.wait())] == [
+        (2, [6, 8]),
+        (2, [5, 7]),
+    ]
+
+
+async def test_prefills_and_first_tokens_pass_through() -> None:
+    """Usage and metrics have them where a reply is recorded too."""
+    reply = CollectedReply(1)
+    wrapped = HistoryWriter(RecordedHistory(), [1], 1, parsed=False, end_token_ids=[]).wrap(reply)
+
+    wrapped.prefilled(0, Prefill(3))
+    wrapped.first_tokens()
+
+    assert (reply.progress.cached_tokens, reply.progress.first_at is None) == ([3], False)
+
+
+async def test_a_failed_choice_is_not_stored() -> None:
+    """Its output is no reply that the client would send back."""
+    history, reply = RecordedHistory(), CollectedReply(1)
+    wrapped = HistoryWriter(history, [1], 1, parsed=False).wrap(reply)
+
+    wrapped.delta(0, "a", [5], None)
+    wrapped.fail(EngineFailed("broken"))
+
+    with pytest.raises(EngineFailed):
+        await reply.wait()
+    assert history.kept == []
+
+
+async def test_a_parsed_choice_is_stored_as_it_was_returned() -> None:
+    """The route that returns the message stores it; the text of its steps is not used."""
+    history = RecordedHistory()
+    history_writer = HistoryWriter(history, [1], 1, parsed=True)
+    wrapped = history_writer.wrap(CollectedReply(1))
+    wrapped.delta(0, "<think>so</think>", [5, 6], None)
+    wrapped.delta(0, "Yes", [7], Finish("length"))
+    assert history.kept == []
+
+    shown: list[Message] = [{"role": "assistant", "content": "Yes", "reasoning": "so"}]
+    history_writer.keep(0, shown)
+
+    assert history.kept == [(shown, [5, 6, 7], "cut")]
+
+
+async def test_unparsed_text_is_stored_once() -> None:
+    """The route's own call stores nothing."""
+    history = RecordedHistory()
+    history_writer = HistoryWriter(history, [1], 1, parsed=False)
+    history_writer.wrap(CollectedReply(1)).delta(0, "Yes", [5], Finish("stop"))
+
+    history_writer.keep(0, [{"role": "assistant", "content": "No"}])
+
+    assert history.kept == [([{"role": "assistant", "content": "Yes"}], [5], "token")]

@@ -8,6 +8,7 @@ from tests.coordinator.text.template import conversations
 from tests.coordinator.text.template.bounded import render_bounded
 from tests.coordinator.text.template.rendering import ECHO, HELLO, render_messages
 from tokenwire.coordinator.text.template.chat_template import ChatTemplate
+from tokenwire.coordinator.text.template.template_options import TemplateOptions
 from tokenwire.coordinator.text.tokenizer import Tokenizer
 from tokenwire.errors import InvalidRequest
 
@@ -146,3 +147,47 @@ def test_an_error_message_is_truncated() -> None:
     with pytest.raises(InvalidRequest) as caught:
         render_bounded("{{ raise_exception('x' * 1000000) }}")
     assert len(caught.value.message) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        (TemplateOptions(), "thinking", "server's"),
+        (TemplateOptions(kwargs={"thinking": "request's"}), "thinking", "request's"),
+        (TemplateOptions(kwargs={"thinking": None}), "thinking", "server's"),
+        (TemplateOptions(kwargs={"thinking": "auto"}), "thinking", "server's"),
+        (TemplateOptions(documents=[{"a": 1}], kwargs={"documents": []}), "documents", [{"a": 1}]),
+        (TemplateOptions(tools=[{"a": 1}], kwargs={"tools": [{"b": 2}]}), "tools", [{"b": 2}]),
+        (TemplateOptions(), "documents", None),
+        (TemplateOptions(reasoning_effort="low"), "enable_thinking", True),
+        (TemplateOptions(reasoning_effort="none"), "enable_thinking", False),
+        (TemplateOptions(reasoning_effort="low", kwargs={"enable_thinking": False}), "enable_thinking", False),
+    ],
+)
+def test_fields_override_kwargs_and_these_the_servers_defaults(options: TemplateOptions, name: str, value: Any) -> None:
+    """Except tools, which kwargs override; null and "auto" count as absent, as in vLLM."""
+    assert ChatTemplate(ECHO, {}, default_kwargs={"thinking": "server's"}).values(options)[name] == value
+
+
+def test_arguments_of_the_tokenizer_do_not_reach_templates() -> None:
+    """transformers takes them itself."""
+    values = ChatTemplate(ECHO, {}, default_kwargs={"truncation": True}).values(
+        TemplateOptions(kwargs={"padding": True})
+    )
+
+    assert values.keys().isdisjoint({"padding", "truncation"})
+
+
+@pytest.mark.parametrize("name", ["conversation", "messages", "tokenize"])
+def test_reserved_names_are_rejected(name: str) -> None:
+    """They would bypass the template."""
+    with pytest.raises(InvalidRequest, match=f"must not contain {name}"):
+        ChatTemplate(ECHO, {}).values(TemplateOptions(kwargs={name: 1}))
+
+
+@pytest.mark.parametrize("given", [{"chat_template": "other"}, {"kwargs": {"chat_template": "other"}}])
+async def test_a_requests_template_is_in_either_place(given: dict[str, Any]) -> None:
+    """A field of its own, or one of its kwargs."""
+    template = ChatTemplate({"default": "d", "other": "o"}, {})
+
+    assert await template.render_messages_async(HELLO, TemplateOptions(**given)) == "o"
