@@ -70,8 +70,7 @@ def kill(faults: Results) -> Figure:
     recorded = {each["fault"]: each for each in faults["faults"]}
     panels = figure.subplots(1, len(_KILLS), sharey=True)
     for axes, (fault, title) in zip(panels, _KILLS.items(), strict=True):
-        gaps = [gap for gap in recorded[fault]["gaps"] if gap[0] <= 3]
-        at, median, longest = zip(*gaps, strict=True)
+        at, median, longest = zip(*recorded[fault]["gaps"], strict=True)
         axes.axvline(0, color="#b91c1c", linewidth=1)
         axes.plot(at, longest, color="#e07b00", label="longest of all streams")
         axes.plot(at, median, color="#2a6fdb", label="median")

@@ -5,6 +5,7 @@ make serve ARGS='--enable-rl -- --enable-lora --max-lora-rank 8'
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def ask(name: str) -> str:
 with tempfile.TemporaryDirectory() as scratch:
     adapter = make_adapter(Path(scratch) / "red", Path((model.model_extra or {})["root"]))
     loaded = httpx.post(f"{url}/v1/load_lora_adapter", json={"lora_name": "red", "lora_path": str(adapter)}, timeout=60)
+    if loaded.status_code == 404:
+        sys.exit("Start the server with: make serve ARGS='--enable-rl -- --enable-lora --max-lora-rank 8'")
     loaded.raise_for_status()
     print(loaded.text)
     print("models: ", [each.id for each in client.models.list()])

@@ -7,6 +7,7 @@ names the weights that generated each of its tokens.
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ client = httpx.Client(base_url=os.environ.get("TOKENWIRE_URL", "http://127.0.0.1
 def post(path: str, body: dict[str, Any] | None = None) -> Any:
     """Post JSON; returns the answer. Raises httpx.HTTPStatusError."""
     response = client.post(path, json=body or {})
+    if response.status_code == 404:
+        sys.exit("The server has no routes for weights. Start it with: make serve ARGS=--enable-rl")
     response.raise_for_status()
     return response.json()
 

@@ -50,7 +50,7 @@ def figure(title: str, what: str, unit: str, query: str, colours: dict[float, st
 def heatmap(title: str, metric: str) -> Panel:
     """Return a heatmap of the buckets of a histogram."""
     buckets = f"sum by (le) (increase({metric}_bucket{{{_MODEL}}}[$__rate_interval]))"
-    return Panel(title, "Observations by bucket.", "s", {"{{le}}": buckets}, 12, kind="heatmap")
+    return Panel(title, "Observations by bucket.", "s", {"{{le}}": buckets}, kind="heatmap")
 
 
 def rate(metric: str, *by: str, where: str = _MODEL) -> str:

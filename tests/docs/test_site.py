@@ -35,6 +35,10 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     sources = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     assert pages == sources | {Path("index"), Path("changelog"), Path("404")}
     assert (tmp_path / "site" / "search" / "search_index.json").stat().st_size > 100_000
+    assert (tmp_path / "site" / "search" / "search_index.js").exists(), (
+        "from file:// a script is all that can be loaded"
+    )
+    assert "unpkg.com" not in (tmp_path / "site" / "index.html").read_text()
     for path in (tmp_path / "site").rglob("*.html"):
         assert not LOADED.search(path.read_text()), path
         assert 'data-md-component="source"' not in path.read_text(), "the theme's script would ask GitHub for stars"
