@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
 from types import EllipsisType, UnionType
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tokenwire.errors import InvalidRequest
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _KEY = "option"
 REQUIRED: Final = ...
@@ -73,8 +74,8 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """The command line option and environment variable of a field."""
+class Option(Generic[T_co]):
+    """The command line option and environment variable of a field of type T_co."""
 
     flag: str
     """`--name`; `--name/--no-name` for a switch with both; `NAME` for an argument; empty: only the variable is read.
@@ -88,14 +89,14 @@ class Option:
     bounds: Bounds | None = None
     default_text: str = ""
     """The default in words, if the field's own is not informative."""
-    default_with: tuple[str, object] | None = None
+    default_with: tuple[str, T_co] | None = None
     """A flag, and the default if that flag is given."""
     path: Literal["", "any", "file", "existing file", "existing directory"] = ""
     contents: str = ""
     """Description of the option's file if the field is its contents: a secret, which a variable may hold instead."""
     repeated: bool = False
     """Whether it may be given several times, if the field's type does not imply that."""
-    parse: Callable[..., object] | None = None
+    parse: Callable[..., T_co] | None = None
     """Converts the given value to the field's. Raises ValueError or InvalidRequest."""
     hidden: bool = False
     """Whether only tokenwire's own processes use it."""
@@ -129,7 +130,7 @@ class Option:
 class Declared:
     """An option with the properties of its field."""
 
-    option: Option
+    option: Option[object]
     kind: type
     """Type of a given value: bool, int, float, str or Path."""
     choices: tuple[str, ...]
@@ -145,7 +146,7 @@ class Declared:
         return self.kind is bool
 
 
-def option(default: T | EllipsisType, declaration: Option) -> T:
+def option(default: T | EllipsisType, declaration: Option[T]) -> T:
     """Return a dataclass field that an option sets. Secrets are excluded from the dataclass's repr."""
     return _field(default, declaration, shown=bool(declaration.flag) and not declaration.contents)
 
@@ -165,7 +166,7 @@ def _field(default: T | EllipsisType, metadata: object, shown: bool) -> T:
     return field(default=default, metadata=about, repr=shown)
 
 
-def option_of(of: "Field[object]") -> Option | None:
+def option_of(of: "Field[object]") -> Option[object] | None:
     """Return the option that a field declares."""
     found = of.metadata.get(_KEY)
     return found if isinstance(found, Option) else None
@@ -208,7 +209,7 @@ def _walk(settings: type) -> Iterator[Declared]:
             yield from _walk(parts[each.name])
 
 
-def _resolve(declaration: Option, annotation: object, of: "Field[object]") -> Declared:
+def _resolve(declaration: Option[object], annotation: object, of: "Field[object]") -> Declared:
     one, repeated = _element(_without_none(annotation))
     choices = get_args(one) if get_origin(one) is Literal else ()
     kind: type = float if declaration.unit else Path if declaration.path else str

@@ -1,7 +1,8 @@
 """Options are declared once, in the fields that they set."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from typing import get_type_hints
 
 import pytest
 
@@ -12,7 +13,7 @@ from tokenwire.cli.worker import WORKER_OPTIONS, WorkerOptions
 from tokenwire.coordinator.fleet.admission.settings import AdmissionSettings
 from tokenwire.coordinator.settings import CoordinatorSettings
 from tokenwire.errors import InvalidRequest
-from tokenwire.options import declared, name_of, nested, option_name
+from tokenwire.options import declared, name_of, nested, option_name, option_of
 from tokenwire.worker.simulated_engine.settings import SimulationSettings
 
 
@@ -70,9 +71,31 @@ def _names(settings: type) -> Iterator[str]:
         yield from _names(part)
 
 
+def _fields(settings: type) -> Iterator[tuple[str, bool, tuple[object, object]]]:
+    """Return every field set by an option: the option's name, whether the field declares it, its type and default."""
+    hints = get_type_hints(settings)
+    for each in fields(settings):
+        if name := option_name(each):
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            yield name, option_of(each) is not None, (hints[each.name], default)
+    for part in nested(settings).values():
+        yield from _fields(part)
+
+
 @pytest.mark.parametrize("settings", [CoordinatorOptions, WorkerOptions])
 def test_shared_options_and_conditions_are_declared(settings: type) -> None:
-    """A field set by another field's option, or a default that depends on one, names an option of the command."""
+    """A field set by another field's option, or a default that depends on one, names an option of the command.
+
+    Such a field has that field's type and default.
+    """
     options = declared(settings)
+    own, others = {}, []
+    for name, is_own, about in _fields(settings):
+        if is_own:
+            own[name] = about
+        else:
+            others.append((name, about))
+    assert others
+    assert [name for name, about in others if about != own[name]] == []
     conditions = {each.option.default_with[0] for each in options.values() if each.option.default_with}
     assert {*_names(settings), *conditions} <= {*options}

@@ -145,7 +145,7 @@ def _construct(settings: type[T], values: Values) -> T:
         name = option_name(each)
         if name in values:
             found[each.name] = values[name]
-    make: Callable[..., T] = settings
+    make: Callable[..., T] = settings  # its options hold that the values have their fields' types
     return make(**found)
 
 

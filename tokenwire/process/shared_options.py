@@ -7,11 +7,11 @@ import platformdirs
 from tokenwire.options import Bounds, Option
 
 DRAIN_TIMEOUT_S = 30.0
-DRAIN_TIMEOUT = Option(
+DRAIN_TIMEOUT: Option[float] = Option(
     "--drain-timeout", "Seconds that running requests get to finish after SIGTERM.", bounds=Bounds(at_least=0)
 )
 
-CACHE_DIR = Option(
+CACHE_DIR: Option[Path] = Option(
     "--cache-dir",
     "Where prepared models and tokenizers are kept.",
     path="any",
