@@ -1,6 +1,7 @@
 """Fleet operations: a control call to all workers of a model, with a result for each. Not atomic."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,7 +223,17 @@ class FleetAdmin:
     async def _operate(self, model: str | None, stage: str, method: Method, request: Any) -> Results:
         if not request.epoch:
             request.epoch = self._desired.next_epoch(self.model(model))
-        return await self._call_all(model, stage, method, request)
+        adoptions = [asyncio.create_task(self._adopt(session)) for session in self.sessions(model)]
+        results = await self._call_all(model, stage, method, request)
+        await asyncio.gather(*adoptions)
+        return results
+
+    async def _adopt(self, session: WorkerSession) -> None:
+        """Let a worker that has drifted catch up first: an operation makes all of its state the newest, old or not."""
+        if self._desired.has_drifted(session.model_name, session.serving):
+            request = pb.AdoptStateRequest(target=self._desired.get(session.model_name))
+            with contextlib.suppress(TokenwireError):  # reconciled again later
+                await call_worker(session, lambda stub: stub.AdoptState(request, timeout=self._timeout_s))
 
     async def _call_all(
         self, model: str | None, stage: str, method: Method, request: Any, timeout_s: float | None = None

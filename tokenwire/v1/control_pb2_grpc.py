@@ -30,8 +30,8 @@ class ControlStub:
 
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are executed one
-    after the other; only ResumeGeneration overtakes, because it ends a pause that
-    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    after the other; only ResumeGeneration overtakes a pause that waits, and ends
+    it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
     as an event.
     """
@@ -154,8 +154,8 @@ class ControlServicer:
 
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are executed one
-    after the other; only ResumeGeneration overtakes, because it ends a pause that
-    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    after the other; only ResumeGeneration overtakes a pause that waits, and ends
+    it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
     as an event.
     """
@@ -431,8 +431,8 @@ class Control:
 
     Calls that change the serving state carry the epoch of the fleet operation
     that they belong to, or 0 when they belong to none. They are executed one
-    after the other; only ResumeGeneration overtakes, because it ends a pause that
-    waits. One whose epoch is older than the worker's fails with ABORTED: a newer
+    after the other; only ResumeGeneration overtakes a pause that waits, and ends
+    it, unless the pause is newer. One whose epoch is older than the worker's fails with ABORTED: a newer
     operation came first. All return the resulting state, and all sessions get it
     as an event.
     """

@@ -50,6 +50,9 @@ class ServingStateController:
         self._transferring = False
         self._torn = False
         self._lock = asyncio.Lock()
+        self._waiting = asyncio.Event()
+        """Set while the change that has the lock waits for running sequences."""
+        self._waiting_epoch = 0
         self._changes: set[asyncio.Task[Any]] = set()
 
     @property
@@ -70,15 +73,15 @@ class ServingStateController:
 
     async def pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
         """Pause generation; with WAIT, once running sequences have ended."""
-        await self._run_exclusive(epoch, lambda: self._pause(mode, clear_cache))
+        await self._run_exclusive(epoch, lambda: self._pause(epoch, mode, clear_cache))
 
     async def resume(self, epoch: int) -> None:
-        """Resume generation, without waiting for the lock: it may be what ends a pause in mode WAIT."""
-        await self._run_to_completion(self._change(epoch, self._engine.resume))
+        """Resume generation. Overtakes and ends a change that waits for running sequences, unless that is newer."""
+        await self._run_to_completion(self._resume(epoch))
 
     async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
         """Free memory."""
-        await self._run_exclusive(epoch, lambda: self._sleep(level, mode))
+        await self._run_exclusive(epoch, lambda: self._sleep(epoch, level, mode))
 
     async def wake_up(self, epoch: int, tags: list[str]) -> None:
         """Undo `sleep`, whole or by tags."""
@@ -146,6 +149,21 @@ class ServingStateController:
 
         return await self._run_to_completion(change())
 
+    async def _resume(self, epoch: int) -> None:
+        """Resume under the lock, or without it once the change that has it waits."""
+        turn = asyncio.create_task(self._lock.acquire())
+        waiting = asyncio.create_task(self._waiting.wait())
+        await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not turn.done():
+            turn.cancel()
+            _check_epoch(epoch, self._waiting_epoch)
+            return await self._change(epoch, self._engine.resume)
+        try:
+            return await self._change(epoch, self._engine.resume)
+        finally:
+            self._lock.release()
+
     async def _run_to_completion(self, change: Coroutine[Any, Any, Result]) -> Result:
         """Shield a change from its caller's cancellation: the engine continues it, and the state must reflect it."""
         task = asyncio.create_task(change)
@@ -157,12 +175,13 @@ class ServingStateController:
     async def _change(self, epoch: int, verb: Callable[[], Awaitable[Result]]) -> Result:
         newest = self._state.epoch
         # An equal epoch may have been adopted from another worker first, but an operation does more than set a state.
-        if epoch and epoch < newest:
-            raise Superseded(f"Operation {epoch} is superseded by operation {newest}, which is newer.")
+        _check_epoch(epoch, newest)
         try:
             result = await verb()
-            # If a resume overtook this change, the epoch goes back to an older one: coordinators then reconcile again.
-            self._state.epoch = epoch or newest
+            if self._state.epoch > newest:  # a newer resume overtook this change, and is to be what came last
+                await self._engine.resume()
+            else:
+                self._state.epoch = epoch or newest
             self._state.unmanaged = not epoch
             return result
         finally:
@@ -200,17 +219,28 @@ class ServingStateController:
             self._state.weights_fault, self._torn = error.message, True
             raise
 
+    @contextlib.contextmanager
+    def _may_wait(self, epoch: int, mode: PauseMode) -> Iterator[None]:
+        """Let running sequences be aborted, or let a resume end the wait for them."""
+        if mode is PauseMode.ABORT:
+            self._on_abort()
+        if mode is PauseMode.WAIT:
+            self._waiting_epoch = epoch
+            self._waiting.set()
+        try:
+            yield
+        finally:
+            self._waiting.clear()
+
     # Steps of changes.
 
-    async def _pause(self, mode: PauseMode, clear_cache: bool) -> None:
-        if mode is PauseMode.ABORT:
-            self._on_abort()
-        await self._engine.pause(mode, clear_cache)
+    async def _pause(self, epoch: int, mode: PauseMode, clear_cache: bool) -> None:
+        with self._may_wait(epoch, mode):
+            await self._engine.pause(mode, clear_cache)
 
-    async def _sleep(self, level: int, mode: PauseMode) -> None:
-        if mode is PauseMode.ABORT:
-            self._on_abort()
-        await self._engine.sleep(level, mode)
+    async def _sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
+        with self._may_wait(epoch, mode):
+            await self._engine.sleep(level, mode)
         self._state.sleeping, self._state.sleep_level = True, level
 
     async def _wake_up(self, tags: list[str]) -> None:
@@ -298,13 +328,18 @@ class ServingStateController:
         state, engine = self._state, self._engine
         if target.sleeping:
             if not state.sleeping or state.sleep_level != target.sleep_level:
-                await self._sleep(target.sleep_level, PauseMode.KEEP)
+                await self._sleep(target.epoch, target.sleep_level, PauseMode.KEEP)
             if target.awake_parts:
                 await self._wake_up(list(target.awake_parts))
         elif target.paused:
             await engine.pause(PauseMode.KEEP, clear_cache=False)
         else:
             await engine.resume()
+
+
+def _check_epoch(epoch: int, newest: int) -> None:
+    if epoch and epoch < newest:
+        raise Superseded(f"Operation {epoch} is superseded by operation {newest}, which is newer.")
 
 
 def _same_weights(state: pb.ServingState, target: pb.ServingState) -> bool:

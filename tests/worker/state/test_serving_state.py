@@ -57,7 +57,7 @@ async def test_a_change_outside_fleet_operations_is_marked_as_unmanaged(one: Ser
 
 
 async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
-    """It does not queue behind the pause, and the state matches the engine's."""
+    """It does not queue behind the pause, is what came last, and the state matches the engine's."""
     sequence = Sequence(FrameBuffer(), 0, "request", 0)
     submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=5_000))
     await one.engine.submit(submit, [sequence])
@@ -70,6 +70,40 @@ async def test_a_resume_ends_a_waiting_pause(one: ServingWorker) -> None:
 
     await asyncio.wait_for(pausing, 10)
     assert not one.state.paused
+    assert one.state.epoch == 2
+
+
+async def test_an_older_resume_does_not_end_a_waiting_pause(one: ServingWorker) -> None:
+    """The pause is newer, so it would be confirmed although the engine runs."""
+    submit = pb.Submit(prompt_token_ids=[65], sampling_params=pb.SamplingParams(max_tokens=5_000))
+    await one.engine.submit(submit, [Sequence(FrameBuffer(), 0, "request", 0)])
+    steps = one.engine.steps()
+    await anext(steps)
+    pausing = asyncio.create_task(one.controller.pause(2, PauseMode.WAIT, clear_cache=False))
+    await one.engine.pausing.wait()
+
+    with pytest.raises(Superseded, match="operation 2"):
+        await one.controller.resume(1)
+
+    assert not pausing.done()
+    await one.controller.resume(3)
+    await asyncio.wait_for(pausing, 10)
+    assert not one.state.paused
+
+
+async def test_a_resume_waits_for_weights_that_are_being_read(one: ServingWorker, tmp_path: Path) -> None:
+    """Otherwise its state, the newest, would have the old weights, and all workers would be reconciled to them."""
+    one.engine.may_read.clear()
+    loading = asyncio.create_task(one.controller.load_weights(1, str(tmp_path), "v1", reset_prefix_cache=False))
+    await one.engine.reading.wait()
+    resuming = asyncio.create_task(one.controller.resume(2))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(resuming), 0.05)
+
+    one.engine.may_read.set()
+    await asyncio.gather(loading, resuming)
+
+    assert [(state.epoch, state.weight_version) for state in one.published] == [(0, "default"), (1, "v1"), (2, "v1")]
 
 
 async def test_the_state_has_sleep_level_and_awake_parts(one: ServingWorker) -> None:
