@@ -53,7 +53,7 @@ ABOUT_SEVERAL_MODULES = {
 }
 """Test files, or folders of them, that no module has the name of, and why."""
 
-PROGRAMS = ("conformance", "faults", "simulation")
+PROGRAMS = ("conformance", "faults", "model", "simulation")
 """Folders with programs of their own, each with its own words for what it does."""
 
 

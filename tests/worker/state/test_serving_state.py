@@ -1,4 +1,7 @@
-"""The serving state after admin operations, which operations are superseded, and adoption of a fleet's state."""
+"""The serving state after admin operations, which operations are superseded, and adoption of a fleet's state.
+
+One file, since all tests are of one class.
+"""
 
 import asyncio
 from pathlib import Path

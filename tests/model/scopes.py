@@ -1,0 +1,78 @@
+"""What is explored: by `make test`, and by `make test-long`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.model.admin import AdminModel, Scope
+from tests.model.explore import Exploration, explore
+from tests.model.operations import Verb
+from tests.model.real_worker import WorkerTable
+from tests.model.slots import SlotModel, SlotScope
+
+
+class Row(NamedTuple):
+    """One exploration."""
+
+    name: str
+    run: Callable[[], Exploration[tuple[object, ...]]]
+    states: int
+    """How many states it had when it was written: with fewer, it would miss something."""
+    long: bool = False
+
+
+def _admin(scope: Scope) -> Exploration[tuple[object, ...]]:
+    table = WorkerTable()
+    try:
+        return explore(AdminModel(scope, table))
+    finally:
+        table.close()
+
+
+def _slots(scope: SlotScope) -> Exploration[tuple[object, ...]]:
+    model = SlotModel(scope)
+    try:
+        return explore(model)
+    finally:
+        model.close()
+
+
+def _fleet(scope: Scope, states: int, long: bool = False) -> Row:
+    verbs = " / ".join(f"`{verb.name.lower()}`" for verb in scope.verbs)
+    counts = {
+        "worker restart": scope.worker_restarts,
+        "coordinator restart": scope.coordinator_restarts,
+        "connection cut": scope.cuts,
+        "direct change": scope.direct,
+    }
+    faults = "".join(f", {count} {name}" for name, count in counts.items() if count)
+    return Row(f"{scope.coordinators} x {scope.workers}, {verbs}{faults}", lambda: _admin(scope), states, long)
+
+
+def _session(name: str, scope: SlotScope, states: int, long: bool = False) -> Row:
+    return Row(f"{scope.requests} requests, {name}", lambda: _slots(scope), states, long)
+
+
+PAUSE, WAIT, RESUME, LABEL, LOAD = Verb.PAUSE, Verb.PAUSE_WAIT, Verb.RESUME, Verb.LABEL, Verb.LOAD
+ROWS = (
+    _fleet(Scope((WAIT, RESUME), workers=1), 199),
+    _fleet(Scope((WAIT, RESUME), coordinators=1), 407),
+    _fleet(Scope((WAIT, RESUME), workers=1, worker_restarts=1), 6_741),
+    _fleet(Scope((WAIT, RESUME), coordinators=1, worker_restarts=1), 3_649),
+    _fleet(Scope((PAUSE, LABEL), coordinators=1, worker_restarts=1), 2_617),
+    _fleet(Scope((LOAD, RESUME), coordinators=1, worker_restarts=1, cuts=1), 41_225),
+    _fleet(Scope((WAIT, LOAD, RESUME), coordinators=1), 16_297),
+    _fleet(Scope((PAUSE,), worker_restarts=1), 7_088),
+    _fleet(Scope((PAUSE,), coordinator_restarts=1), 3_343),
+    _fleet(Scope((PAUSE,), cuts=1), 2_211),
+    _fleet(Scope((PAUSE,), direct=1), 2_585),
+    _fleet(Scope((PAUSE,), worker_restarts=1, coordinator_restarts=1), 124_132, long=True),
+    _fleet(Scope((PAUSE, LABEL)), 166_991, long=True),
+    _session("a stop string, aborts", SlotScope(2, frozenset({0}), aborts=True), 8_099),
+    _session("aborts, a hand back", SlotScope(2, aborts=True, hand_back=True), 26_258),
+    _session(
+        "a stop string, aborts, a refusal, a hand back, a lost session",
+        SlotScope(2, frozenset({0}), aborts=True, refusals=True, hand_back=True, losses=True),
+        55_562,
+    ),
+    _session("a stop string, a refusal", SlotScope(3, frozenset({0}), refusals=True), 38_956),
+)
