@@ -2,10 +2,12 @@
 
 import logging
 import re
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
 
-from tokenwire.coordinator.observability.public_words import public_words
 from tokenwire.coordinator.observability.record import RequestRecord
+from tokenwire.coordinator.parsing.request_model import RequestModel
 from tokenwire.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -18,6 +20,18 @@ _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Text of clients, which may be prompts: between quotes, or after an opening quote that is never closed.
 _QUOTED = re.compile(r"""(?<!\w)(['"])((?:\\.|(?!\1(?!\w)).)*)(?:\1|\Z)""", re.DOTALL)
 _SIGNS = re.compile(r"\W{0,2}")
+_OTHER_WORDS = frozenset(
+    {
+        *("application/json", "prompt_token_ids", "required", "tool_reference", "tool_result", "tool_use"),
+        # Types of content parts and tools that are rejected by name.
+        *("image", "image_url", "input_image", "image_pil", "image_embeds", "audio_url", "input_audio", "audio_embeds"),
+        *("video_url", "video_embeds", "prompt_embeds", "document", "file", "input_file", "search_result"),
+        *("custom", "web_search", "file_search", "computer_use_preview", "code_interpreter", "image_generation", "mcp"),
+        # Types of JSON and of Python that appear in error messages.
+        *("str", "int", "float", "bool", "list", "dict", "NoneType", "null", "true", "false", "True", "False", "None"),
+    }
+)
+"""Words of the API that are no fields, nor values of any."""
 
 
 class RequestLog:
@@ -76,3 +90,25 @@ def _masked(quoted: re.Match[str]) -> str:
 
 def _milliseconds(seconds: float) -> float:
     return round(1000 * seconds, 1)
+
+
+@cache
+def public_words() -> frozenset[str]:
+    """Return the API's own words, which are no client's text: names of fields, and their literal values."""
+    return frozenset(_words(RequestModel)) | _OTHER_WORDS
+
+
+def _words(model: type[RequestModel]) -> Iterator[str]:
+    for child in model.__subclasses__():
+        yield from _words(child)
+        for name, field in child.model_fields.items():
+            yield from (name, field.alias or name)
+            yield from _options(field.annotation)
+
+
+def _options(annotation: Any) -> Iterator[str]:
+    for part in get_args(annotation):
+        if get_origin(annotation) is not Literal:
+            yield from _options(part)
+        elif isinstance(part, str):
+            yield part

@@ -6,7 +6,7 @@ import pytest
 
 import tokenwire.coordinator.app  # noqa: F401 (has the models of all routes, and so the words of the API)
 from tokenwire.coordinator.observability.record import RequestRecord
-from tokenwire.coordinator.observability.request_log import RequestLog, fields_of
+from tokenwire.coordinator.observability.request_log import RequestLog, fields_of, public_words
 from tokenwire.coordinator.types import Finish
 from tokenwire.errors import EngineFailed, InvalidRequest
 
@@ -100,3 +100,17 @@ def test_a_workers_rejection_omits_the_clients_text_too() -> None:
     failed = fields_of(_request_record(error=EngineFailed("'rank 3' died")))
 
     assert (rejected["error"], failed["error"]) == ("'regex' is wrong: '...'", "'rank 3' died")
+
+
+@pytest.mark.parametrize(
+    "word", ["max_tokens", "response_format", "json_schema", "json_object", "image_url", "NoneType"]
+)
+def test_fields_and_their_values_are_public(word: str) -> None:
+    """Of every route, nested ones too, and what error messages say of types."""
+    assert word in public_words()
+
+
+@pytest.mark.parametrize("word", ["", "my secret", "Paris", "sk-123"])
+def test_a_clients_own_words_are_not(word: str) -> None:
+    """They may be private."""
+    assert word not in public_words()
