@@ -83,7 +83,7 @@ class CoordinatorServer(HttpServer):
         """Report unhealthy, keep serving for the drain delay, then stop listening and finish replies."""
         self._readiness.stopping = True
         if self._settings.drain_delay_s:
-            log.info("stops listening in %g s", self._settings.drain_delay_s)
+            log.info("draining: will stop listening in %g s", self._settings.drain_delay_s)
             # Otherwise clients would keep using their connections, some at the moment of the end.
             self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
             await asyncio.sleep(self._settings.drain_delay_s)

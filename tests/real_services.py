@@ -22,9 +22,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def steered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def trainable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The same with routes for trainers and room for one adapter; test_real_service.py ends by killing its engine."""
-    with serving(tmp_path_factory.mktemp("steered"), ["--enable-rl"], _ADAPTERS, tiny_model()) as started:
+    with serving(tmp_path_factory.mktemp("trainable"), ["--enable-rl"], _ADAPTERS, tiny_model()) as started:
         yield started
 
 

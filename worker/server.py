@@ -119,9 +119,9 @@ class WorkerServer(inference_pb2_grpc.InferenceServicer):
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING, keep=("liveness",))
         for session in self._sessions:
             session.announce_drain(deadline_s)
-        log.info("draining %d open slots within %.0f s", self._open_slots(), deadline_s)
+        log.info("draining %d open slot(s) within %.0f s", self._open_slots(), deadline_s)
         if not await self._wait_idle(deadline_s):
-            log.warning("drain deadline passed: aborting %d slots", self._open_slots())
+            log.warning("drain deadline passed: aborting %d slot(s)", self._open_slots())
             self._handing_back = True
             for session in list(self._sessions):
                 await session.abort_all()

@@ -26,7 +26,7 @@ async def check_shape(body: bytes, limits: ShapeLimits | None = None) -> None:
     if len(body) <= limits.unchecked_bytes:
         return
     if b"\0" in body:  # only in UTF-16 and UTF-32, where the counts below would be wrong
-        raise InvalidRequest(f"A body of more than {limits.unchecked_bytes} bytes has to be UTF-8.")
+        raise InvalidRequest(f"A body of more than {limits.unchecked_bytes} bytes must be UTF-8.")
     quotes = openings = commas = start = 0
     while start < len(body):
         end = _include_escapes(body, start, start + limits.piece_bytes)

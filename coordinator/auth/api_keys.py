@@ -143,7 +143,7 @@ def _parse_entry(entry: Any, where: str) -> Key:
     if not isinstance(entry, dict):
         raise InvalidRequest(f"{where} is not an object")
     if unknown := sorted(entry.keys() - _FIELDS):
-        raise InvalidRequest(f"{where} has the unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+        raise InvalidRequest(f"{where} has the unknown field {unknown[0]!r}; known: {', '.join(sorted(_FIELDS))}")
     if ("key" in entry) == ("sha256" in entry):
         raise InvalidRequest(f"{where} needs one of `key` and `sha256`")
     secret = _of_type(entry, "key", str, where) or f"sha256:{_of_type(entry, 'sha256', str, where)}"
@@ -199,7 +199,7 @@ def _known(key: str, where: str) -> bytes:
             raise InvalidRequest(f"{where}: a SHA-256 has 64 hexadecimal digits")
         return bytes.fromhex(value)
     if not key or any(not 0x21 <= ord(character) <= 0x7E for character in key):
-        raise InvalidRequest(f"{where}: a key is made of printable ASCII characters without blanks")
+        raise InvalidRequest(f"{where}: a key must be printable ASCII without spaces")
     return _digest(key.encode())
 
 

@@ -37,8 +37,8 @@ class FleetAborts:
         return await self._call(control_pb2.AbortRequest(all=True), queued)
 
     async def _call(self, request: control_pb2.AbortRequest, queued: int) -> int:
-        answers = await asyncio.gather(*(self._call_one(session, request) for session in self._sessions()))
-        aborted = [answer for answer in answers if answer is not None]
+        responses = await asyncio.gather(*(self._call_one(session, request) for session in self._sessions()))
+        aborted = [response for response in responses if response is not None]
         if not aborted and not queued:
             raise Unavailable("No worker is connected to abort requests.", retry_after_s=1)
         return queued + sum(aborted)

@@ -34,7 +34,7 @@ class WorkerResult:
     """The result of a call to one worker."""
 
     address: str
-    answer: Any = None
+    response: Any = None
     """The response message; None with an error."""
     error: TokenwireError | None = None
 
@@ -151,7 +151,7 @@ class FleetAdmin:
         arguments = {"args_json": json.dumps(args), "kwargs_json": json.dumps(kwargs)}
         request = pb.CollectiveRpcRequest(method=method, timeout_seconds=timeout_s or 0, **arguments)
         results = await self._call_all(model, "collective_rpc", lambda stub: stub.CollectiveRpc, request)
-        return [value for result in results for value in json.loads(result.answer.results_json)]
+        return [value for result in results for value in json.loads(result.response.results_json)]
 
     async def configurations(self, model: str | None) -> list[dict[str, Any]]:
         """Return every engine's configuration, in the order of the workers."""
@@ -194,7 +194,7 @@ class FleetAdmin:
 
     async def _configurations(self, model: str | None) -> dict[str, dict[str, Any]]:
         results = await self._call_all(model, "server_info", lambda stub: stub.GetServerInfo, pb.GetServerInfoRequest())
-        return {result.address: json.loads(result.answer.engine_config_json or "{}") for result in results}
+        return {result.address: json.loads(result.response.engine_config_json or "{}") for result in results}
 
     async def _init_transfer(self, model: str | None, arguments: dict[str, Any], offset: int) -> Results:
         """Initialize a transfer, giving each worker the ranks after those of the workers before it."""
@@ -264,13 +264,13 @@ async def _fan_out(
 
 async def _one(session: WorkerSession, call: ControlCall[Any]) -> WorkerResult:
     try:
-        answer = await call_worker(session, call)
+        response = await call_worker(session, call)
     except TokenwireError as error:
         return WorkerResult(session.address, error=error)
-    if hasattr(answer, "serving"):
+    if hasattr(response, "serving"):
         # The response may arrive before the session's own event.
-        session.on_serving_state(answer.serving)
-    return WorkerResult(session.address, answer)
+        session.on_serving_state(response.serving)
+    return WorkerResult(session.address, response)
 
 
 def _mode(mode: str) -> "pb.PauseMode":

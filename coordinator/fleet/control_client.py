@@ -10,15 +10,15 @@ from tokenwire.coordinator.fleet.session import WorkerSession
 from tokenwire.errors import EngineFailed, Unavailable, from_status
 from tokenwire.v1 import control_pb2_grpc
 
-Answer = TypeVar("Answer")
-ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[Answer]]
+ResponseT = TypeVar("ResponseT")
+ControlCall = Callable[[control_pb2_grpc.ControlStub], Awaitable[ResponseT]]
 
 
-async def call_worker(session: WorkerSession, call: ControlCall[Answer]) -> Answer:
+async def call_worker(session: WorkerSession, call: ControlCall[ResponseT]) -> ResponseT:
     """Make a control call to a session's worker. Raises Unavailable without a connection, or the worker's error."""
     control = session.control
     if control is None:
-        raise Unavailable(f"not reachable: {session.last_error}")
+        raise Unavailable(f"not connected: {session.last_error}")
     try:
         return await call(control)
     except grpc.aio.AioRpcError as error:
@@ -27,7 +27,7 @@ async def call_worker(session: WorkerSession, call: ControlCall[Answer]) -> Answ
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
         if session.control is None:  # the session ended meanwhile and closed the channel
-            raise Unavailable(f"lost: {session.last_error}") from error
+            raise Unavailable(f"disconnected: {session.last_error}") from error
         raise EngineFailed(f"The control call failed: {error!r}") from error
 
 

@@ -61,15 +61,15 @@ class Reconciler:
         await asyncio.sleep(_SETTLE_S if session.serving.epoch else 0)
         while self._has_drifted(session):
             try:
-                answer = await call_worker(session, self._adopt(session))
+                response = await call_worker(session, self._adopt(session))
             except Exception as error:  # of any kind: a worker that stays out of sync gets no requests
                 self._record_error(session, str(error))
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _LAST_RETRY_S)
             else:
                 self._errors.pop(session, None)
-                session.on_serving_state(answer.serving)
-                log.info("worker %s was brought to epoch %d", session.address, answer.serving.epoch)
+                session.on_serving_state(response.serving)
+                log.info("worker %s reconciled to epoch %d", session.address, response.serving.epoch)
         self._errors.pop(session, None)
 
     def _adopt(self, session: WorkerSession) -> ControlCall[control_pb2.AdoptStateResponse]:

@@ -159,8 +159,8 @@ class WorkerSession:
     def _record_end(self) -> None:
         """Record the end of a session that was ready."""
         reason = self._liveness.loss_reason
-        how = "gone, as it announced" if self.worker_drains else f"lost ({reason})"
-        log.warning("worker %s is %s: %s", self.address, how, self.last_error)
+        how = "drained" if self.worker_drains else f"lost ({reason})"
+        log.warning("worker %s %s: %s", self.address, how, self.last_error)
         if self.worker_drains:
             self.breaker.record_drain()
         else:
@@ -189,7 +189,7 @@ class WorkerSession:
             if was_connected:
                 # A worker with a hanging engine may well send a welcome again.
                 self.alive = False if self._liveness.loss_reason is LossReason.STALLED else None
-            error = WorkerLost(f"The worker that generated this reply is gone ({self.last_error}).", retry_after_s=1)
+            error = WorkerLost(f"The worker that generated this reply was lost ({self.last_error}).", retry_after_s=1)
             for listener in self._slots.release_all():
                 fail_listener(listener, error)
             self._transport = None
@@ -214,7 +214,7 @@ class WorkerSession:
         except Exception as error:
             log.exception("session with %s failed", self.address)
             self._liveness.loss_reason = LossReason.PROTOCOL_ERROR
-            self.last_error = f"its session failed: {error}"
+            self.last_error = f"the session failed: {error}"
 
     async def _read_events(self, transport: WorkerTransport) -> None:
         """Handle events until the worker closes the session."""

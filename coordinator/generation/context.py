@@ -46,7 +46,7 @@ class RequestContext:
     def deadline_error(self) -> DeadlineExceeded:
         """The error for a request that is aborted at its deadline."""
         allowed_s = 0.0 if self.deadline is None else self.deadline - self.record.began_at
-        return DeadlineExceeded(f"The request took longer than {allowed_s:g} s.")
+        return DeadlineExceeded(f"Request timed out after {allowed_s:g} s.")
 
     @property
     def drain_error(self) -> Unavailable | None:

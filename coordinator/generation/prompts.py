@@ -126,7 +126,7 @@ def _encode_end(tokenizer: Tokenizer, text: str, add_special_tokens: bool, keep:
             return []
         if keep <= added:
             raise InvalidRequest(
-                f"truncate_prompt_tokens={keep} leaves no room beside {added} special tokens.",
+                f"truncate_prompt_tokens={keep} must be greater than the number of special tokens, {added}.",
                 param="truncate_prompt_tokens",
             )
         encoding.truncate(keep - added, direction="left")

@@ -182,7 +182,7 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
-        log.info("rejected unread", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
+        log.info("rejected request", extra={"fields": {"outcome": "invalid", "status": status, "error": reason}})
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.read_limits.head_timeout_s, self._head_overdue)

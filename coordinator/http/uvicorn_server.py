@@ -55,7 +55,7 @@ class HttpServer(uvicorn.Server):
     def _end_requests(self) -> None:
         tasks = list(self.server_state.tasks)
         if tasks:
-            log.warning("drain deadline: ending %d requests", len(tasks))
+            log.warning("drain deadline passed: ending %d request(s)", len(tasks))
         self._readiness.out_of_time = True
         for task in tasks:
             task.cancel()

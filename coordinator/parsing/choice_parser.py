@@ -89,7 +89,7 @@ class ChoiceParser:
 
     def _failed(self, error: Exception) -> ParserFailed:
         log.warning("the %s failed", self._name, exc_info=error)
-        return ParserFailed(f"The {self._name} failed on what the model wrote: {type(error).__name__}: {error}")
+        return ParserFailed(f"The {self._name} failed to parse the model's output: {type(error).__name__}: {error}")
 
 
 def _encodable(call: AnyCall) -> AnyCall:

@@ -28,8 +28,8 @@ class TextRules:
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
-    unread: bool = False
-    """Whether the text is not returned: it is then decoded only to find stop strings."""
+    detokenize: bool = True
+    """Whether the text is returned; else it is decoded only to find stop strings."""
 
 
 class TextStreams:
@@ -46,7 +46,7 @@ class TextStreams:
     def stream(self, prompt: Sequence[int]) -> "TextStream | NullTextStream":
         """Return a stream for a sequence after a prompt."""
         rules = self._rules
-        if rules.unread and self._stops is None:
+        if not rules.detokenize and self._stops is None:
             return NullTextStream()
         return TextStream(
             self._tokenizer,

@@ -78,7 +78,7 @@ class PodCluster:
         """Delete the oldest coordinator: SIGTERM at once, the service is updated later. Return its exit code."""
         pod = self.coordinators.pop(0)
         pod.process.popen.terminate()
-        await asyncio.to_thread(pod.process.wait_for, "stops listening", 30)
+        await asyncio.to_thread(pod.process.wait_for, "will stop listening", 30)
         await news
         self.service.remove(pod.address)
         return await asyncio.to_thread(pod.process.wait_exit, 60)

@@ -5,6 +5,9 @@ NOT_RUN = {
         "pip install '.[worker]'",
         "pip install .",
     ),
+    "builds the package; tests/packaging installs it into an empty environment": (
+        "uvx --from . tokenwire serve --engine sim",
+    ),
     "makes an installation in /opt": (
         "python3 -m venv /opt/tokenwire",
         "/opt/tokenwire/bin/pip install '.[worker]'",

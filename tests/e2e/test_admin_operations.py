@@ -18,12 +18,12 @@ BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "max_to
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Two workers behind a coordinator with admin routes."""
-    folder = tmp_path_factory.mktemp("steering")
+    folder = tmp_path_factory.mktemp("admin")
     options = ("--sim-step-ms", "2", "--served-model-name", "sim")
     key = folder / "admin-key"
     key.write_text(ADMIN_KEY)
-    steering = ["--enable-rl", "--admin-key-file", str(key)]
-    with simulated_service(folder, *options, workers=2, coordinator_options=steering) as started:
+    admin_options = ["--enable-rl", "--admin-key-file", str(key)]
+    with simulated_service(folder, *options, workers=2, coordinator_options=admin_options) as started:
         yield started
         assert "Traceback" not in started.coordinator.log, started.coordinator.log
 

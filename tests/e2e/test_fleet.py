@@ -1,4 +1,4 @@
-"""A fleet with a dead worker, steered through one of two coordinators: reported as it is, and healed."""
+"""A fleet with a dead worker, managed through one of two coordinators: reported as it is, and healed."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -135,7 +135,7 @@ def test_sigterm_lets_a_worker_finish_its_replies(folder: Path) -> None:
         service.wait_slots(1)
 
         service.workers[0].signal(signal.SIGTERM)
-        service.workers[0].wait_for("draining 1 open slots")
+        service.workers[0].wait_for("draining 1 open slot")
         service.coordinator.wait_for("is draining")
         rejected = httpx.post(service.url + CHAT, json=body)
 
@@ -171,7 +171,7 @@ def test_a_stopping_coordinator_is_unhealthy_first(folder: Path) -> None:
     ):
         assert "connection" not in client.get(f"{service.url}/health").headers
         service.coordinator.signal(signal.SIGTERM)
-        service.coordinator.wait_for("stops listening")
+        service.coordinator.wait_for("will stop listening")
 
         health = httpx.get(f"{service.url}/health")
         answer = client.post(service.url + CHAT, json={"messages": MESSAGES, "max_tokens": 2})

@@ -173,7 +173,7 @@ def test_ctrl_c_lets_a_real_engine_finish(place: Path) -> None:
             assert "force killing" not in worker.log
             assert "still running after grace period" not in worker.log
             assert "leaked" not in worker.log
-            assert "draining 1 open slots" in worker.log
+            assert "draining 1 open slot(s)" in worker.log
             assert '"finish_reason":"length"' in reader.text
             assert reader.text.endswith("data: [DONE]\n\n")
     _, alive = psutil.wait_procs(family, timeout=15)

@@ -28,10 +28,10 @@ PATIENT = ("--heartbeat-timeout", "60", "--engine-stall-timeout", "60")
 """A coordinator that does not notice for a while that a worker was stopped."""
 
 
-async def test_a_seeded_reply_of_a_killed_worker_goes_on(real: Service, steered: Service, tmp_path: Path) -> None:
+async def test_a_seeded_reply_of_a_killed_worker_goes_on(real: Service, trainable: Service, tmp_path: Path) -> None:
     """Its text and ids are those of an undisturbed run."""
     worker = child(real.coordinator, "worker")
-    doomed, other = real.addresses[0], steered.addresses[0]
+    doomed, other = real.addresses[0], trainable.addresses[0]
     announce(tmp_path, other)
     with coordinator(tmp_path, [f"file:{tmp_path}/workers"], *PATIENT, start_timeout_s=60) as (process, url):
         async with httpx.AsyncClient(base_url=url, timeout=300) as client:

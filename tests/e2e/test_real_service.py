@@ -45,9 +45,9 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.fixture
-def service(steered: Service) -> Service:
+def service(trainable: Service) -> Service:
     """The tiny model, with room for one adapter."""
-    return steered
+    return trainable
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,7 @@ async def test_nobody_notices_a_killed_worker(place: Path, workers: list[Process
             os.killpg(workers[0].popen.pid, signal.SIGKILL)
             answers = {name: await task for name, task in requests.items()}
 
-    assert int(re.findall(r"worker lost: resuming (\d+) sequences elsewhere", process.log)[0]) >= len(cases)
+    assert int(re.findall(r"lost: resuming (\d+) sequence\(s\) elsewhere", process.log)[0]) >= len(cases)
     assert "has made no step" not in process.log
     assert "silent" not in process.log
     wrong = [name for name in cases if answers[name].exact != undisturbed[name].exact]

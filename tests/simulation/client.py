@@ -207,7 +207,7 @@ class Client:
         if code == 422 and "is not retried" in message:
             self._check_poison()
 
-        if "The worker that generated this reply is gone" in message:
+        if "The worker that generated this reply was lost" in message:
             self._check(self._witness.losses(self.request_id), "an end by a lost worker, though none was lost")
 
     def _check_poison(self) -> None:

@@ -109,17 +109,17 @@ class Server:
 
     def first_model(self) -> str:
         """Return the first model of the server's list. Raises Unavailable."""
-        with self._open("/v1/models") as answer:
-            models = json.load(answer)["data"]
+        with self._open("/v1/models") as response:
+            models = json.load(response)["data"]
         if not models:
             raise Unavailable(f"{self.url} serves no model yet.")
         return str(models[0]["id"])
 
     def stream(self, body: Mapping[str, object]) -> Iterator[bytes]:
         """Yield the chunks of a streamed chat completion, as JSON. Raises Unavailable."""
-        with self._open("/v1/chat/completions", json.dumps({**body, "stream": True}).encode()) as answer:
+        with self._open("/v1/chat/completions", json.dumps({**body, "stream": True}).encode()) as response:
             try:
-                for line in answer:
+                for line in response:
                     if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
                         yield line[6:]
             except (OSError, http.client.HTTPException) as error:
@@ -128,16 +128,16 @@ class Server:
     def _open(self, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
         request = urllib.request.Request(self.url + path, body, self._headers)  # noqa: S310  (the user's own)
         try:
-            answer: http.client.HTTPResponse = urllib.request.urlopen(request)  # noqa: S310
+            response: http.client.HTTPResponse = urllib.request.urlopen(request)  # noqa: S310
         except urllib.error.HTTPError as error:
             with error:
                 raise Unavailable(
-                    _message(error.read()) or f"{self.url} answers {error.code} {error.reason}"
+                    _message(error.read()) or f"{self.url} responded with {error.code} {error.reason}"
                 ) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Unavailable(f"{self.url} cannot be reached: {reason}. Is `tokenwire serve` running?") from error
-        return answer
+        return response
 
 
 @dataclass(slots=True)
@@ -177,8 +177,8 @@ class Dialogue:
 def _message(body: bytes) -> str:
     """Return the message of an error, in OpenAI's format or in FastAPI's."""
     try:
-        answer = json.loads(body)
+        response = json.loads(body)
     except ValueError:
         return ""
-    error = answer.get("error", answer) if isinstance(answer, dict) else {}
+    error = response.get("error", response) if isinstance(response, dict) else {}
     return str((error.get("message") or error.get("detail") or "") if isinstance(error, dict) else error)

@@ -49,7 +49,7 @@ def _check_hub(repository: str) -> None:
     fault = _missing_at_hub(repository, constants.HF_HUB_OFFLINE, constants.ENDPOINT)
     if fault:
         raise NotFound(
-            f"There is no model {repository}: no such directory here, nothing of it in the hub's cache "
+            f"There is no model {repository}: it is neither a directory nor in the hub's cache "
             f"{constants.HF_HUB_CACHE}, and {fault}, or give the path of a directory with a config.json."
         )
 

@@ -63,7 +63,7 @@ class Supervisor:
                 code = child.poll()
                 if code is not None:
                     self._before_stop()
-                    log.error("%s ended with code %d: stopping everything", process.name, code)
+                    log.error("%s exited with code %d: stopping all processes", process.name, code)
                     return code or 1
             time.sleep(0.1)
         self._before_stop()

@@ -93,7 +93,7 @@ class Session:
         """Abort every open slot."""
         sequences = list(self._slots.values())
         if sequences:
-            log.info("session of %s ended: aborting %d open slots", self.coordinator_id, len(sequences))
+            log.info("session of %s ended: aborting %d open slot(s)", self.coordinator_id, len(sequences))
             await self._engine.abort(sequences)
 
     def _accept_hello(self, first: pb.SessionRequest) -> None:
@@ -139,7 +139,7 @@ class Session:
         except TokenwireError as error:
             self._refuse(submit, sequences, error)
         except Exception as error:
-            log.exception("engine failed on submitting request %s", submit.request_id)
+            log.exception("failed to submit request %s to the engine", submit.request_id)
             self._refuse(submit, sequences, EngineFailed(f"The engine could not accept the request: {error}"))
 
     def _end_as_aborted(self, submit: pb.Submit) -> None:

@@ -126,7 +126,7 @@ class SimulatedEngine(Engine):
             raise Unavailable("the engine has not started")
         limit = self._settings.max_queue
         if limit and len(sequences) > scheduler.free_capacity + limit:
-            raise Overloaded(f"the engine's queue is full: {limit} sequences wait", retry_after_s=1.0)
+            raise Overloaded(f"the engine's queue is full: {limit} sequences are waiting", retry_after_s=1.0)
         number = self.requests_total + 1
         simulated_sequences = planner.plan(submit, sequences, self._faults.error_after(number), self._weights)
         self.requests_total = number

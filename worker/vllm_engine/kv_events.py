@@ -37,7 +37,7 @@ class KvEventSubscriber:
     def configure(self, parsed: Any) -> None:
         """Enable KV events in the engine's arguments. Raises EngineFailed if that is not possible."""
         if parsed.kv_events_config is not None:
-            raise EngineFailed("--kv-events and --kv-events-config exclude each other.")
+            raise EngineFailed("--kv-events and --kv-events-config are mutually exclusive.")
         if parsed.data_parallel_size > 1:
             raise EngineFailed("--kv-events does not support several data-parallel ranks in one worker.")
         parsed.kv_events_config = KVEventsConfig(

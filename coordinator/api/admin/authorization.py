@@ -45,7 +45,7 @@ class AdminAuthorization:
         """
         if not self.has_key:
             raise Forbidden(
-                "This route can call anything in the engine's processes, so it is closed without an admin key: start "
+                "This route can call anything in the engine's processes, so it is disabled without an admin key: start "
                 "the server with --admin-key-file, or set TOKENWIRE_ADMIN_KEY."
             )
 

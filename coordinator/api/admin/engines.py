@@ -64,7 +64,7 @@ def engine_routes(admin: FleetAdmin, authorization: AdminAuthorization) -> ApiRo
     async def reset_prefix_cache(request: Request) -> Response:
         form = await read(ResetCache, request)
         results = await admin.reset_cache(form.model, form.reset_running_requests, form.reset_external)
-        return JSONResponse({"success": all(result.answer.success for result in results)})
+        return JSONResponse({"success": all(result.response.success for result in results)})
 
     @router.post("/collective_rpc", guards=[authorization.require_key])
     async def collective_rpc(request: Request) -> Response:

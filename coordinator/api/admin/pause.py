@@ -70,7 +70,7 @@ def _add_sleep(router: ApiRouter, admin: FleetAdmin, status: FleetStatus) -> Non
     async def wake_up(request: Request) -> Response:
         form = await read(WakeUp, request)
         results = await admin.wake_up(form.model, form.tags or [])
-        asleep = any(result.answer.serving.sleeping for result in results)
+        asleep = any(result.response.serving.sleeping for result in results)
         return JSONResponse({"status": "sleeping" if asleep else "awake", "tags": form.tags or None})
 
     @router.get("/is_sleeping")

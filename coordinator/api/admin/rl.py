@@ -33,7 +33,7 @@ class RlUpdateWeights(Form):
     reset_prefix_cache: bool = True
 
 
-class _Answers:
+class _Responses:
     """Builds the responses of operations: the state of every worker, or the failures."""
 
     def __init__(self, status: FleetStatus) -> None:
@@ -59,46 +59,46 @@ class _Answers:
 def rl_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAuthorization) -> ApiRouter:
     """Return the routes."""
     router = authorization.router()
-    answers = _Answers(status)
+    responses = _Responses(status)
     _add_state(router, admin, status)
-    _add_adapters(router, admin, answers)
+    _add_adapters(router, admin, responses)
 
     @router.post("/v1/rl/pause")
     async def pause(request: Request) -> Response:
         form = await read(RlPause, request)
-        return await answers.after(form, admin.pause(form.model, form.mode, form.clear_cache))
+        return await responses.after(form, admin.pause(form.model, form.mode, form.clear_cache))
 
     @router.post("/v1/rl/resume")
     async def resume(request: Request) -> Response:
         form = await read(Form, request)
-        return await answers.after(form, admin.resume(form.model))
+        return await responses.after(form, admin.resume(form.model))
 
     @router.post("/v1/rl/update_weights")
     async def update_weights(request: Request) -> Response:
         form = await read(RlUpdateWeights, request)
         path = form.weight_dir
         if not path:
-            return answers.state(form.model)
+            return responses.state(form.model)
         version = form.weight_version or version_of(path)
         loading = admin.load_weights(form.model, path, version, form.reset_prefix_cache)
-        return await answers.after(form, loading)
+        return await responses.after(form, loading)
 
     return router
 
 
-def _add_adapters(router: ApiRouter, admin: FleetAdmin, answers: _Answers) -> None:
+def _add_adapters(router: ApiRouter, admin: FleetAdmin, responses: _Responses) -> None:
     @router.post("/v1/rl/load_lora_adapter")
     async def load_lora(request: Request) -> Response:
         form = await read(LoadAdapter, request)
-        return await answers.after(form, load_adapter(admin, form, replace=True))
+        return await responses.after(form, load_adapter(admin, form, replace=True))
 
     @router.post("/v1/rl/unload_lora_adapter")
     async def unload_lora(request: Request) -> Response:
         form = await read(UnloadAdapter, request)
         try:
-            return await answers.after(form, admin.unload_lora(form.lora_name))
+            return await responses.after(form, admin.unload_lora(form.lora_name))
         except NotFound:
-            return answers.state(form.model)  # already unloaded
+            return responses.state(form.model)  # already unloaded
 
 
 def _add_state(router: ApiRouter, admin: FleetAdmin, status: FleetStatus) -> None:

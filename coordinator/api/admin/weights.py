@@ -53,7 +53,7 @@ def weight_routes(admin: FleetAdmin, status: FleetStatus, authorization: AdminAu
             await admin.transfer(form.model, "update", {"update_info": form.update_info})
             return JSONResponse({"message": "Weights updated"})
         if "weight_dir" not in form.model_fields_set:
-            raise InvalidRequest("Give `update_info` (a transfer) or `weight_dir` (a directory).", param="weight_dir")
+            raise InvalidRequest("Either `update_info` or `weight_dir` must be provided.", param="weight_dir")
         if form.weight_dir:
             version = form.weight_version or version_of(form.weight_dir)
             await admin.load_weights(form.model, form.weight_dir, version, reset_prefix_cache=False)

@@ -45,12 +45,12 @@ def messages_routes(service: ChatService, models: ModelDirectory) -> ApiRouter:
         with translator.named():
             chat, model = await to_chat(body, headers)
             call = await service.prepare(chat, headers, "msg_", model)
-        answer: Response
+        response: Response
         if body.stream:
-            answer = service.stream(call, PartStream(call, MessageEvents(call)))
+            response = service.stream(call, PartStream(call, MessageEvents(call)))
         else:
-            answer = JSONResponse(_full_response(call, await service.collect(call, request)))
-        return left_out.name_in(answer, body.left_out_tools)
+            response = JSONResponse(_full_response(call, await service.collect(call, request)))
+        return left_out.name_in(response, body.left_out_tools)
 
     @router.post("/v1/messages/count_tokens", CountTokensRequest)
     async def count_tokens(body: CountTokensRequest, request: Request) -> Response:
@@ -72,7 +72,7 @@ def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, 
     messages, usage = parse_choices(call, choices)
     parts = full_parts(messages[0])
     call.keep(0, as_messages(parts))
-    answer = {
+    response = {
         "id": prepared.request.request_id,
         "type": "message",
         "role": "assistant",
@@ -82,8 +82,8 @@ def _full_response(call: ChatCall, choices: list[CollectedChoice]) -> dict[str, 
         "usage": shown_usage(usage, call.api.prompt_tokens_details),
     }
     if choice.finish.kv_transfer_params is not None:
-        answer["kv_transfer_params"] = choice.finish.kv_transfer_params
-    return answer
+        response["kv_transfer_params"] = choice.finish.kv_transfer_params
+    return response
 
 
 class SystemPlacement:

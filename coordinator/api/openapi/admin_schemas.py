@@ -66,13 +66,13 @@ class Success(BaseModel):
     success: bool
 
 
-class WorldSizeAnswer(BaseModel):
+class WorldSizeResponse(BaseModel):
     """The total number of engine processes."""
 
     world_size: int
 
 
-class ServerInfoAnswer(BaseModel):
+class ServerInfoResponse(BaseModel):
     """An engine's configuration."""
 
     vllm_config: dict[str, Any]

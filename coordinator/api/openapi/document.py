@@ -86,11 +86,11 @@ def _describe(route: ApiRoute, method: str, operation: Operation, schemas: Schem
 
 
 def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    if operation.answer is None:
+    if operation.response is None:
         return {}
-    if operation.answer is str:
+    if operation.response is str:
         return {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    content = {"application/json": {"schema": schemas.of(operation.answer)}}
+    content = {"application/json": {"schema": schemas.of(operation.response)}}
     if operation.chunk is not None:
         content["text/event-stream"] = {"schema": schemas.of(operation.chunk)}
     return {"content": content}

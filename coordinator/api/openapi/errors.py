@@ -59,7 +59,7 @@ def _statuses(operation: Operation, method: str, requires_key: bool) -> Iterator
         return
     if method != "GET" or operation.form is not None:
         yield from (400, 404, 413, 503)
-    if operation.answer is None:
+    if operation.response is None:
         yield from (403, 404, 503)
     if operation.generates:
         yield from (422, 429, 504)

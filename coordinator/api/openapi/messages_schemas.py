@@ -36,7 +36,7 @@ class MessagesUsage(BaseModel):
     output_tokens_details: ThinkingDetails | None = None
 
 
-class MessageAnswer(BaseModel):
+class MessagesResponse(BaseModel):
     """A reply."""
 
     id: str
@@ -66,7 +66,7 @@ class MessageEvent(BaseModel):
     """The data of one event of a streamed reply; `type`, which is also the event's name, determines the fields."""
 
     type: str = Field(examples=["message_start", "content_block_delta", "message_stop"])
-    message: MessageAnswer | None = None
+    message: MessagesResponse | None = None
     index: int | None = None
     content_block: ContentBlock | None = None
     delta: BlockDelta | None = None

@@ -14,7 +14,7 @@ class Operation:
 
     group: Group
     summary: str
-    answer: Any = None
+    response: Any = None
     """Body of a 200: a model or a type made of models; str: plain text; None: empty."""
     chunk: type[BaseModel] | None = None
     """The data of each event, if the response can be streamed."""

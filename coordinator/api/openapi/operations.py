@@ -58,7 +58,7 @@ _OPENAI = {
     "/v1/responses": Operation(
         "OpenAI",
         "Create a response",
-        responses.ResponseAnswer,
+        responses.ResponsesResponse,
         chunk=responses.ResponseEvent,
         generates=True,
         example={"input": "Say hello.", "max_output_tokens": 64},
@@ -86,7 +86,7 @@ _ANTHROPIC = {
     "/v1/messages": Operation(
         "Anthropic",
         "Create a message",
-        messages.MessageAnswer,
+        messages.MessagesResponse,
         chunk=messages.MessageEvent,
         generates=True,
         example={"model": "MODEL", "messages": _TALK, **_ONCE},

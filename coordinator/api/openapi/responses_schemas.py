@@ -77,7 +77,7 @@ class IncompleteDetails(BaseModel):
     reason: str
 
 
-class ResponseAnswer(BaseModel):
+class ResponsesResponse(BaseModel):
     """A response, with the fields of the request that it echoes. It is not stored."""
 
     id: str
@@ -120,7 +120,7 @@ class ResponseEvent(BaseModel):
 
     type: str = Field(examples=["response.created", "response.output_text.delta", "response.completed"])
     sequence_number: int
-    response: ResponseAnswer | None = None
+    response: ResponsesResponse | None = None
     output_index: int | None = None
     content_index: int | None = None
     item_id: str | None = None

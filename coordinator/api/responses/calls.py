@@ -47,38 +47,38 @@ class InputReader:
     """Extracts the input of a custom tool's call from incomplete JSON."""
 
     def __init__(self) -> None:
-        self._unread = ""
+        self._unparsed = ""
         self._began = self._ended = False
 
     def feed(self, arguments: str) -> str:
         """Return new text, except what may be an incomplete escape."""
         if self._ended:
             return ""
-        self._unread += arguments
+        self._unparsed += arguments
         if not self._began:
-            begin = _BEGIN.match(self._unread)
+            begin = _BEGIN.match(self._unparsed)
             if begin is None:
                 return ""
-            self._began, self._unread = True, self._unread[begin.end() :]
-        found = _TEXT.match(self._unread)
+            self._began, self._unparsed = True, self._unparsed[begin.end() :]
+        found = _TEXT.match(self._unparsed)
         assert found is not None  # may be empty
-        text, after = found[0], self._unread[found.end() :]
+        text, after = found[0], self._unparsed[found.end() :]
         half = _HALF_PAIR.search(text)
         if half is not None and (not after or after.startswith("\\")):
             text, after = text[: half.start()], half[0] + after
-        self._unread, self._ended = after, after.startswith('"')
+        self._unparsed, self._ended = after, after.startswith('"')
         return _unescaped(text)
 
     def rest(self) -> str:
         """Return arguments in another format unchanged. An incomplete escape at the end is dropped."""
         if self._began:
-            return "" if self._ended or len(self._unread) <= _LONGEST_CUT_ESCAPE else self._unread
+            return "" if self._ended or len(self._unparsed) <= _LONGEST_CUT_ESCAPE else self._unparsed
         try:
-            given = json.loads(self._unread, strict=False)
+            given = json.loads(self._unparsed, strict=False)
         except (ValueError, RecursionError):
-            return self._unread
+            return self._unparsed
         text = given.get("input") if isinstance(given, dict) else None
-        return _as_text(text) if isinstance(text, str) else self._unread
+        return _as_text(text) if isinstance(text, str) else self._unparsed
 
 
 def _unescaped(text: str) -> str:

@@ -137,7 +137,7 @@ def _check_numbers(name: str, value: Any) -> None:
     try:
         json.dumps(value, allow_nan=False)
     except ValueError as error:
-        raise InvalidRequest(f"`{name}` holds a number that is not finite.", param=name) from error
+        raise InvalidRequest(f"`{name}` contains a number that is not finite.", param=name) from error
 
 
 def _echo(body: ResponsesRequest, call: ChatCall) -> dict[str, Any]:

@@ -35,14 +35,15 @@ def responses_routes(service: ChatService) -> ApiRouter:
                 param="include",
             )
         response = ResponseObject(body, call)
-        answer: Response
+        http_response: Response
         if body.stream:
-            answer = service.stream(call, PartStream(call, ResponseEvents(response, call.body.logprob_style(call.api))))
+            events = ResponseEvents(response, call.body.logprob_style(call.api))
+            http_response = service.stream(call, PartStream(call, events))
         else:
-            answer = JSONResponse(_full_response(response, call, await service.collect(call, request)))
+            http_response = JSONResponse(_full_response(response, call, await service.collect(call, request)))
         if body.sorted_tools.unenforced:
-            answer.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
-        return left_out.name_in(answer, body.sorted_tools.left_out)
+            http_response.headers[UNENFORCED] = ", ".join(body.sorted_tools.unenforced)
+        return left_out.name_in(http_response, body.sorted_tools.left_out)
 
     @router.get("/v1/responses/{response_id}")
     @router.delete("/v1/responses/{response_id}")

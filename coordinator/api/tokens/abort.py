@@ -60,7 +60,7 @@ def abort_routes(aborts: Aborts, api: ApiSettings, authorization: AdminAuthoriza
         elif body.rid:
             await aborts.by_id([body.rid])
         else:
-            raise InvalidRequest("Give a `rid`, or `abort_all`.", param="rid")
+            raise InvalidRequest("Either `rid` or `abort_all` must be provided.", param="rid")
         return Response()
 
     async def abort_everything(request: Request, what: str) -> int:

@@ -59,7 +59,7 @@ class RenderingCheck:
 
     def _differs(self, how: str) -> None:
         self.mismatches += 1
-        log.debug("a prompt given as ids (%d of %d so far): %s", self.mismatches, self.prompts, how)
+        log.debug("a prompt given as token ids (%d of %d so far): %s", self.mismatches, self.prompts, how)
 
 
 def chat_tokens_routes(service: ChatService, rendering: RenderingCheck) -> ApiRouter:

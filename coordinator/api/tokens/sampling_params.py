@@ -66,7 +66,7 @@ class SamplingParams(SamplingFields):
             prompts=prompts,
             sampling=self.to_wire(),
             n=self.n,
-            text=replace(self.text_rules(), unread=not shows_text),
+            text=replace(self.text_rules(), detokenize=shows_text),
             max_tokens_param=None,
             returns_ids=True,
         )

@@ -86,7 +86,7 @@ class SglangRequest(RequestModel):
     def prompts(self) -> list[Prompt]:
         """Return the prompts. Raises InvalidRequest unless exactly one of text and ids is given."""
         if (self.text is None) == (self.input_ids is None):
-            raise InvalidRequest("Give either `text` or `input_ids`.", param="input_ids")
+            raise InvalidRequest("Either `text` or `input_ids` must be provided.", param="input_ids")
         if self.text is not None:
             texts = [self.text] if isinstance(self.text, str) else self.text
             return [TextPrompt(text) for text in texts] or _missing("text")

@@ -40,7 +40,7 @@ class TokenizeRequest(TokenHistoryFields):
     def to_prompt(self, api: ApiSettings, headers: Headers) -> ChatPrompt | TextPrompt:
         """Return the prompt. Raises InvalidRequest unless exactly one form is given."""
         if (self.prompt is None) == (self.messages is None):
-            raise InvalidRequest("Give either `prompt` or `messages`.", param="prompt")
+            raise InvalidRequest("Either `prompt` or `messages` must be provided.", param="prompt")
         if self.prompt is not None:
             return TextPrompt(self.prompt, True if self.add_special_tokens is None else self.add_special_tokens)
         if self.continue_final_message and self.add_generation_prompt:

@@ -117,8 +117,8 @@ class AdmissionQueue(PoolListener):
         if absence:
             raise Unavailable(absence, retry_after_s=_RETRY_AFTER_S)
         wait_s = self._throughput(model).wait_s(queue.sequences + sequences)
-        ahead = f", and {queue.requests} requests wait already" if queue.requests else ""
-        message = f"All workers of {model} are busy{ahead}. Try again in {wait_s} s."
+        queued = f" ({queue.requests} queued)" if queue.requests else ""
+        message = f"All workers of {model} are busy{queued}. Try again in {wait_s} s."
         raise Overloaded(message, retry_after_s=wait_s)
 
     def _has_memory(self) -> bool:

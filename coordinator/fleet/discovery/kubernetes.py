@@ -65,9 +65,9 @@ class KubernetesSource:
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries, no secret)
 
     async def _list(self, update: Update) -> None:
-        answer = await self._api.get(self._path, self._selector)
-        self._slices.replace(answer.get("items") or ())
-        self._version = answer["metadata"]["resourceVersion"]
+        response = await self._api.get(self._path, self._selector)
+        self._slices.replace(response.get("items") or ())
+        self._version = response["metadata"]["resourceVersion"]
         self._report(update)
 
     def _take(self, event: Mapping[str, Any], update: Update) -> None:

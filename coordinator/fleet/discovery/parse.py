@@ -43,11 +43,11 @@ def parse_source(value: str, serves: Serves) -> DiscoverySource:
     if kind == "dns":
         match = _NAME.fullmatch(name)
         if match is None:
-            raise InvalidRequest(f"--worker {value}: dns:HOST:PORT was expected")
+            raise InvalidRequest(f"--worker {value}: expected dns:HOST:PORT")
         return DnsSource(scheme, match["host"], int(match["port"]), serves)
     match = _SERVICE.fullmatch(name)
     if match is None:
-        raise InvalidRequest(f"--worker {value}: k8s:NAMESPACE/SERVICE:PORT or k8s:SERVICE:PORT was expected")
+        raise InvalidRequest(f"--worker {value}: expected k8s:NAMESPACE/SERVICE:PORT or k8s:SERVICE:PORT")
     access = ApiAccess.from_environment()
     namespace = match["namespace"] or access.namespace()
     return KubernetesSource(KubernetesApi(access), scheme, namespace, match["service"], match["port"])

@@ -44,7 +44,7 @@ _MOVED_AT_ONCE = 8
 
 Capabilities = Callable[[str, int], pb.EngineCapabilities]
 
-_LOST = WorkerLost("The worker that generated this reply is gone.", retry_after_s=1)
+_LOST = WorkerLost("The worker that generated this reply was lost.", retry_after_s=1)
 
 
 class FailoverWorkers(Protocol):
@@ -139,7 +139,7 @@ class Failover(PoolListener):
         request = sequence.request
         where = f"a second run of the request differs from the first at token {position}"
         if self._is_exact(request) or not can_continue_plausibly(request.submit.sampling_params):
-            message = f"The worker that generated this reply is gone, and {where}: it cannot be continued."
+            message = f"The worker that generated this reply was lost, and {where}: it cannot be continued."
             sequence.end_with(EngineFailed(message))
             return
         log.warning("request %s continues from its tokens: %s", sequence.request.submit.request_id, where)
@@ -176,7 +176,7 @@ class Failover(PoolListener):
 
     def _on_death(self, instance_id: str, certain: bool, sequences: list[ResumableSequence]) -> None:
         verdict = self._detector.classify(instance_id, sequences, certain)
-        log.warning("worker instance %s lost: resuming %d sequences elsewhere", instance_id, len(verdict.cleared))
+        log.warning("worker instance %s lost: resuming %d sequence(s) elsewhere", instance_id, len(verdict.cleared))
         self._apply(verdict)
 
     def _apply(self, verdict: Verdict) -> None:

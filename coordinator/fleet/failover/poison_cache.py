@@ -121,7 +121,7 @@ class PoisonCache(PoolListener):
             self._apply(event)
 
     def _catch_up(self) -> None:
-        for event in self.journal.unread() if self.journal is not None else ():
+        for event in self.journal.read_new() if self.journal is not None else ():
             self._apply(event)
 
     def _apply(self, event: PoisonEvent) -> None:

@@ -43,7 +43,7 @@ class PoisonJournal:
             return False
         return True
 
-    def unread(self) -> Sequence[PoisonEvent]:
+    def read_new(self) -> Sequence[PoisonEvent]:
         """Return the events that were written since the last call: a single stat while there are none."""
         try:
             if os.stat(self._path).st_size <= self._read:  # in the path of every request

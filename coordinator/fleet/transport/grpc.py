@@ -49,5 +49,5 @@ class GrpcTransport:
             return Unavailable(explained)
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             # The details list every address and errno, which adds nothing.
-            return Unavailable("lost" if self._connected else "not reachable")
+            return Unavailable("connection lost" if self._connected else "not reachable")
         return from_status(error.code(), error.details() or error.code().name)

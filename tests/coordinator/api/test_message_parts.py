@@ -45,8 +45,8 @@ class Notes:
 
 def rendered_parts(*deltas: MessageDelta | None, finish: Finish = STOP) -> str:
     """Return the rendered parts of a message with these deltas, one per step."""
-    shape = PartStream(call_of(deltas), Notes())
-    data = b"".join(shape.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
+    stream = PartStream(call_of(deltas), Notes())
+    data = b"".join(stream.delta(0, "", [i], finish if i == len(deltas) - 1 else None) for i in range(len(deltas)))
     return data.decode()
 
 
@@ -149,34 +149,34 @@ def test_whitespace_next_to_calls_is_not_text() -> None:
 
 def test_without_a_parser_output_is_text() -> None:
     """Steps without text are not rendered, unless they have log-probabilities."""
-    shape = PartStream(call_of(logprobs=True), Notes())
+    stream = PartStream(call_of(logprobs=True), Notes())
     scored: list[ScoredPosition] = [[ScoredToken(1, "a", -1.0, 1)]]
 
-    assert shape.shows_empty_deltas
+    assert stream.shows_empty_deltas
     assert not PartStream(call_of(), Notes()).shows_empty_deltas
-    assert shape.delta(0, "a", [1], None, scored) == b"0text[<a1>"
-    assert shape.delta(0, "", [1], None) == b""
-    assert shape.delta(0, "", [1], None, scored) == b"<1>"
-    assert shape.delta(0, "", [1], STOP) == b"stop]"
+    assert stream.delta(0, "a", [1], None, scored) == b"0text[<a1>"
+    assert stream.delta(0, "", [1], None) == b""
+    assert stream.delta(0, "", [1], None, scored) == b"<1>"
+    assert stream.delta(0, "", [1], STOP) == b"stop]"
 
 
 def test_usage_has_cached_and_reasoning_tokens() -> None:
     """The prompt's from the start, the reply's at its end."""
-    shape = PartStream(call_of([reasoning_delta("hm"), text_delta("a")]), Notes())
-    shape.prefilled(0, Prefill(1))
+    stream = PartStream(call_of([reasoning_delta("hm"), text_delta("a")]), Notes())
+    stream.prefilled(0, Prefill(1))
 
-    assert shape.opening() == b"2/1 "
-    shape.delta(0, "", [1], None)
-    shape.delta(0, "", [2], STOP)
-    assert shape.closing(Usage(2, 2)) == b" 2 2 1 1"
+    assert stream.opening() == b"2/1 "
+    stream.delta(0, "", [1], None)
+    stream.delta(0, "", [2], STOP)
+    assert stream.closing(Usage(2, 2)) == b" 2 2 1 1"
 
 
 def test_an_aborted_reply_ends_with_an_error() -> None:
     """Replies of a stopping worker do not look complete."""
-    shape = PartStream(call_of(), Notes())
+    stream = PartStream(call_of(), Notes())
 
-    shape.delta(0, "a", [1], Finish("abort"))
+    stream.delta(0, "a", [1], Finish("abort"))
 
-    assert shape.closing(Usage(2, 1)).startswith(b"!The worker was stopped")
+    assert stream.closing(Usage(2, 1)).startswith(b"!The worker was stopped")
     assert isinstance(abort_error("abort"), WorkerLost)
     assert abort_error("stop") is None

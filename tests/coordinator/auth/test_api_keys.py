@@ -55,7 +55,7 @@ def test_keys_have_limits_in_json() -> None:
         ("# nothing\n", "file holds no key"),
         ("a b c", "file, line 1: expected TENANT KEY or KEY, got 3 words"),
         ("tenant sha256:beef", "file, line 1: a SHA-256 has 64"),
-        ("tenant gehe\u00efm", "file, line 1: a key is made of printable ASCII"),
+        ("tenant gehe\u00efm", "file, line 1: a key must be printable ASCII"),
         ("one hidden\ntwo hidden", "file holds a key twice"),
         ("[", "file is not JSON"),
         ("[" * 100_000, "file is nested too deeply"),

@@ -84,10 +84,10 @@ def test_caches_that_are_not_shared_do_not_match(
 
 def test_a_request_that_skips_the_cache_saves_nothing(router: Router, workers: list[LoadedWorker]) -> None:
     """But its own prompt is in the cache for the next one."""
-    unread = pb.SamplingParams(prompt_logprobs=1)
+    uncached = pb.SamplingParams(prompt_logprobs=1)
 
     holder = router.choose(workers, submit_of(prompt()), NEW).worker
-    decision = router.choose(workers, submit_of(prompt(), sampling_params=unread), NEW)
+    decision = router.choose(workers, submit_of(prompt(), sampling_params=uncached), NEW)
 
     assert decision.cached == 0
     assert decision.worker is not holder

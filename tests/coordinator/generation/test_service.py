@@ -226,7 +226,7 @@ async def test_a_request_ends_at_its_deadline(time: Clock) -> None:
     time.now += 59.99
     await generation.start(prepared, reply, context)
 
-    with pytest.raises(DeadlineExceeded, match="took longer than 60 s"):
+    with pytest.raises(DeadlineExceeded, match="timed out after 60 s"):
         await asyncio.wait_for(reply.wait(), 10)
     assert fleet.parts[0].aborted
 
@@ -240,7 +240,7 @@ async def test_nothing_is_submitted_after_the_deadline(time: Clock) -> None:
     prepared = await generation.prepare(request_for(TokenPrompt([1])), served_model())
 
     time.now += 60
-    with pytest.raises(DeadlineExceeded, match="took longer than 60 s"):
+    with pytest.raises(DeadlineExceeded, match="timed out after 60 s"):
         await generation.start(prepared, CollectedReply(1), context)
 
     assert fleet.parts == []

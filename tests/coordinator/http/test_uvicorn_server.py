@@ -84,4 +84,4 @@ async def test_requests_that_outlast_the_drain_are_ended(caplog: pytest.LogCaptu
     reply, _ = await drained(0.05, route)
 
     assert reply.body == b"out of time"
-    assert "drain deadline: ending 1 requests" in caplog.text
+    assert "drain deadline passed: ending 1 request" in caplog.text

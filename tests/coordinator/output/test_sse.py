@@ -1,6 +1,6 @@
 """Streamed replies: order, merging for slow readers, and ends.
 
-One file, since all tests are of one class with the same recorded shape and reader.
+One file, since all tests are of one class with the same fake encoder and reader.
 """
 
 from tokenwire.coordinator.output.sse import DONE, StreamedReply
@@ -9,7 +9,7 @@ from tokenwire.coordinator.types import Finish, Prefill, Usage
 from tokenwire.errors import TokenwireError, WorkerLost
 
 
-class Shape:
+class FakeEncoder:
     """An encoder with readable output."""
 
     shows_empty_deltas = False
@@ -70,7 +70,7 @@ STOP = Finish("stop")
 
 async def test_steps_are_written_immediately() -> None:
     """Opening, one event per step, closing with usage, [DONE]."""
-    reply, reader = StreamedReply(Shape(), 1, 3), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 3), RecordedSink()
     reply.attach(reader)
 
     reply.delta(0, "a", [1], None)
@@ -82,7 +82,7 @@ async def test_steps_are_written_immediately() -> None:
 
 async def test_steps_before_the_response_are_merged() -> None:
     """Steps before a sink is attached are one event per choice."""
-    reply, reader = StreamedReply(Shape(), 2, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 2, 0), RecordedSink()
     reply.delta(0, "a", [1], None)
     reply.delta(1, "x", [7], None)
     reply.delta(0, "b", [2], None)
@@ -94,7 +94,7 @@ async def test_steps_before_the_response_are_merged() -> None:
 
 async def test_a_congested_reader_gets_merged_steps_later() -> None:
     """While the reader is behind nothing is written; then each choice's steps are one event."""
-    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     for token_id in range(4):
@@ -109,7 +109,7 @@ async def test_a_congested_reader_gets_merged_steps_later() -> None:
 
 async def test_the_sink_is_notified_of_buffered_bytes() -> None:
     """Counting text, tokens and log-probabilities, from congestion until the reader has caught up."""
-    reply, reader = StreamedReply(Shape(), 1, 3), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 3), RecordedSink()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
     assert reader.held_bytes == 0
@@ -131,7 +131,7 @@ async def test_the_sink_is_notified_of_buffered_bytes() -> None:
 
 async def test_the_end_waits_for_a_congested_reader() -> None:
     """A reply that ended while its reader was behind is completed once the reader has caught up."""
-    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     reply.delta(0, "a", [1], STOP)
@@ -146,7 +146,7 @@ async def test_the_end_waits_for_a_congested_reader() -> None:
 
 async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
     """Order is kept even if a step arrives after the reader has drained but before `resume`."""
-    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 0), RecordedSink()
     reply.attach(reader)
     reader.congested = True
     reply.delta(0, "a", [1], None)
@@ -160,7 +160,7 @@ async def test_a_step_after_congestion_does_not_overtake_held_ones() -> None:
 
 async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
     """`begin` returns the error, so that it becomes an HTTP status instead of an event."""
-    reply = StreamedReply(Shape(), 1, 0)
+    reply = StreamedReply(FakeEncoder(), 1, 0)
     lost = WorkerLost("gone")
 
     reply.fail(lost)
@@ -170,7 +170,7 @@ async def test_an_error_before_the_first_token_is_the_response_itself() -> None:
 
 async def test_an_error_in_mid_stream_is_its_last_event() -> None:
     """Sent output is followed by the error and [DONE]; later failures add nothing."""
-    reply, reader = StreamedReply(Shape(), 2, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 2, 0), RecordedSink()
     reply.first_tokens()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
@@ -184,7 +184,7 @@ async def test_an_error_in_mid_stream_is_its_last_event() -> None:
 
 async def test_steps_without_text_are_left_out() -> None:
     """A step that completes no character is not sent, but its tokens count."""
-    reply, reader = StreamedReply(Shape(), 1, 0), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 0), RecordedSink()
     reply.attach(reader)
 
     reply.delta(0, "", [1], None)
@@ -196,7 +196,7 @@ async def test_steps_without_text_are_left_out() -> None:
 
 async def test_giving_up_ends_all_waiting() -> None:
     """When the reader has disconnected, `begin` and `wait` return."""
-    reply = StreamedReply(Shape(), 1, 0)
+    reply = StreamedReply(FakeEncoder(), 1, 0)
 
     reply.give_up()
 
@@ -206,7 +206,7 @@ async def test_giving_up_ends_all_waiting() -> None:
 
 async def test_an_interval_merges_tokens() -> None:
     """The first and last chunks are sent at once, others with that number of tokens; choices count separately."""
-    reply, reader = StreamedReply(Shape(), 2, 0, interval=3), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 2, 0, interval=3), RecordedSink()
     reply.attach(reader)
 
     for token_id in range(6):
@@ -222,7 +222,7 @@ async def test_an_interval_merges_tokens() -> None:
 
 async def test_an_error_flushes_buffered_text() -> None:
     """When a reply fails, the client first receives all text so far."""
-    reply, reader = StreamedReply(Shape(), 1, 0, interval=10), RecordedSink()
+    reply, reader = StreamedReply(FakeEncoder(), 1, 0, interval=10), RecordedSink()
     reply.attach(reader)
     reply.delta(0, "a", [1], None)
     reply.delta(0, "b", [2], None)
@@ -235,22 +235,22 @@ async def test_an_error_flushes_buffered_text() -> None:
 
 async def test_merged_steps_keep_their_logprobs() -> None:
     """Log-probabilities of merged steps are complete and in order."""
-    shape, reader = Shape(), RecordedSink()
-    reply = StreamedReply(shape, 1, 0)
+    encoder, reader = FakeEncoder(), RecordedSink()
+    reply = StreamedReply(encoder, 1, 0)
     scores: list[ScoredPosition] = [[ScoredToken(token_id, "", -1.0, 1)] for token_id in range(3)]
     for score in scores:
         reply.delta(0, "a", [0], None, [score])
 
     reply.attach(reader)
 
-    assert shape.logprobs == scores
+    assert encoder.logprobs == scores
 
 
 async def test_steps_for_a_parser_are_not_merged() -> None:
     """Buffered steps are rendered one by one if merging would change a parser's input."""
-    shape, reader = Shape(), RecordedSink()
-    shape.takes_single_steps = True
-    reply = StreamedReply(shape, 1, 0)
+    encoder, reader = FakeEncoder(), RecordedSink()
+    encoder.takes_single_steps = True
+    reply = StreamedReply(encoder, 1, 0)
     reply.delta(0, "a", [1], None)
     reply.delta(0, "b", [2], None)
     reply.delta(0, "c", [3], STOP)
@@ -260,7 +260,7 @@ async def test_steps_for_a_parser_are_not_merged() -> None:
     assert reader.data == b"<[0 a 1][0 b 2][0 c 3 stop]0+3>" + DONE
 
 
-class Brittle(Shape):
+class Brittle(FakeEncoder):
     """An encoder that fails to render one choice or the closing."""
 
     def __init__(self, index: int | None = None, closing: bool = False) -> None:

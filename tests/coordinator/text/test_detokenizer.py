@@ -52,12 +52,12 @@ def fed(
     return deltas, kept, None
 
 
-def test_unread_text_is_not_decoded(smollm2: Tokenizer) -> None:
+def test_text_that_is_not_returned_is_not_decoded(smollm2: Tokenizer) -> None:
     """All tokens count and have no text; with a stop string they are decoded nevertheless."""
     ids = smollm2.encode("one two", False)
 
-    assert TextStreams(smollm2, TextRules(unread=True)).stream([5]).step(ids, False, False) == ("", len(ids), None)
-    stopping = TextStreams(smollm2, TextRules(("two",), unread=True)).stream([5])
+    assert TextStreams(smollm2, TextRules(detokenize=False)).stream([5]).step(ids, False, False) == ("", len(ids), None)
+    stopping = TextStreams(smollm2, TextRules(("two",), detokenize=False)).stream([5])
     assert stopping.step(ids, False, False)[2] == "two"
 
 

@@ -127,7 +127,7 @@ def test_help_and_an_unknown_command(backend: Backend) -> None:
     [
         (fails(429, b'{"error": {"message": "Too many."}}'), "tokenwire: Too many."),
         (fails(401, b'{"detail": "No key."}'), "tokenwire: No key."),
-        (fails(502, b"<html>"), "answers 502 Bad Gateway"),
+        (fails(502, b"<html>"), "responded with 502 Bad Gateway"),
     ],
 )
 def test_an_error_is_shown_and_the_question_is_not_kept(backend: Backend, refusal: Reply, shown: str) -> None:

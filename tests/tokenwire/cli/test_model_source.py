@@ -128,7 +128,7 @@ def test_names_that_no_hub_has_are_rejected(tmp_path: Path, hub: str, environmen
     assert done.returncode == 1
     with pytest.raises(NotFound, match=reason):
         raise NotFound(done.stderr)
-    assert f"There is no model org/private: no such directory here, nothing of it in the hub's cache {tmp_path}" in (
+    assert f"There is no model org/private: it is neither a directory nor in the hub's cache {tmp_path}" in (
         done.stderr
     )
 

@@ -126,7 +126,7 @@ def test_when_a_part_ends_all_are_stopped(supervise: Supervise, ends_with: int, 
 
         os.kill(next(int(line[7:]) for line in lines if line.startswith("two is ")), signal.SIGUSR1)
 
-        stopping = f"two ended with code {ends_with}: stopping everything"
+        stopping = f"two exited with code {ends_with}: stopping all processes"
         assert supervised.rest() == [stopping, "three got SIGTERM", "one got SIGTERM"]
         assert supervised.exit_code() == code
 

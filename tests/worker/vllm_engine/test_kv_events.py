@@ -127,7 +127,7 @@ async def test_an_unknown_change_empties_the_cache(publisher: Publisher, broken:
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [({"kv_events_config": object()}, "exclude each other"), ({"data_parallel_size": 2}, "data-parallel")],
+    [({"kv_events_config": object()}, "mutually exclusive"), ({"data_parallel_size": 2}, "data-parallel")],
 )
 async def test_engines_that_cannot_publish_are_refused(changed: dict[str, Any], message: str) -> None:
     """Where the operator has configured events, and where there are several caches."""

@@ -189,20 +189,20 @@ class VllmHttpTransport:
                     if choice.get("finish_reason") is not None:
                         finish = self._finish(sequence, choice)
         if finish is None:
-            raise WorkerLost("the stream ended without a reason")
+            raise WorkerLost("the stream ended without a finish reason")
         return finish
 
     async def _full(self, sequence: _Sequence, body: dict[str, Any]) -> pb.Finish:
-        answer = await self._server.post(_GENERATE, body, headers_of(sequence.submit))
-        params, (choice,) = sequence.submit.sampling_params, answer["choices"]
+        response = await self._server.post(_GENERATE, body, headers_of(sequence.submit))
+        params, (choice,) = sequence.submit.sampling_params, response["choices"]
         info = pb.PrefillInfo(slot=sequence.slot)
-        if params.HasField("prompt_logprobs") and answer.get("prompt_logprobs"):
+        if params.HasField("prompt_logprobs") and response.get("prompt_logprobs"):
             prompt = sequence.submit.prompt_token_ids
-            info.prompt_logprobs.CopyFrom(prompt_rows(answer["prompt_logprobs"], prompt, params.prompt_logprobs))
+            info.prompt_logprobs.CopyFrom(prompt_rows(response["prompt_logprobs"], prompt, params.prompt_logprobs))
         self._take(sequence, choice, info)
         finish = self._finish(sequence, choice)
-        if answer.get("kv_transfer_params"):
-            finish.kv_transfer_params_json = json.dumps(answer["kv_transfer_params"])
+        if response.get("kv_transfer_params"):
+            finish.kv_transfer_params_json = json.dumps(response["kv_transfer_params"])
         return finish
 
     def _take(self, sequence: _Sequence, choice: dict[str, Any], info: pb.PrefillInfo) -> None:
@@ -216,7 +216,7 @@ class VllmHttpTransport:
     def _finish(self, sequence: _Sequence, choice: dict[str, Any]) -> pb.Finish:
         assert self._directory is not None
         if choice["finish_reason"] == "abort" and not sequence.aborted:
-            raise WorkerLost("the server aborted it")  # as a terminating server does
+            raise WorkerLost("the server aborted the request")  # as a terminating server does
         stop_token_ids = sequence.submit.sampling_params.stop_token_ids
         return finish_of(choice, sequence.slot, self._directory.eos_token_ids, stop_token_ids)
 
@@ -255,7 +255,7 @@ class VllmHttpTransport:
             await work
         except Exception as error:
             log.exception("the session with %s failed", self._address)
-            self._frames.close(f"its session failed: {error}")
+            self._frames.close(f"the session failed: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

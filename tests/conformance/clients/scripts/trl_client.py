@@ -1,4 +1,4 @@
-"""TRL's clients since 1.11, on vLLM's own routes: generate, chat, log-probabilities of sequences, steering."""
+"""TRL's clients since 1.11, on vLLM's own routes: generate, chat, log-probabilities of sequences, pauses."""
 
 import sys
 
@@ -43,9 +43,9 @@ except RuntimeError as error:
 else:
     raise AssertionError("there is no GPU to communicate with")
 
-steering = VLLMRolloutClient(server_url=sys.argv[1])
-assert steering.get_dtype() == "torch.float32"
-assert steering.get_max_model_len() > 0
-steering.pause()
-steering.resume()
+rollout = VLLMRolloutClient(server_url=sys.argv[1])
+assert rollout.get_dtype() == "torch.float32"
+assert rollout.get_max_model_len() > 0
+rollout.pause()
+rollout.resume()
 assert client.generate(made["prompt_ids"], n=1, **greedy)["completion_ids"] == made["completion_ids"]

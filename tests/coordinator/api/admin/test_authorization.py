@@ -59,8 +59,8 @@ def test_cross_site_requests_are_forbidden(key: str | None, path: str) -> None:
         assert client.post("/order", headers=authorization | own).status_code == 200
 
 
-def test_some_routes_are_closed_without_an_admin_key(client: TestClient) -> None:
-    """They require the admin key, and are closed without one."""
+def test_some_routes_are_disabled_without_an_admin_key(client: TestClient) -> None:
+    """They require the admin key, and are disabled without one."""
     rejected = client.post("/call")
     assert rejected.status_code == 403
     assert "--admin-key-file" in rejected.json()["error"]["message"]

@@ -60,8 +60,8 @@ def test_cached_tokens_are_not_input_tokens() -> None:
 def test_errors_mid_stream_are_events() -> None:
     """In Anthropic's format, as the last event."""
     call = call_of()
-    shape = PartStream(call, MessageEvents(call))
+    stream = PartStream(call, MessageEvents(call))
 
-    (event,) = events_of(shape.error(WorkerLost("gone")) + shape.ending)
+    (event,) = events_of(stream.error(WorkerLost("gone")) + stream.ending)
 
     assert event.data == {"type": "error", "error": {"type": "overloaded_error", "message": "gone"}}

@@ -34,8 +34,8 @@ def test_absent_parameters_are_vllms() -> None:
 
 def test_ids_are_not_decoded() -> None:
     """Without output_mode text only stop strings need decoding, and there may be many."""
-    assert generation_of({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), unread=True)
-    assert not generation_of(output_mode="text").text.unread
+    assert generation_of({"stop": list("abcdefgh")}).text == TextRules(tuple("abcdefgh"), detokenize=False)
+    assert generation_of(output_mode="text").text.detokenize
 
 
 def test_other_fields_are_passed_on() -> None:

@@ -39,14 +39,14 @@ def test_counts_below_minus_one_are_rejected(name: str) -> None:
     assert raised.value.param == name
 
 
-def test_text_is_read_only_if_it_is_shown() -> None:
+def test_text_is_decoded_only_if_it_is_shown() -> None:
     """Stop strings are found all the same."""
     params = SamplingParams(stop="x", bad_words=[])
 
-    unread = params.to_generation("id", [TokenPrompt([1])]).text
+    hidden = params.to_generation("id", [TokenPrompt([1])]).text
     shown = params.to_generation("id", [TokenPrompt([1])], shows_text=True).text
 
-    assert (unread.stop, unread.unread, shown.unread) == (("x",), True, False)
+    assert (hidden.stop, hidden.detokenize, shown.detokenize) == (("x",), False, True)
 
 
 def test_parameters_without_a_field_are_known() -> None:

@@ -28,7 +28,7 @@ def test_names_are_translated() -> None:
     sampling = request.sampling
     assert (sampling.max_tokens, sampling.min_tokens, sampling.seed, sampling.top_k) == (7, 2, 9, 1 << 30)
     assert sampling.structured_outputs.regex == "a+"
-    assert (request.text.stop, request.text.include_stop_str_in_output, request.text.unread) == (("x",), True, False)
+    assert (request.text.stop, request.text.include_stop_str_in_output, request.text.detokenize) == (("x",), True, True)
     assert (request.priority, request.conversation_id, request.data_parallel_rank) == (-3, "s", 1)
 
 

@@ -32,7 +32,7 @@ def test_special_tokens_are_added_to_text_alone(body: dict[str, Any], special: b
 @pytest.mark.parametrize("body", [{}, {"prompt": "a", "messages": MESSAGES}])
 def test_exactly_one_form_of_prompt_is_required(body: dict[str, Any]) -> None:
     """Neither both nor none."""
-    with pytest.raises(InvalidRequest, match="either `prompt` or `messages`"):
+    with pytest.raises(InvalidRequest, match="Either `prompt` or `messages`"):
         prompt_of(**body)
 
 

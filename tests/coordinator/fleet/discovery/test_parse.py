@@ -20,7 +20,7 @@ from tokenwire.errors import InvalidRequest
 def test_invalid_values_are_rejected(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the value, or the expected form."""
     monkeypatch.setenv("TOKENWIRE_KUBERNETES_API", "http://127.0.0.1:1")
-    with pytest.raises(InvalidRequest, match=r"not a worker address|was expected|needs a"):
+    with pytest.raises(InvalidRequest, match=r"not a worker address|expected|needs a"):
         check_source(value)
 
 

@@ -16,15 +16,15 @@ def death(number: int) -> PoisonEvent:
 def test_every_process_reads_all_events_once(tmp_path: Path) -> None:
     """Its own among them, as they were written, also if it starts later."""
     one, other = PoisonJournal(tmp_path), PoisonJournal(tmp_path)
-    assert one.unread() == ()
+    assert one.read_new() == ()
     assert one.append(death(1))
     assert other.append(death(2))
 
-    assert one.unread() == [death(1), death(2)]
-    assert one.unread() == ()
+    assert one.read_new() == [death(1), death(2)]
+    assert one.read_new() == ()
     one.append(death(3))
-    assert other.unread() == [death(1), death(2), death(3)]
-    assert PoisonJournal(tmp_path).unread() == [death(1), death(2), death(3)]
+    assert other.read_new() == [death(1), death(2), death(3)]
+    assert PoisonJournal(tmp_path).read_new() == [death(1), death(2), death(3)]
 
 
 def test_a_line_that_is_still_being_written_is_read_later(tmp_path: Path) -> None:
@@ -35,10 +35,10 @@ def test_a_line_that_is_still_being_written_is_read_later(tmp_path: Path) -> Non
     line = path.read_bytes()
     path.write_bytes(line + line[:20])
 
-    assert journal.unread() == [death(1)]
-    assert journal.unread() == []
+    assert journal.read_new() == [death(1)]
+    assert journal.read_new() == []
     path.write_bytes(line * 2)
-    assert journal.unread() == [death(1)]
+    assert journal.read_new() == [death(1)]
 
 
 def test_concurrent_writers_do_not_mix(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_concurrent_writers_do_not_mix(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert sorted(event.when for event in journals[0].unread()) == sorted([float(n) for n in range(50)] * 4)
+    assert sorted(event.when for event in journals[0].read_new()) == sorted([float(n) for n in range(50)] * 4)
 
 
 def test_a_directory_that_is_gone_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -61,5 +61,5 @@ def test_a_directory_that_is_gone_is_logged(tmp_path: Path, caplog: pytest.LogCa
     journal = PoisonJournal(tmp_path / "gone")
 
     assert not journal.append(death(1))
-    assert journal.unread() == ()
+    assert journal.read_new() == ()
     assert "cannot share a poison event" in caplog.text

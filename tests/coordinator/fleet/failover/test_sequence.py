@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.fleet.failover.recording_policy import RecordingPolicy
 from tests.coordinator.fleet.test_frames import Breaking
 from tests.coordinator.output.test_choice import Letters
-from tests.coordinator.output.test_sse import RecordedSink, Shape
+from tests.coordinator.output.test_sse import FakeEncoder, RecordedSink
 from tests.workers import Listener, accept
 from tokenwire.coordinator.fleet.failover.sequence import ResumableRequest, ResumableSequence
 from tokenwire.coordinator.fleet.frames import dispatch
@@ -24,7 +24,7 @@ STOP = pb.Finish(slot=0, reason=pb.FINISH_REASON_STOP)
 REQUEST = ResumableRequest("m", pb.Submit(), NEW)
 
 
-class BreaksAtTheEnd(Shape):
+class BreaksAtTheEnd(FakeEncoder):
     """Renders like a parser that raises on the last delta."""
 
     def delta(
@@ -86,7 +86,7 @@ async def test_a_reply_that_raises_on_its_last_tokens_ends_with_the_error() -> N
 
 async def test_an_invalid_finish_is_an_error() -> None:
     """As when the transfer parameters for the next stage are not JSON."""
-    reply, reader, policy = StreamedReply(Shape(), 1, 3), RecordedSink(), RecordingPolicy()
+    reply, reader, policy = StreamedReply(FakeEncoder(), 1, 3), RecordedSink(), RecordingPolicy()
     reply.attach(reader)
     slots = placed(ResumableSequence(REQUEST, 0, Choice(0, Letters(), reply), policy))
 

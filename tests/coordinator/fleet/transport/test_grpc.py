@@ -44,7 +44,7 @@ async def test_a_worker_that_goes_away_is_lost(address: str) -> None:
         with pytest.raises(Unavailable) as failed:
             await transport.read()
         await transport.close()
-    assert failed.value.message == "lost"
+    assert failed.value.message == "connection lost"
 
     async with scripted_worker(address, leave):
         transport = transport_to(address)
