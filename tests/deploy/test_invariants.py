@@ -312,3 +312,14 @@ def test_nodes_of_an_engine_agree() -> None:
     assert [each.replace("$(LWS_WORKER_INDEX)", "0") for each in follower["args"][3:]] == own
     assert "--node-rank=$(LWS_WORKER_INDEX)" in follower["args"]
     assert {"--nnodes=2", "--node-rank=0", "--master-addr=$(LWS_LEADER_ADDRESS)"} <= {*own}
+
+
+def test_runbooks_may_be_elsewhere() -> None:
+    """Every alert leads to its section of the page that a value names."""
+    values = {"monitoring": {"rules": True, "runbook": "https://wiki.example.com/alerts"}, "workers": POOL}
+    (rules,) = of_kind(render(values), "PrometheusRule")
+    alerts = [each for group in rules["spec"]["groups"] for each in group["rules"] if "alert" in each]
+
+    assert alerts
+    for each in alerts:
+        assert each["annotations"]["runbook_url"] == f"https://wiki.example.com/alerts#{each['alert'].lower()}"
