@@ -77,7 +77,8 @@ class ServingStateController:
 
     async def resume(self, epoch: int) -> None:
         """Resume generation. Overtakes and ends a change that waits for running sequences, unless that is newer."""
-        await self._run_to_completion(self._resume(epoch))
+        turn = asyncio.create_task(self._lock.acquire())  # here, so that it queues in order of arrival
+        await self._run_to_completion(self._resume(epoch, turn))
 
     async def sleep(self, epoch: int, level: int, mode: PauseMode) -> None:
         """Free memory."""
@@ -149,9 +150,8 @@ class ServingStateController:
 
         return await self._run_to_completion(change())
 
-    async def _resume(self, epoch: int) -> None:
+    async def _resume(self, epoch: int, turn: asyncio.Task[bool]) -> None:
         """Resume under the lock, or without it once the change that has it waits."""
-        turn = asyncio.create_task(self._lock.acquire())
         waiting = asyncio.create_task(self._waiting.wait())
         await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()

@@ -94,6 +94,13 @@ async def test_an_older_resume_does_not_end_a_waiting_pause(one: ServingWorker) 
     assert not one.state.paused
 
 
+async def test_operations_are_executed_in_order_of_arrival(one: ServingWorker) -> None:
+    """Also a resume, and if they arrive at the same time."""
+    await asyncio.gather(one.controller.resume(1), one.controller.set_weight_version(2, "v2"), one.controller.resume(3))
+
+    assert [state.epoch for state in one.published] == [0, 1, 2, 3]
+
+
 async def test_a_resume_waits_for_weights_that_are_being_read(one: ServingWorker, tmp_path: Path) -> None:
     """Otherwise its state, the newest, would have the old weights, and all workers would be reconciled to them."""
     one.engine.may_read.clear()
